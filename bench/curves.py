@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Learning curves of runs: curves.py OUT.svg [TITLE:]FIELD[@AXIS]=RUN-SEED.jsonl,... ...   one panel each, needs matplotlib.
 
-FIELD is test_accuracy, test_loss or perplexity (the exponential of test_loss) of the records of epochs, AXIS what they are drawn
-against: epoch (without one), bytes (that the first worker sent) or seconds (which `over_links.py --write` makes those of a link).
-Runs that differ in their seed share a colour; a file ending in .gz is read as it is."""
+FIELD is test_accuracy, test_loss or perplexity (the exponential of test_loss) of the records of epochs or tests, AXIS what they are drawn
+against: epoch (without one), bytes (that the first worker sent), seconds (which `over_links.py --write` makes those of a link) or time
+(the same, not logarithmic). Runs that differ in their seed share a colour; a file ending in .gz is read as it is. Where the records of
+the runs have a title, it stands beside the end of the line in the place of a legend, and those of one first word share a colour."""
 import math
 import sys
 
@@ -14,18 +15,42 @@ import matplotlib.pyplot as plt  # noqa: E402
 from runs import by_row, joined  # noqa: E402
 
 WORDS = {"test_accuracy": "test accuracy, %", "test_loss": "test loss, nats", "perplexity": "test perplexity"}
-AXES = {"epoch": ("epoch", None), "bytes": ("bytes that a worker sent", "bytes_sent"), "seconds": ("seconds", "seconds")}
+INKS = ["#1f5fa8", "#c2480c", "#2b7a3d", "#6b4aa0"]  # dark enough for text
+AXES = {"epoch": ("epoch", None), "bytes": ("bytes that a worker sent", "bytes_sent"), "seconds": ("seconds", "seconds"),
+        "time": ("seconds of training", "seconds")}
 
 
 def curve(records, field, axis):
     """(places on the axis, values)"""
     places, values = [], []
     for record in joined(records):
-        if record["type"] == "epoch" and record.get("test_loss") is not None:
+        if record["type"] in ("epoch", "test") and record.get("test_loss") is not None:
             loss = record["test_loss"]
             places.append(record[axis] if axis else record["epoch"] + 1)
             values.append({"test_accuracy": 100 * record["test_accuracy"], "test_loss": loss, "perplexity": math.exp(min(loss, 50))}[field])
     return places, values
+
+
+def spread(heights, gap, top):
+    """Rising heights, moved up or down until each is this far from the next and none above the top."""
+    places = []
+    for height in heights:
+        places.append(max(height, places[-1] + gap) if places else height)
+    for i in reversed(range(len(places))):
+        places[i] = min(places[i], top)
+        top = places[i] - gap
+    return places
+
+
+def write_titles(axes, ends):
+    """Beside the end of each line (x, y, title, colour)."""
+    bottom, top = axes.get_ylim()
+    right = axes.get_xlim()[1]
+    ends = sorted(ends, key=lambda end: end[1])
+    for (x, y, title, colour), place in zip(ends, spread([end[1] for end in ends], 0.065 * (top - bottom), top)):
+        axes.plot([x, 1.02 * right, 1.05 * right], [y, place, place], color=colour, linewidth=0.6, clip_on=False)
+        axes.text(1.06 * right, place, title, color=colour, fontsize=9.5, va="center")
+    axes.set_xlim(right=right)
 
 
 def draw(axes, panel):
@@ -33,23 +58,34 @@ def draw(axes, panel):
     title, _, what = head.rpartition(":")
     field, _, kind = what.partition("@")
     label, axis = AXES[kind or "epoch"]
-    last = []
+    last, ends, groups = [], [], []
     for number, (row, runs) in enumerate(by_row(files.split(",")).items()):
+        named = runs[0][0].get("title")
+        if named and named.split()[0] not in groups:
+            groups.append(named.split()[0])
+        colour = INKS[groups.index(named.split()[0])] if named else f"C{number}"
         for i, (places, values) in enumerate(curve(records, field, axis) for records in runs):
-            axes.plot(places, values, color=f"C{number}", linewidth=1.4, alpha=0.85,
-                      label=row if i == 0 else None)
+            axes.plot(places, values, color=colour, linewidth=1.4, alpha=0.85, label=row if i == 0 else None)
             last += values[len(values) // 4:]
+            if named:
+                ends.append((places[-1], values[-1], named, colour))
     if field != "test_accuracy" and last:
         axes.set_ylim(top=max(last) + 0.3 * (max(last) - min(last)))
     elif last:
         axes.set_ylim(min(last) - 0.3 * (max(last) - min(last)), max(last) + 0.1 * (max(last) - min(last)))
     axes.set(title=title, xlabel=label, ylabel=WORDS[field])
-    if axis:
+    if kind == "time":
+        axes.set_xlim(left=0)
+    elif axis:
         axes.set_xscale("log")
     else:
         axes.xaxis.get_major_locator().set_params(integer=True)
     axes.grid(alpha=0.3)
-    axes.legend(frameon=True, framealpha=0.85, edgecolor="none", fontsize=8)
+    if ends:
+        write_titles(axes, ends)
+        axes.spines[["top", "right"]].set_visible(False)
+    else:
+        axes.legend(frameon=True, framealpha=0.85, edgecolor="none", fontsize=8)
 
 
 def main():
@@ -64,7 +100,8 @@ def main():
     for place in list(axes.flat)[len(panels):]:
         place.remove()
     figure.tight_layout()
-    figure.savefig(sys.argv[1], metadata={"Date": None} if sys.argv[1].endswith(".svg") else None)
+    figure.savefig(sys.argv[1], metadata={"Date": None} if sys.argv[1].endswith(".svg") else None,
+                   bbox_inches="tight" if any(place.texts for place in axes.flat) else None)
 
 
 main()

@@ -27,9 +27,14 @@ MPI = ["--mca", "btl_tcp_flags", "1", "--mca", "btl_tcp_eager_limit", "1048576"]
 PAYLOAD = 1448 / 1538  # of an Ethernet frame with preamble and gap
 
 
-def lab(folder, *args):
-    done = subprocess.run([os.path.join(folder, args[0]), *args[1:]], capture_output=True, text=True, timeout=900, check=False,
-                          env={**os.environ, "LAB": "telegrad", "LIMIT": "600", "OMP_NUM_THREADS": "1"})
+def environment(limit=600):
+    """Of the laboratory's programs, each of which ends after so many seconds."""
+    return {**os.environ, "LAB": os.environ.get("LAB", "telegrad"), "LIMIT": str(limit), "OMP_NUM_THREADS": "1"}
+
+
+def lab(folder, *args, limit=600):
+    done = subprocess.run([os.path.join(folder, args[0]), *args[1:]], capture_output=True, text=True, timeout=limit + 300, check=False,
+                          env=environment(limit))
     if done.returncode != 0:
         sys.exit(f"{' '.join(args)}: exit status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return done.stdout

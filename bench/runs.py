@@ -11,7 +11,8 @@ def read(path):
 
 
 def joined(records):
-    """The start, epochs and end of a run: of one that was resumed as if it had not been, with bytes and seconds that go on from part to part."""
+    """The start, epochs (or the tests of slow_link.py) and end of a run: of one that was resumed as if it had not been, with bytes and seconds
+    that go on from part to part."""
     first = 0
     epochs, done = [], {"step": 0, "bytes_sent": 0, "seconds": 0}
     for record in records:
@@ -23,6 +24,8 @@ def joined(records):
             epochs = [epoch for epoch in epochs if epoch["epoch"] < record["epoch"]]
             counts = {count: done[count] + record[count] for count in ("bytes_sent", "seconds") if count in record}
             epochs.append({**record, **counts})
+        elif record["type"] == "test":
+            epochs.append(record)
     return [records[0], *epochs, records[-1]]
 
 

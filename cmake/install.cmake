@@ -3,15 +3,29 @@
 include(CMakePackageConfigHelpers)
 set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/telegrad)
 
-install(DIRECTORY include/telegrad DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} PATTERN mpi.h EXCLUDE)
-install(TARGETS telegrad_shared telegrad_static EXPORT telegrad-targets
-    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-    INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+set(kinds shared static)
+if(SKBUILD) # the Python package: scikit-build-core takes the documents from elsewhere
+    set(kinds shared)
+endif()
+function(tg_install_libraries) # names without _shared and _static
+    foreach(name ${ARGN})
+        foreach(kind ${kinds})
+            install(TARGETS ${name}_${kind} EXPORT telegrad-targets
+                LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+                INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+        endforeach()
+    endforeach()
+endfunction()
+
+install(DIRECTORY include/telegrad DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} PATTERN mpi.h EXCLUDE PATTERN net.h EXCLUDE)
+tg_install_libraries(telegrad)
 if(TG_HAVE_MPI)
     install(FILES include/telegrad/mpi.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/telegrad)
-    install(TARGETS telegrad_mpi_shared telegrad_mpi_static EXPORT telegrad-targets
-        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-        INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+    tg_install_libraries(telegrad_mpi)
+endif()
+if(TG_HAVE_NET)
+    install(FILES include/telegrad/net.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/telegrad)
+    tg_install_libraries(telegrad_net)
 endif()
 if(TARGET telegrad)
     install(TARGETS telegrad RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -22,8 +36,10 @@ if(TARGET telegrad_printed)
         RENAME telegrad)
     install(FILES ${PROJECT_BINARY_DIR}/_telegrad DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 endif()
-install(FILES README.md CHANGELOG.md CONTRIBUTING.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR})
+if(NOT SKBUILD)
+    install(FILES README.md CHANGELOG.md CONTRIBUTING.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+    install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR})
+endif()
 install(EXPORT telegrad-targets NAMESPACE telegrad:: DESTINATION ${cmake_dir})
 
 configure_package_config_file(cmake/telegrad-config.cmake.in ${PROJECT_BINARY_DIR}/telegrad-config.cmake
@@ -39,4 +55,8 @@ install(FILES ${PROJECT_BINARY_DIR}/telegrad.pc DESTINATION ${CMAKE_INSTALL_LIBD
 if(TG_HAVE_MPI)
     configure_file(cmake/telegrad-mpi.pc.in ${PROJECT_BINARY_DIR}/telegrad-mpi.pc @ONLY)
     install(FILES ${PROJECT_BINARY_DIR}/telegrad-mpi.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()
+if(TG_HAVE_NET)
+    configure_file(cmake/telegrad-net.pc.in ${PROJECT_BINARY_DIR}/telegrad-net.pc @ONLY)
+    install(FILES ${PROJECT_BINARY_DIR}/telegrad-net.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endif()

@@ -56,6 +56,7 @@ endif()
 # Each rank exits with 0 if all is well.
 function(tg_mpi_test name)
     add_executable(${name} tests/mpi/${name}.c)
+    target_include_directories(${name} PRIVATE tests)
     target_link_libraries(${name} PRIVATE tg_flags telegrad_mpi_shared)
     foreach(ranks ${ARGN})
         add_test(NAME ${name}_${ranks} COMMAND ${MPIEXEC_EXECUTABLE} -n ${ranks} ${TG_MPIRUN_FLAGS}
@@ -67,5 +68,7 @@ function(tg_mpi_test name)
 endfunction()
 
 tg_mpi_test(transport_mpi_test 2 3 4)
+target_include_directories(transport_mpi_test PRIVATE tests)
 tg_mpi_test(channels_mpi_test 2 3 4)
 tg_mpi_test(leave_mpi_test 2 3)
+tg_mpi_test(finalize_mpi_test 2 3)

@@ -11,9 +11,11 @@ endif()
 
 option(TG_WERROR "Warnings are errors (developers and CI)" OFF)
 option(TG_FUZZ "Build the libFuzzer targets (clang)" OFF)
+option(TG_EMULATE_AVX512 "Emulate AVX-512 with SIMDe, to test its kernels on other x86-64 CPUs; slow" OFF)
 set(TG_TESTS AUTO CACHE STRING "Tests: AUTO, ON, OFF")
 set(TG_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined")
 set(TG_MPI AUTO CACHE STRING "MPI transport: AUTO, ON, OFF")
+set(TG_NET AUTO CACHE STRING "TCP transport on OpenSSL 3: AUTO, ON, OFF")
 set(TG_TRAIN AUTO CACHE STRING "Trainer and command on oneDNN: AUTO, ON, OFF")
 
 # Tests want cmocka and Python; without them the library builds all the same.

@@ -6,13 +6,18 @@ set(TG_ROOM_TESTS "")
 # Give the *_avx2.c and *_avx512.c in the list of that name their flags; take out what other kinds of processors have.
 function(tg_instruction_sets list)
     if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")
+        set(avx2 "-mavx2;-mfma;-mf16c;-mbmi;-mbmi2;-mlzcnt;-mpopcnt;-msse4.2")
+        set(avx512 "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;${avx2}")
+        if(TG_EMULATE_AVX512)
+            set(avx512 "${avx2};-isystem${PROJECT_SOURCE_DIR}/tests/avx512;-Wno-psabi")
+        endif()
         foreach(source ${${list}})
             if(source MATCHES "_avx2\\.c$")
-                set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-                    "-mavx2;-mfma;-mf16c;-mbmi;-mbmi2;-mlzcnt;-mpopcnt;-msse4.2")
+                set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${avx2}")
             elseif(source MATCHES "_avx512\\.c$")
-                set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-                    "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx2;-mfma;-mf16c;-mbmi;-mbmi2;-mlzcnt;-mpopcnt;-msse4.2")
+                set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${avx512}")
+            elseif(TG_EMULATE_AVX512 AND source MATCHES "/kernel/cpu\\.c$")
+                set_source_files_properties(${source} PROPERTIES COMPILE_DEFINITIONS TG_AVX512_EMULATED)
             endif()
         endforeach()
         set(others neon)
@@ -56,6 +61,13 @@ if(PROJECT_VERSION_MAJOR EQUAL 0)
     set(TG_SOVERSION 0.${PROJECT_VERSION_MINOR})
 endif()
 
+# The names of a shared library for the loader. A wheel holds no links, and one version.
+function(tg_versions target)
+    if(NOT SKBUILD)
+        set_target_properties(${target} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${TG_SOVERSION})
+    endif()
+endfunction()
+
 # The shared library exports what the file lists, and nothing else.
 function(tg_exports target map)
     set(map ${PROJECT_SOURCE_DIR}/${map})
@@ -73,8 +85,8 @@ function(tg_core_library)
     foreach(kind shared static)
         string(TOUPPER ${kind} KIND)
         add_library(telegrad_${kind} ${KIND} ${objects})
-        set_target_properties(telegrad_${kind} PROPERTIES OUTPUT_NAME telegrad EXPORT_NAME ${kind}
-            VERSION ${PROJECT_VERSION} SOVERSION ${TG_SOVERSION})
+        set_target_properties(telegrad_${kind} PROPERTIES OUTPUT_NAME telegrad EXPORT_NAME ${kind})
+        tg_versions(telegrad_${kind})
         target_include_directories(telegrad_${kind} PUBLIC
             $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
         target_link_libraries(telegrad_${kind} PRIVATE $<BUILD_INTERFACE:tg_flags_link> PUBLIC Threads::Threads m)

@@ -42,7 +42,7 @@ add_custom_target(threads_tests DEPENDS ${threads_tests} socket_transport_test)
 
 if(NOT TG_SANITIZE)
     add_test(NAME install_test COMMAND ${PROJECT_SOURCE_DIR}/tests/install_test.sh ${PROJECT_BINARY_DIR}
-        $<$<BOOL:${TG_HAVE_MPI}>:mpi>)
+        $<$<BOOL:${TG_HAVE_MPI}>:mpi> $<$<BOOL:${TG_HAVE_NET}>:net> COMMAND_EXPAND_LISTS)
     set_tests_properties(install_test PROPERTIES TIMEOUT 300 ENVIRONMENT
         "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1")
 endif()
@@ -66,9 +66,11 @@ function(tg_arguments_test name library)
     set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS unit)
 endfunction()
 tg_arguments_test(arguments_test telegrad_shared)
-if(TG_HAVE_MPI)
-    tg_arguments_test(arguments_mpi_test telegrad_mpi_shared mpi)
-endif()
+foreach(part mpi net)
+    if(TARGET telegrad_${part}_shared)
+        tg_arguments_test(arguments_${part}_test telegrad_${part}_shared ${part})
+    endif()
+endforeach()
 # Programs of the first version and of a newer one; and the headers, beside those of the first version.
 function(tg_abi_test name)
     add_executable(${name} ${ARGN})
@@ -87,12 +89,14 @@ add_custom_command(OUTPUT ${abi_layouts} DEPENDS tests/abi/abi_layouts.py tests/
 tg_abi_test(abi_layouts_test tests/abi/abi_layouts_test.c ${abi_layouts})
 # What the libraries export is what the headers declare and the maps list.
 if(NOT TG_SANITIZE AND NOT TG_FUZZ)
-    set(mpi_library "")
-    if(TG_HAVE_MPI)
-        set(mpi_library $<TARGET_FILE:telegrad_mpi_shared>)
-    endif()
+    set(other_libraries "")
+    foreach(part mpi net)
+        if(TARGET telegrad_${part}_shared)
+            list(APPEND other_libraries $<TARGET_FILE:telegrad_${part}_shared>)
+        endif()
+    endforeach()
     add_test(NAME symbols_test COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/symbols_test.py ${CMAKE_NM}
-        $<TARGET_FILE:telegrad_shared> ${mpi_library})
+        $<TARGET_FILE:telegrad_shared> ${other_libraries})
     set_tests_properties(symbols_test PROPERTIES LABELS unit)
 endif()
 # Ranks that differ, processes joined by it.

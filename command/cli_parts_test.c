@@ -157,6 +157,44 @@ static void test_table_fit(void **state)
     }
 }
 
+/* East Asian characters and emoji take two columns of a terminal, combining marks none. */
+static void test_wide_text(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t width;
+        const char *short_text; /* to 7 columns */
+    } cases[] = {{"plain", 5, "plain"},
+                 {"plain text", 10, "plai..."},
+                 {"\u65e5\u672c\u8a9e", 6, "\u65e5\u672c\u8a9e"},
+                 {"\u65e5\u672c\u8a9e\u306e", 8, "\u65e5\u672c..."},
+                 {"a\u65e5\u672c\u8a9e\u306e", 9, "a\u65e5..."},
+                 {"\uac00\uff21", 4, "\uac00\uff21"},
+                 {"e\u0301te\u0301", 3, "e\u0301te\u0301"},
+                 {"\U0001f600", 2, "\U0001f600"},
+                 {"\xff\xfe", 2, "\xff\xfe"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "%s", cases[i].text);
+        assert_int_equal(format_width(text), cases[i].width);
+        format_shorten(text, 7);
+        assert_string_equal(text, cases[i].short_text);
+    }
+    char text[128];
+    struct table *t = table_create(2);
+    assert_non_null(t);
+    static const char *const cells[][2] = {{"run", "ms"}, {"\u65e5\u672c", "7"}, {"dense", "12"}};
+    for (size_t r = 0; r < 3; r++) {
+        table_row(t);
+        table_cell(t, cells[r][0]);
+        table_cell(t, cells[r][1]);
+    }
+    printed(t, text, sizeof text);
+    assert_string_equal(text, "run    ms\n---------\n\u65e5\u672c    7\ndense  12\n");
+    table_destroy(t);
+}
+
 static void test_table_rest(void **state)
 {
     (void)state;
@@ -304,8 +342,8 @@ int main(void)
         cmocka_unit_test(test_shell),     cmocka_unit_test(test_table_rest),
         cmocka_unit_test(test_utf8),      cmocka_unit_test(test_shorten),
         cmocka_unit_test(test_table),     cmocka_unit_test(test_table_fit),
-        cmocka_unit_test(test_median),    cmocka_unit_test(test_fit),
-        cmocka_unit_test(test_heartbeat),
+        cmocka_unit_test(test_wide_text), cmocka_unit_test(test_median),
+        cmocka_unit_test(test_fit),       cmocka_unit_test(test_heartbeat),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -241,12 +241,11 @@ static tg_status check(const struct data_options *o)
     static const char *const names[] = {"shard", "holdout", "workers", "seed"};
     for (size_t i = 0; i < TG_COUNT(names); i++)
         if (o->count == 0 && options_given(&o->common, names[i]))
-            return tg_fail(TG_E_SPEC,
-                           "--%s without a data set: allowed: telegrad data SPEC --%s ...",
+            return tg_fail(TG_E_SPEC, "--%s requires a data set: telegrad data SPEC --%s ...",
                            names[i], names[i]);
     for (size_t i = 2; i < TG_COUNT(names); i++)
         if (!o->common.shard && options_given(&o->common, names[i]))
-            return tg_fail(TG_E_SPEC, "--%s without --shard: allowed: with --shard SPEC", names[i]);
+            return tg_fail(TG_E_SPEC, "--%s requires --shard SPEC", names[i]);
     return TG_OK;
 }
 

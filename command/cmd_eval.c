@@ -34,10 +34,11 @@ static tg_status check(const struct eval_options *o)
         return tg_fail(TG_E_SPEC, "%s: allowed: --resume DIR or --weights FILE",
                        o->weights ? "--weights with --resume" : "no weights");
     if (outfile_is_stdout(o->logits))
-        return tg_fail(TG_E_SPEC, "--logits -: allowed: a file (./- is one of that name)");
+        return tg_fail(TG_E_SPEC,
+                       "--logits -: the logits must go to a file (./- is a file of that name)");
     if (o->weights && o->logits && outfile_same(o->weights, o->logits))
         return tg_fail(TG_E_SPEC,
-                       "--logits \"%.64s\": it is that of --weights: allowed: one of its own",
+                       "--logits \"%.64s\": this is the file of --weights: choose another",
                        o->logits);
     return TG_OK;
 }
@@ -50,8 +51,7 @@ static tg_status complete(struct eval_options *o, const tg_weights *w)
     /* The holdout is part of the data: it does not apply to other data. */
     const bool other_data = options_given(&o->common, "data");
     if (!options_given(&o->common, "model") && !tg_weights_metadata(w, "model"))
-        return tg_fail(TG_E_SPEC,
-                       "weights %s do not say of which model they are: allowed: --model SPEC",
+        return tg_fail(TG_E_SPEC, "weights %s do not name their model: give --model SPEC",
                        tg_weights_path(w));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *text = tg_weights_metadata(w, names[i]);
@@ -82,6 +82,27 @@ static tg_status check_data(const tg_weights *w, const train_data *data, bool na
                    here);
 }
 
+/* What the weights were trained on, if that is not what these images are held out of. */
+struct trained {
+    const char *data; /* NULL: it is, or nothing is known */
+    bool these;       /* they were among those trained on; false: other data */
+};
+
+static struct trained trained_on(const struct run_options *o, const tg_weights *w,
+                                 const train_data *data)
+{
+    const char *hash = tg_weights_metadata(w, "data_hash"), *name = tg_weights_metadata(w, "data");
+    const char *holdout = tg_weights_metadata(w, "holdout");
+    char here[32];
+    snprintf(here, sizeof here, "%016" PRIx64, train_data_hash(data));
+    if (!hash || !name || strcmp(hash, here) == 0)
+        return (struct trained){NULL, false};
+    if (!o->data || strcmp(o->data, name) != 0)
+        return (struct trained){name, false};
+    const bool fewer = o->holdout > (holdout ? strtoull(holdout, NULL, 10) : 0);
+    return (struct trained){fewer ? name : NULL, fewer};
+}
+
 /* ---- result ---------------------------------------------------------------------------------- */
 
 static tg_status on_outputs(void *arg, const float *logits, size_t rows, size_t classes,
@@ -106,13 +127,14 @@ static tg_status print_json(const struct eval_options *o, const tg_weights *w,
 {
     const char *step = step_of(w);
     json_t *record = json_pack(
-        "{s:s, s:o, s:o, s:o, s:I, s:s, s:o, s:o, s:s, s:I, s:I, s:s, s:o, s:o, s:o, s:f, s:s, "
-        "s:s}",
+        "{s:s, s:o, s:o, s:o, s:I, s:s, s:o, s:o, s:o, s:s, s:I, s:I, s:s, s:o, s:o, s:o, s:f, "
+        "s:s, s:s}",
         "type", "eval", "weights", jsonl_text(tg_weights_path(w)), "step",
         step ? json_integer(strtoll(step, NULL, 10)) : json_null(), "model",
         jsonl_text(o->common.model), "params", (json_int_t)info->params, "data",
         train_data_name(data), "data_origin", jsonl_text(train_data_origin(data)), "data_hash",
-        json_sprintf("%016" PRIx64, train_data_hash(data)), "split",
+        json_sprintf("%016" PRIx64, train_data_hash(data)), "trained_on",
+        jsonl_text(trained_on(&o->common, w, data).data), "split",
         o->common.holdout ? "holdout" : "test", "samples", (json_int_t)info->labels, "batch",
         (json_int_t)o->common.batch, "precision", train_precision_names[o->common.precision],
         "test_accuracy", jsonl_real(info->accuracy), "test_loss", jsonl_real(info->loss),
@@ -135,6 +157,13 @@ static tg_status print_table(const struct eval_options *o, const tg_weights *w,
            train_data_origin(data), format_count(info->labels).text,
            format_count(train_data_test(data)).text,
            o->common.holdout ? ", held out of training" : "");
+    const struct trained trained = trained_on(&o->common, w, data);
+    char *on = trained.data ? format_utf8(trained.data) : NULL;
+    if (on)
+        printf("trained on     %s, %s\n", on,
+               trained.these ? "which held out fewer: images tested were trained on"
+                             : "which are other data");
+    free(on);
     if (o->common.precision != TRAIN_FP32)
         printf("precision      %s\n", train_precision_names[o->common.precision]);
     printf("test           accuracy %.2f %%, loss %.4f%s\n", 100 * info->accuracy, info->loss,
@@ -158,6 +187,8 @@ static tg_status test(const struct eval_options *o, const tg_weights *w, const t
                                 .outputs = o->logits ? on_outputs : NULL,
                                 .arg = &sink,
                                 .stop = &stop_signal};
+    if (o->logits)
+        TG_TRY(outfile_check_old("--logits", o->logits, "\x93NUMPY", "logits"));
     if (o->logits)
         TG_TRY(outfile_open("--logits", o->logits, &sink.file));
     tg_status status = train_evaluate(&job, data, info_p);
@@ -189,6 +220,8 @@ static tg_status open_and_evaluate(struct eval_options *o)
 {
     tg_weights *w;
     TG_TRY(check(o));
+    if (o->common.resume_dir)
+        TG_TRY(run_check_resume(o->common.resume_dir));
     TG_TRY(o->weights ? tg_weights_open(o->weights, &w)
                       : tg_weights_open_newest(o->common.resume_dir, &w));
     tg_status status = evaluate(o, w);
@@ -277,7 +310,7 @@ static int cmd_eval(int argc, char **argv)
     const int parsed = options_parse(&command_eval, argc, argv, &o);
     if (parsed >= 0)
         return parsed;
-    stop_install();
+    stop_install(true);
     tg_status status = open_and_evaluate(&o);
     if (status == TG_OK)
         return CLI_OK;

@@ -25,12 +25,12 @@ struct report_options {
 static tg_status check_page(const struct report_options *o)
 {
     if (o->count == 0)
-        return tg_fail(TG_E_SPEC, "no records: allowed: files of telegrad train --out or "
-                                  "--timeline TRACE.json");
+        return tg_fail(TG_E_SPEC,
+                       "no records: give files of telegrad train --out, or --timeline TRACE.json");
     if (o->steps)
-        return tg_fail(TG_E_SPEC, "--steps without --timeline: allowed: only with it");
+        return tg_fail(TG_E_SPEC, "--steps requires --timeline");
     if (o->ntitles > 1)
-        return tg_fail(TG_E_SPEC, "%zu times --title: allowed: one, the page's", o->ntitles);
+        return tg_fail(TG_E_SPEC, "--title is given %zu times: one page has one title", o->ntitles);
     return TG_OK;
 }
 
@@ -45,8 +45,9 @@ static tg_status split_traces(struct report_options *o, report_timeline_job *job
         job->path[job->count++] = path;
     }
     if (o->ntitles > job->count)
-        return tg_fail(TG_E_SPEC, "%zu times --title: allowed: one for each trace, %zu", o->ntitles,
-                       job->count);
+        return tg_fail(TG_E_SPEC,
+                       "--title is given %zu times: allowed: one for each of the %zu traces",
+                       o->ntitles, job->count);
     memcpy(job->title, o->titles, sizeof job->title);
     return TG_OK;
 }
@@ -72,33 +73,31 @@ static tg_status read_steps(const char *text, report_timeline_job *job)
 static tg_status check_out(const struct report_options *o)
 {
     if (!o->out)
-        return tg_fail(TG_E_SPEC, "no -o: allowed: -o report.html, or with --timeline -o "
-                                  "picture.svg");
-    return outfile_check_ending("-o", o->out, o->timeline ? ".svg" : ".html",
-                                o->timeline ? ".html" : NULL);
+        return tg_fail(TG_E_SPEC, "no -o: allowed: -o report.html or -o picture.svg");
+    return outfile_check_ending("-o", o->out, ".html", ".svg");
 }
 
 static tg_status check_apart(const char *out, const char *in)
 {
     if (!outfile_same(out, in))
         return TG_OK;
-    return tg_fail(TG_E_SPEC, "-o \"%.64s\": it is \"%.64s\", which is read: allowed: another file",
-                   out, in);
+    return tg_fail(TG_E_SPEC, "-o \"%.64s\" is \"%.64s\", which is read: choose another file", out,
+                   in);
 }
 
 static tg_status check_once(const char *before, const char *path)
 {
     if (!outfile_same(before, path))
         return TG_OK;
-    return tg_fail(TG_E_SPEC, "\"%.64s\" is given twice: allowed: each file once", path);
+    return tg_fail(TG_E_SPEC, "\"%.64s\" is given twice", path);
 }
 
 static tg_status make_timeline(struct report_options *o, report_timeline_job *job)
 {
     if (o->count > 0)
         return tg_fail(TG_E_SPEC,
-                       "\"%.64s\" with --timeline: allowed: --timeline FILE,FILE or "
-                       "files of records",
+                       "\"%.64s\" with --timeline: traces belong to that option (--timeline "
+                       "FILE,FILE), and records make a page without it",
                        o->paths[0]);
     TG_TRY(split_traces(o, job));
     if (o->steps)
@@ -111,13 +110,13 @@ static tg_status make_timeline(struct report_options *o, report_timeline_job *jo
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
-static tg_status write_report(struct report_options *o, FILE *out)
+static tg_status write_report(const struct report_options *o, const report_timeline_job *job,
+                              FILE *out)
 {
-    report_timeline_job job = {0};
-    if (!o->timeline)
-        return report_page(o->paths, o->count, o->titles[0], out);
-    TG_TRY(make_timeline(o, &job));
-    return report_timeline(&job, out);
+    if (o->timeline)
+        return report_timeline(job, out);
+    return (outfile_ends_in(o->out, ".svg") ? report_chart : report_page)(o->paths, o->count,
+                                                                          o->titles[0], out);
 }
 
 static tg_status check(const struct report_options *o)
@@ -137,11 +136,17 @@ static tg_status check(const struct report_options *o)
 static tg_status report(struct report_options *o)
 {
     tg_newfile *file;
+    report_timeline_job job = {0};
     TG_TRY(launch_check_one("report"));
     TG_TRY(check(o));
+    if (o->timeline)
+        TG_TRY(make_timeline(o, &job));
     TG_TRY(outfile_check("-o", o->out, false));
+    TG_TRY(outfile_check_old(
+        "-o", o->out, outfile_ends_in(o->out, ".svg") ? REPORT_PICTURE_BEGINS : REPORT_PAGE_BEGINS,
+        "what telegrad report drew"));
     TG_TRY(outfile_open("-o", o->out, &file));
-    tg_status status = write_report(o, tg_newfile_stream(file));
+    tg_status status = write_report(o, &job, tg_newfile_stream(file));
     if (status != TG_OK) {
         outfile_abandon(file);
         return status;
@@ -189,14 +194,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct cli_option options[] = {
     {.help = "Options"},
-    {"out", OUT, "FILE", NULL, NULL, "what to write: .html, or .svg with --timeline; required"},
+    {"out", OUT, "FILE", NULL, NULL, "what to write: a page (.html) or a picture (.svg); required"},
     {"timeline", TIMELINE, "FILE,..", NULL, NULL,
      "draw up to 4 traces of train --trace, one above the other on one time axis: what each rank "
      "did when"},
     {"steps", STEPS, "A-B", "five after the first", NULL,
      "steps of the traces to draw, counted from 0"},
     {"title", TITLE, "TEXT", NULL, NULL,
-     "title of the page; with --timeline of a trace, repeatable, in their order"},
+     "title of the page or picture; with --timeline of a trace, repeatable, in their order"},
     {0}};
 
 static int cmd_report(int argc, char **argv)
@@ -205,7 +210,7 @@ static int cmd_report(int argc, char **argv)
     const int parsed = options_parse(&command_report, argc, argv, &o);
     if (parsed >= 0)
         return parsed;
-    stop_install_at_once();
+    stop_install_at_once(true);
     tg_status status = report(&o);
     if (status == TG_OK)
         return CLI_OK;
@@ -217,11 +222,13 @@ const struct cli_command command_report = {
     .name = "report",
     .run = cmd_report,
     .summary = "draw a page of charts from records, or a picture from traces",
-    .usage = "RECORDS... -o PAGE.html\n--timeline TRACE[,TRACE]... -o PICTURE.svg",
+    .usage = "RECORDS... -o PAGE.html\nRECORDS... -o PICTURE.svg\n--timeline TRACE[,TRACE]... -o "
+             "PICTURE.svg",
     .about =
         "Draw what runs wrote; the files may be compressed (.gz). RECORDS are the files of train "
         "--out and compare --out. The page has a table that sorts, and charts of accuracy, loss, "
         "density, ratio and residuals over steps, samples, time and bytes; it needs no network. "
+        "The picture has one chart: test accuracy over time, or the loss if there is no accuracy. "
         "Runs that differ only in their seed share a color. Of long runs the extremes are drawn. "
         "An incomplete last line is left out.",
     .operands = "FILE",
@@ -229,4 +236,5 @@ const struct cli_command command_report = {
     .parse = parse,
     .examples = "telegrad train --workers 2 --steps 40 --out run.jsonl --trace trace.json\n"
                 "telegrad report run.jsonl -o report.html\n"
+                "telegrad report run.jsonl -o accuracy.svg\n"
                 "telegrad report --timeline trace.json --steps 10-14 -o timeline.svg"};

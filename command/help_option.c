@@ -62,7 +62,7 @@ int help_option(const struct cli_command *const *commands, int argc, char **argv
     const char *value = argc > 1 ? argv[1] : NULL;
     const bool man = strcmp(argv[0], "--man") == 0;
     if (argc > (man ? 1 : 2)) {
-        console_error("help %.64s: \"%.64s\" is too much", argv[0], argv[man ? 1 : 2]);
+        console_error("help %.64s takes nothing after it: \"%.64s\"", argv[0], argv[man ? 1 : 2]);
         return CLI_USAGE;
     }
     if (man) {

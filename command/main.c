@@ -10,11 +10,26 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct cli_command *const commands[] = {
-    &command_train,      &command_compare,      &command_eval,   &command_methods,
-    &command_strategies, &command_exchanges,    &command_codecs, &command_feedbacks,
-    &command_optimizers, &command_lr_schedules, &command_models, &command_data,
-    &command_bench,      &command_advise,       &command_report, NULL};
+static const struct cli_command *const commands[] = {&command_train,
+                                                     &command_compare,
+                                                     &command_eval,
+                                                     &command_methods,
+                                                     &command_strategies,
+                                                     &command_exchanges,
+                                                     &command_codecs,
+                                                     &command_feedbacks,
+                                                     &command_optimizers,
+                                                     &command_lr_schedules,
+                                                     &command_models,
+                                                     &command_data,
+                                                     &command_bench,
+                                                     &command_advise,
+                                                     &command_report,
+#ifdef HAVE_NET
+                                                     &command_doctor,
+                                                     &command_key,
+#endif
+                                                     NULL};
 
 int cli_exit_status(tg_status status)
 {
@@ -30,10 +45,28 @@ int cli_exit_status(tg_status status)
     }
 }
 
+/* If the name is that of a method or a strategy, write where it belongs. */
+static bool registry_hint(const char *name, char *hint, size_t room)
+{
+    static const tg_kind kinds[] = {TG_KIND_METHOD, TG_KIND_STRATEGY};
+    static const char *const lists[] = {"methods", "strategies"};
+    for (size_t i = 0; i < TG_COUNT(kinds); i++) {
+        tg_spec *spec;
+        if (tg_registry_parse(kinds[i], name, &spec) != TG_OK)
+            continue;
+        snprintf(hint, room, "it is a %s: train --%s %.40s trains with it, %s %s describes it",
+                 tg_kind_name(kinds[i]), tg_kind_name(kinds[i]), name, lists[i],
+                 tg_spec_name(spec));
+        tg_spec_free(spec);
+        return true;
+    }
+    return false;
+}
+
 /* The command of that name. NULL: there is none, which has been printed. */
 static const struct cli_command *find(const char *name)
 {
-    char list[256] = "";
+    char list[256] = "", hint[200];
     tg_nearest near;
     tg_nearest_begin(&near, name ? name : "");
     for (size_t i = 0; commands[i]; i++) {
@@ -47,11 +80,13 @@ static const struct cli_command *find(const char *name)
     for (size_t i = 0; i < TG_COUNT(others); i++)
         tg_nearest_offer(&near, others[i], strlen(others[i]));
     if (name && name[0] == '-' && !near.word[0])
-        console_error("\"%.64s\" before a command: allowed: telegrad COMMAND [OPTION]..., -h or "
-                      "--version; see telegrad --help",
+        console_error("\"%.64s\" stands before the command: write telegrad COMMAND [OPTION]..., or "
+                      "telegrad -h or --version; see telegrad --help",
                       name);
     else if (!name)
         console_error("no command: allowed: %s; see telegrad --help", list);
+    else if (!near.word[0] && registry_hint(name, hint, sizeof hint))
+        console_error("unknown command \"%.64s\": %s; see telegrad --help", name, hint);
     else
         console_error("unknown command \"%.64s\": %sallowed: %s; see telegrad --help", name,
                       tg_nearest_hint(&near), list);

@@ -1,13 +1,11 @@
 #include "command/version.h"
+#include "command/job/transports.h"
 #include "command/output/console.h"
 #include "trainer/loop/train.h"
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef HAVE_MPI
-#include "command/job/mpi_launch.h"
-#endif
 
 void version_print(void)
 {
@@ -21,11 +19,9 @@ void version_print(void)
         printf("%s %s\n", library.name, library.version);
     }
     printf("jansson %s\n", jansson_version_str());
-#ifdef HAVE_MPI
-    char mpi[64];
-    mpi_launch_version(mpi, sizeof mpi);
-    printf("MPI %s\n", mpi);
-#else
-    puts("MPI none");
-#endif
+    const struct job_transport *mpi = job_transport_find("mpi");
+    char text[64] = "none";
+    if (mpi)
+        mpi->version(text, sizeof text);
+    printf("MPI %s\n", text);
 }

@@ -38,7 +38,7 @@ static tg_status check(const char *path, gzFile file)
     if (error == Z_ERRNO)
         return tg_fail(TG_E_IO, "%s: cannot be read: %s", path, strerror(errno ? errno : EIO));
     if (error == Z_BUF_ERROR)
-        return tg_fail(TG_E_CORRUPT, "%s: ends in the middle of what is packed", path);
+        return tg_fail(TG_E_CORRUPT, "%s: the compressed file is cut off", path);
     if (error != Z_OK && error != Z_STREAM_END)
         return tg_fail(TG_E_CORRUPT, "%s: cannot be unpacked: %s", path, why);
     return TG_OK;
@@ -126,7 +126,7 @@ tg_status lines_read_json(const char *path, json_t **value_p)
     tg_status status = check(path, file);
     gzclose(file);
     if (status == TG_OK && !value)
-        status = tg_fail(TG_E_CORRUPT, "%s:%d: no JSON: %s", path, error.line, error.text);
+        status = tg_fail(TG_E_CORRUPT, "%s:%d: not JSON: %s", path, error.line, error.text);
     if (status != TG_OK) {
         json_decref(value);
         return status;

@@ -64,6 +64,9 @@ function finished(list) {
 function label(value, run) {
     const name = el("span", {});
     name.append(swatch(run.group), " ", run.label);
+    const resumed = run.settings.first_step > 0 ? null : endOf(run, "first_step");
+    if (resumed > 0)
+        name.append(el("span", {class: "badge", title: "resumed from a checkpoint; the records before and after are joined"}, `resumed at ${count(resumed)}`));
     if (run.settings.first_step > 0)
         name.append(el("span", {class: "badge", title: "what was before is in no record of this page: time and bytes count from there"}, `resumed at ${count(run.settings.first_step)}`));
     if (!run.end) name.append(el("span", {class: "badge", title: "no record of its end: it was cut, or still runs"}, "cut"));

@@ -1,11 +1,16 @@
-/* Pictures of runs: a page of charts from run records (docs/records.md), and timelines of the ranks
- * from their traces. Input files are validated; their text is escaped in the output.
+/* Pictures of runs: a page of charts or a single chart from run records (docs/records.md), and
+ * timelines of the ranks from their traces. Input files are validated; their text is escaped in the
+ * output.
  * Threads  one at a time */
 #ifndef TG_REPORT_H
 #define TG_REPORT_H
 
 #include <stdio.h>
 #include "telegrad/base.h"
+
+/* How pages, and pictures that are files of their own, begin: a file that does not is not ours. */
+#define REPORT_PAGE_BEGINS "<!doctype html>\n<!-- telegrad report -->"
+#define REPORT_PICTURE_BEGINS "<!-- telegrad report -->\n<svg"
 
 /* Write one self-contained HTML page with the runs of all files, in their order.
  * paths   (count) records of train --out or compare --out, plain or .gz. An incomplete last line is
@@ -14,6 +19,11 @@
  * out     a failed write sets its error indicator
  * Errors  TG_E_IO, TG_E_CORRUPT (names file and line), TG_E_NOMEM */
 TG_NODISCARD tg_status report_page(char *const *paths, size_t count, const char *title, FILE *out);
+
+/* Write an SVG of what the runs have reached over time: the test accuracy, or else the perplexity,
+ * the test loss or the training loss, after each epoch. Errors as above; TG_E_SPEC: too many runs;
+ * TG_E_STATE: one without a complete epoch */
+TG_NODISCARD tg_status report_chart(char *const *paths, size_t count, const char *title, FILE *out);
 
 #define REPORT_TRACES_MAX 4
 

@@ -13,7 +13,8 @@ static void put(FILE *out, const unsigned char *bytes, size_t len)
 
 static void write_head(FILE *out, const char *title)
 {
-    fputs("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+    fputs(REPORT_PAGE_BEGINS
+          "\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
           "<meta name=\"color-scheme\" content=\"light dark\">\n"
           "<meta http-equiv=\"Content-Security-Policy\" content=\"" POLICY "\">\n<title>",
@@ -63,12 +64,5 @@ static tg_status write_page(const run_files *files, const char *title, FILE *out
 
 tg_status report_page(char *const *paths, size_t count, const char *title, FILE *out)
 {
-    run_files files = {0};
-    tg_status status = TG_OK;
-    for (size_t i = 0; i < count && status == TG_OK; i++)
-        status = run_files_add(&files, paths[i]);
-    if (status == TG_OK)
-        status = write_page(&files, title, out);
-    run_files_free(&files);
-    return status;
+    return run_files_draw(paths, count, write_page, title, out);
 }

@@ -1,4 +1,5 @@
 /* Writes an SVG of panels, one below the other. Lengths are in SVG units: pixels, unless scaled. */
+#include "report/chart.h"
 #include "report/escape.h"
 #include "report/report.h"
 #include "report/timeline.h"
@@ -159,17 +160,9 @@ static void write_panel(const sheet *s, const timeline_panel *p, double top)
 
 /* ---- the sheet ------------------------------------------------------------------------------- */
 
-/* The distance of ticks: 1, 2 or 5 times a power of ten, such that about ten ticks fit. */
-static double tick_every(double length)
-{
-    const double power = pow(10, floor(log10(length / 10)));
-    const double times = length / 10 / power;
-    return power * (times <= 1 ? 1 : times <= 2 ? 2 : times <= 5 ? 5 : 10);
-}
-
 static void write_axis(const sheet *s, double top, double bottom)
 {
-    const double every = tick_every(s->length);
+    const double every = chart_tick_every(s->length, 10);
     for (unsigned i = 0; i * every <= s->length * 1.0000001; i++) {
         const double x = x_of(s, i * every);
         fprintf(s->out,
@@ -216,7 +209,8 @@ static void write_svg(FILE *out, const timeline_panel *panels, size_t count)
     for (size_t i = 0; i < count; i++)
         height += panel_height(&s, &panels[i]);
     fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" "
+            REPORT_PICTURE_BEGINS
+            " xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" "
             "height=\"%.0f\" role=\"img\">\n<title>",
             WIDTH, height + AXIS, WIDTH, height + AXIS);
     for (size_t i = 0; i < count; i++) {
@@ -237,7 +231,8 @@ static void write_svg(FILE *out, const timeline_panel *panels, size_t count)
 
 static void write_html(FILE *out, const timeline_panel *panels, size_t count)
 {
-    fputs("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+    fputs(REPORT_PAGE_BEGINS
+          "\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
           "<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
           out);

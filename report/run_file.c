@@ -60,8 +60,9 @@ static tg_status check_numbers(const place *at, const json_t *record, const char
     for (size_t i = 0; i < count; i++) {
         const json_t *value = json_object_get(record, names[i]);
         if (value && !json_is_number(value) && !json_is_null(value))
-            return tg_fail(TG_E_CORRUPT, "%s:%zu: \"%s\" is no number: allowed: a number or null",
-                           at->path, at->line, names[i]);
+            return tg_fail(TG_E_CORRUPT,
+                           "%s:%zu: \"%s\" is not a number: allowed: a number or null", at->path,
+                           at->line, names[i]);
     }
     return TG_OK;
 }
@@ -233,8 +234,11 @@ static void go_on(run_file_run *run, const json_t *start)
                 : fmax(last_of(&run->steps, STEP_SECONDS), last_of(&run->epochs, EPOCH_SECONDS));
 }
 
-static void note(run_files *f, json_t *words)
+/* Words for the page, which the log has, too. */
+static void note(run_files *f, tg_log_level level, json_t *words)
 {
+    if (words)
+        tg_log(level, "%s", json_string_value(words));
     if (!f->notes)
         f->notes = json_array();
     if (words)
@@ -248,8 +252,9 @@ static tg_status add_start(const place *at, json_t *start)
     if (!continues(before, start)) {
         before = find_ended_before(at, start);
         if (before)
-            note(f, json_sprintf("%s goes on from %s at step %.0f.", at->path, before->last_path,
-                                 number(start, "first_step")));
+            note(f, TG_LOG_INFO,
+                 json_sprintf("%s goes on from %s at step %.0f.", at->path, before->last_path,
+                              number(start, "first_step")));
     }
     if (before) {
         before->last_path = at->path;
@@ -285,7 +290,8 @@ static void note_failures(const place *at, const json_t *table)
     {
         const char *name = text(row, "run"), *why = text(row, "failed");
         if (why)
-            note(at->files, json_sprintf("Run \"%s\" failed: %s", name ? name : "?", why));
+            note(at->files, TG_LOG_INFO,
+                 json_sprintf("Run \"%s\" failed: %s", name ? name : "?", why));
     }
 }
 
@@ -320,7 +326,8 @@ static tg_status add_record(place *at, json_t *record)
         return add_epoch(at, run, record);
     if (t == FAILED) {
         const char *why = text(record, "error");
-        note(at->files, json_sprintf("%s: the run failed: %s", at->path, why ? why : "?"));
+        note(at->files, TG_LOG_INFO,
+             json_sprintf("%s: the run failed: %s", at->path, why ? why : "?"));
         return TG_OK;
     }
     json_decref(run->end);
@@ -339,23 +346,24 @@ static tg_status add_line(place *at, const char *line, size_t len, bool whole)
     json_error_t error;
     json_t *record = json_loadb(line, len, 0, &error);
     if (!record && !whole && at->any) {
-        note(at->files, json_sprintf("%s: the last line (%d) is cut, and left out: the run was "
-                                     "stopped while it was written.",
-                                     at->path, (int)at->line));
+        note(at->files, TG_LOG_WARN,
+             json_sprintf("%s: the last line (%d) is cut, and left out: the run was "
+                          "stopped while it was written.",
+                          at->path, (int)at->line));
         return TG_OK;
     }
     if (!at->any && is_trace(line, len)) {
         json_decref(record);
         return tg_fail(TG_E_CORRUPT,
-                       "%s: a trace, no records: allowed: the records of telegrad train --out; a "
-                       "trace is drawn by telegrad report --timeline %s -o timeline.svg",
+                       "%s is a trace, and records of telegrad train --out are needed; draw a "
+                       "trace with telegrad report --timeline %s -o timeline.svg",
                        at->path, at->path);
     }
     if (!at->any && !record && json_error_code(&error) == json_error_premature_end_of_input)
-        return tg_fail(TG_E_CORRUPT,
-                       "%s: no run: its %s line is cut: allowed: the records of telegrad train "
-                       "--out",
-                       at->path, at->line == 1 ? "only" : "last");
+        return tg_fail(
+            TG_E_CORRUPT,
+            "%s holds no run: its %s line is cut off: allowed: the records of telegrad train --out",
+            at->path, at->line == 1 ? "only" : "last");
     if (!json_is_object(record)) {
         tg_status status =
             tg_fail(TG_E_CORRUPT, "%s:%zu: %s: allowed: the records of telegrad train --out",
@@ -376,26 +384,44 @@ static tg_status add_lines(place *at, lines *l)
         bool whole;
         TG_TRY(lines_next(l, &line, &len, &whole));
         if (!line)
-            return at->any
-                       ? TG_OK
-                       : tg_fail(TG_E_CORRUPT,
-                                 "%s: no run: it has no records: allowed: the records of telegrad "
-                                 "train --out",
-                                 at->path);
+            return at->any ? TG_OK
+                           : tg_fail(TG_E_CORRUPT,
+                                     "%s holds no run: it has no records: allowed: the records of "
+                                     "telegrad train --out",
+                                     at->path);
         at->line = lines_number(l);
         if (len > 0)
             TG_TRY(add_line(at, line, len, whole));
     }
 }
 
+/* The time of the start tells runs of the same settings apart. */
+static bool is_same(const run_file_run *a, const run_file_run *b)
+{
+    return json_object_get(a->start, "time") && json_equal(a->start, b->start) &&
+           (a->end == b->end || json_equal(a->end, b->end));
+}
+
+/* Refuse a run from `first` on that an earlier file holds, too. */
+static tg_status check_again(const run_files *f, size_t first)
+{
+    for (size_t i = first; i < f->count; i++)
+        for (size_t k = 0; k < first; k++)
+            if (is_same(&f->runs[k], &f->runs[i]))
+                return tg_fail(TG_E_SPEC, "%s holds a run that %s holds, too: give one of them",
+                               f->runs[i].path, f->runs[k].path);
+    return TG_OK;
+}
+
 tg_status run_files_add(run_files *f, const char *path)
 {
     lines *l;
+    const size_t before = f->count;
     place at = {.files = f, .path = strcmp(path, "-") == 0 ? "standard input" : path};
     TG_TRY(lines_open(path, &l));
     tg_status status = add_lines(&at, l);
     lines_close(l);
-    return status;
+    return status == TG_OK ? check_again(f, before) : status;
 }
 
 void run_files_free(run_files *f)
@@ -411,4 +437,17 @@ void run_files_free(run_files *f)
     free(f->runs);
     json_decref(f->notes);
     *f = (run_files){0};
+}
+
+tg_status run_files_draw(char *const *paths, size_t count, run_files_drawing *draw,
+                         const char *title, FILE *out)
+{
+    run_files files = {0};
+    tg_status status = TG_OK;
+    for (size_t i = 0; i < count && status == TG_OK; i++)
+        status = run_files_add(&files, paths[i]);
+    if (status == TG_OK)
+        status = draw(&files, title, out);
+    run_files_free(&files);
+    return status;
 }

@@ -3,6 +3,7 @@
 #define TG_REPORT_RUN_FILE_H
 
 #include <jansson.h>
+#include <stdio.h>
 #include "telegrad/base.h"
 
 /* Columns of a run's steps, named after the record's fields. A value that the record lacks is
@@ -69,8 +70,14 @@ typedef struct run_files {
 /* Add the runs of one file; path must outlive them. If a run is resumed in the same file, its
  * records replace those of the stopped run from its first step on. If it is resumed in a later
  * file, it continues a run with the same settings that ended at that step. Errors TG_E_IO,
- * TG_E_NOMEM, TG_E_CORRUPT: not a record of a run; the message names the line */
+ * TG_E_NOMEM, TG_E_CORRUPT: not a record of a run; the message names the line;
+ * TG_E_SPEC: it holds a run that an earlier file holds, too */
 TG_NODISCARD tg_status run_files_add(run_files *f, const char *path);
 void run_files_free(run_files *f); /* frees the contents; f may be all zero */
+
+typedef tg_status run_files_drawing(const run_files *f, const char *title, FILE *out);
+/* Add the runs of all files, paths (count), and draw them. Errors as above, and those of draw */
+TG_NODISCARD tg_status run_files_draw(char *const *paths, size_t count, run_files_drawing *draw,
+                                      const char *title, FILE *out);
 
 #endif

@@ -72,12 +72,13 @@ static void test_cut_line(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    refused("", ": no run: it has no records");
-    refused("\n\n", ": no run: it has no records");
-    refused("{\"type\":\"sta", ": no run: its only line is cut");
-    refused(START "{\"type\":\"step\",\"step\":1,\"loss\":\"x\"}\n", ":2: \"loss\" is no number");
+    refused("", " holds no run: it has no records");
+    refused("\n\n", " holds no run: it has no records");
+    refused("{\"type\":\"sta", " holds no run: its only line is cut off");
+    refused(START "{\"type\":\"step\",\"step\":1,\"loss\":\"x\"}\n",
+            ":2: \"loss\" is not a number");
     refused(START "{\"type\":\"epoch\",\"step\":1,\"test_loss\":true}\n",
-            ":2: \"test_loss\" is no number");
+            ":2: \"test_loss\" is not a number");
     refused("hello\n", ":1: ");
     refused("[1]\n", ":1: no JSON object");
     refused("{\"a\":1}\n", ":1: no \"type\"");

@@ -84,7 +84,7 @@ static tg_status read_events(const char *path, trace_file *t)
             continue;
         if (!read_span(event, span))
             return tg_fail(TG_E_CORRUPT,
-                           "%s: event %zu is no span of a run: allowed: files of "
+                           "%s: event %zu is not a span of a run: allowed: files of "
                            "telegrad train --trace",
                            path, i);
         t->count++;
@@ -130,8 +130,8 @@ tg_status trace_file_read(const char *path, trace_file *t_p)
         trace_file_free(&t);
         if (status == TG_E_CORRUPT && is_records(path))
             return tg_fail(status,
-                           "%s: records, no trace: allowed: files of telegrad train --trace; "
-                           "records are drawn by telegrad report %s -o report.html",
+                           "%s holds records, and traces of telegrad train --trace are needed; "
+                           "draw records with telegrad report %s -o report.html",
                            path, path);
         return status;
     }

@@ -193,6 +193,26 @@ static inline tg_reducer *arg_reducer(void)
     return r;
 }
 
+static inline tg_reducer *arg_reducer_topk(void)
+{
+    tg_reducer *r = NULL;
+    arg_need(tg_reducer_create("topk", arg_transport(), ARG_N, NULL, &r));
+    return r;
+}
+
+static inline tg_reducer *arg_reducer_done(void)
+{
+    tg_reducer *r = arg_reducer();
+    arg_need(tg_reducer_mean(r, arg_floats(), arg_floats()));
+    return r;
+}
+
+static inline tg_reducer_slot *arg_reducer_slot(void)
+{
+    static tg_reducer_slot slot = {.struct_size = sizeof slot};
+    return &slot;
+}
+
 static inline const tg_session_config *arg_session_config(void)
 {
     static const tg_session_config config = {.struct_size = sizeof config,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write a C program that calls every function of the public headers with arguments that make no sense.
 
-    arguments.py OUTPUT.c FOLDER [mpi]      of the headers in the folder: all but mpi.h, or this one
+    arguments.py OUTPUT.c FOLDER [mpi|net]  of the headers in the folder: all but mpi.h and net.h, or this one
 
 Each function is called with valid arguments (which must succeed: else the other calls would prove nothing), with each
 pointer NULL in turn, with each structure's struct_size 0, and with enums, numbers and counts outside what they can be.
@@ -35,9 +35,9 @@ VALID = {
     "tg_optimizer **": "(tg_optimizer **)arg_bytes()", "const tg_update *": "arg_update()",
     "tg_lr_schedule *": "arg_schedule()", "const tg_lr_schedule *": "arg_schedule()",
     "tg_lr_schedule **": "(tg_lr_schedule **)arg_bytes()",
-    "tg_trace *": "arg_trace()", "const tg_trace *": "arg_trace()", "tg_trace **": "(tg_trace **)arg_bytes()",
+    "FILE *": "stderr", "tg_trace *": "arg_trace()", "const tg_trace *": "arg_trace()", "tg_trace **": "(tg_trace **)arg_bytes()",
     "tg_reducer *": "arg_reducer()", "const tg_reducer *": "arg_reducer()", "tg_reducer **": "(tg_reducer **)arg_bytes()",
-    "const tg_reducer_config *": "arg_reducer_config()",
+    "const tg_reducer_config *": "arg_reducer_config()", "tg_reducer_slot *": "arg_reducer_slot()",
     "tg_session *": "arg_session()", "const tg_session *": "arg_session()", "tg_session **": "(tg_session **)arg_bytes()",
     "const tg_session_config *": "arg_session_config()", "const tg_tensor *": "arg_tensor()",
     "tg_resumed *": "arg_resumed()", "tg_step_info *": "arg_info()", "tg_bucket_cost *": "arg_costs()", "const tg_bucket_cost *": "arg_costs()",
@@ -51,9 +51,15 @@ VALID = {
     "tg_newfile **": "(tg_newfile **)arg_bytes()", "tg_readable": "TG_READ_REGULAR", "char *": "(char *)arg_bytes()",
     "tg_clock **": "(tg_clock **)arg_bytes()", "tg_clock_thread **": "(tg_clock_thread **)arg_bytes()",
     "tg_clock_thread *": "arg_thread()", "tg_clock *": "arg_clock()",
+    "tg_key_pair *": "arg_pair()", "const tg_key_pair *": "arg_pair()", "tg_key_pair **": "(tg_key_pair **)arg_bytes()",
+    "tg_keys *": "arg_keys()", "const tg_keys *": "arg_keys()", "tg_keys **": "(tg_keys **)arg_bytes()",
+    "tg_net *": "arg_net()", "const tg_net *": "arg_net()", "tg_net **": "(tg_net **)arg_bytes()",
+    "const tg_net_config *": "arg_net_config()", "tg_net_peer_info *": "arg_net_peer_info()",
 }
 THIS = {
     ("tg_log_set", "fn"): "arg_log", ("tg_reducer_start", "on_done"): "arg_on_done",
+    ("tg_reducer_slot_get", "r"): "arg_reducer_topk()", ("tg_reducer_slot_get", "i"): "0",
+    ("tg_reducer_undo", "r"): "arg_reducer_done()",
     ("tg_session_plan", "each"): "arg_each_tensor",
     ("tg_spec_parse", "text"): '"topk"', ("tg_spec_parse", "count"): "arg_entry_count()",
     ("tg_spec_given", "key"): '"density"', ("tg_spec_has", "key"): '"density"', ("tg_spec_real", "key"): '"density"',
@@ -69,6 +75,7 @@ THIS = {
     ("tg_session_add", "s"): "arg_session_empty()", ("tg_session_begin", "s"): "arg_session_new()",
     ("tg_session_load", "s"): "arg_session_new()", ("tg_session_load", "dir"): "arg_dir",
     ("tg_session_save", "dir"): 'arg_path("saved")',
+    ("tg_session_save_final", "dir"): "arg_dir",
     ("tg_session_step", "s"): "arg_session_ready()", ("tg_session_eval_end", "s"): "arg_session_evaluating()",
     ("tg_session_set_costs", "count"): "1", ("tg_session_measure", "room"): "1",
     ("tg_simulation_create", "ntensors"): "1", ("tg_simulation_measure", "room"): "1",
@@ -76,12 +83,17 @@ THIS = {
     ("tg_transport_inproc", "t_out"): "(tg_transport **)arg_bytes()", ("tg_link_parse", "text"): '"20mbit,10ms"',
     ("tg_transport_shaped_links", "links"): "arg_link()", ("tg_transport_faulty", "spec"): '"fault:seed=2"',
     ("tg_weights_open", "path"): "arg_weights_path()", ("tg_weights_open_newest", "dir"): "arg_dir",
+    ("tg_weights_open_saved", "dir"): "arg_dir",
     ("tg_weights_read", "count"): "1", ("tg_weights_metadata", "name"): '"format"',
     ("tg_clock_thread_start", "run"): "arg_run", ("tg_alloc", "ptr_p"): "arg_bytes()",
     ("tg_newfile_open", "path"): 'arg_path("new")', ("tg_newfile_open_growing", "path"): 'arg_path("growing")',
     ("tg_newfile_check", "path"): 'arg_path("new")', ("tg_newfile_check_growing", "path"): 'arg_path("growing")',
     ("tg_stream_open", "fd"): "arg_fd()", ("tg_rate_parse", "len"): "4", ("tg_time_parse", "len"): "4",
     ("tg_bytes_parse", "len"): "4", ("tg_nearest_offer", "len"): "4", ("tg_utf8_decode", "len"): "4",
+    ("tg_key_load", "path"): 'arg_file("load.key", NULL)', ("tg_key_save", "path"): 'arg_path("save.key")',
+    ("tg_key_fingerprint", "key_text"): "arg_key_text()", ("tg_keys_load", "path"): 'arg_file("keys", arg_key_text())',
+    ("tg_keys_parse", "text"): "arg_key_text()", ("tg_net_peer", "rank"): "0",
+    ("tg_net_allow", "net"): "arg_net_with_key()",
 }
 # Functions that do not succeed with these, and what they say.
 SAYS = {"tg_fail": "TG_E_IO", "tg_transport_mpi": "TG_E_STATE", "tg_transport_mpi_nodes": "TG_E_STATE"}
@@ -150,7 +162,7 @@ def argument(text):
     return kind.strip(), name
 
 
-def main(output, folder, mpi=False):
+def main(output, folder, part=None):
     texts = {h: h.read_text(encoding="utf-8") for h in sorted(pathlib.Path(folder).glob("*.h"))}
     everything = "\n".join(texts.values())
     sized = set(re.findall(r"struct (tg_\w+) \{\s*size_t struct_size;", re.sub(r"/\*.*?\*/", " ", everything, flags=re.S)))
@@ -158,7 +170,7 @@ def main(output, folder, mpi=False):
     calls, seen, unknown = [], set(), []
 
     for header, declared in texts.items():
-        wanted = (header.name == "mpi.h") == bool(mpi)
+        wanted = header.stem == part if part else header.stem not in ("mpi", "net")
         for returns, name, args in functions(declared):
             seen.update((name, a) for _, a in args)
             seen.add((name, None))
@@ -214,8 +226,8 @@ def main(output, folder, mpi=False):
         sys.exit("tests/arguments.py does not know, or knows what is no more:\n  " + "\n  ".join(unknown))
     with open(output, "w", encoding="utf-8") as out:
         out.write('#include "arguments.h"\n')
-        if mpi:
-            out.write('#include "telegrad/mpi.h"\n')
+        if part:
+            out.write({"mpi": '#include "telegrad/mpi.h"\n', "net": '#include "arguments_net.h"\n'}[part])
         for n, (text, before, expr, check) in enumerate(calls):
             if "status" in check.replace("struct_size", ""):
                 expr = "const tg_status status = " + expr

@@ -15,8 +15,10 @@ TELEGRAD = os.path.abspath(sys.argv.pop(1))
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = README + "".join((ROOT / f"docs/{name}.md").read_text(encoding="utf-8") for name in
-                            ("command", "optimizers", "data", "cluster", "strategies", "virtual-clock", "report", "advise"))
+                            ("command", "optimizers", "data", "cluster", "strategies", "virtual-clock", "report", "advise",
+                             "security", "networks"))
 MPI = shutil.which("mpirun") and "libmpi" in subprocess.run(["ldd", TELEGRAD], capture_output=True, text=True).stdout
+TCP = "libssl" in subprocess.run(["ldd", TELEGRAD], capture_output=True, text=True).stdout
 
 
 def blocks(kind, text=README):
@@ -63,6 +65,9 @@ class Docs(unittest.TestCase):
             for command in commands:
                 if command.startswith("mpirun") and not MPI:
                     print("SKIP without MPI:", command)
+                    continue
+                if re.match("telegrad (key|doctor)|.*--listen", command) and not TCP:
+                    print("SKIP without OpenSSL:", command)
                     continue
                 done = subprocess.run(command, shell=True, cwd=folder, env=environment, timeout=200,
                                       capture_output=True, text=True)

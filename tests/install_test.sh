@@ -1,8 +1,10 @@
 #!/bin/sh
 # The installed library as its users meet it: pkg-config and find_package from C, MPI, Fortran.
-#   install_test.sh BUILD_DIR [mpi]
+#   install_test.sh BUILD_DIR [mpi] [net]
 set -eu
-build=$1 mpi=${2:-}
+build=$1 mpi= net=
+shift
+for part; do eval "$part=$part"; done
 root=$(cd "$(dirname "$0")/.." && pwd)
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -60,6 +62,20 @@ for rank in 0 1 2; do ./sockets $rank $addresses >sockets.$rank & done
 wait
 cat sockets.?
 [ "$(sed -n 's/^rank .: \(sum .*\), .* times fewer bytes$/\1/p' sockets.? | uniq -c | awk '{ print $1 }')" = 3 ] # the same bits
+
+if [ "$net" = net ]; then
+    cc -std=c17 -Wall -Wextra -Werror "$root/examples/tcp_mean.c" $(pkg-config --cflags --libs telegrad-net) -lm -o tcp
+    for name in a b c; do ./tcp key $name.key >$name.pub; done
+    cat b.pub c.pub >friends
+    address=tcp://127.0.0.1:$((port + 3))
+    ./tcp listen a.key $address friends 3 >tcp.a 2>/dev/null &
+    for name in b c; do ./tcp join $name.key $address "$(cat a.pub)" >tcp.$name 2>/dev/null & done
+    wait
+    cat tcp.?
+    [ "$(sed -n 's/^rank .* of 3: \(sum .*\), .* times fewer bytes$/\1/p' tcp.? | uniq -c | awk '{ print $1 }')" = 3 ] # the same bits
+else
+    echo "SKIP TCP example: built without OpenSSL"
+fi
 
 if command -v gfortran >/dev/null; then
     gfortran -std=f2008 -Wall "$root/examples/codec.f90" $(pkg-config --libs telegrad) -o codec_f

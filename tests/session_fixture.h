@@ -59,7 +59,8 @@ typedef struct fixture_job {
      * merge[r] == q, in order, times world / merged; NULL: its own */
     const int *merge;
     int merged;
-    bool samples; /* rank r has r + 1 samples */
+    bool samples;  /* rank r has r + 1 samples */
+    bool idle_nan; /* idle ranks make gradients of NaN ready */
 } fixture_job;
 
 typedef struct fixture_result {
@@ -268,7 +269,10 @@ static inline tg_status fixture_train(fixture_rank *r, tg_session *s, float *w, 
         }
         const bool idle = tg_session_idle(s);
         r->out->idle += idle;
-        for (int i = 0; !idle && i < FIXTURE_TENSORS; i++) /* the order may differ between ranks */
+        if (idle)
+            g[offset[2]] = NAN;
+        /* the order may differ between ranks */
+        for (int i = 0; (!idle || job->idle_nan) && i < FIXTURE_TENSORS; i++)
             TG_TRY(tg_session_grad_ready(s, id[r->rank % 2 ? i : FIXTURE_TENSORS - 1 - i]));
         TG_TRY(tg_session_step(s, &info));
         r->out->steps = t + 1;

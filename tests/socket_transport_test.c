@@ -6,9 +6,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "free_ports.h"
-#include "transport/transport_suite.h"
+#include "transport_suite.h"
 
-enum { RANKS = 4 };
+enum { RANKS = 8 };
 
 typedef struct worker {
     int rank, size;
@@ -34,7 +34,7 @@ static void *work(void *arg)
 static void suite_sockets(void **state)
 {
     (void)state;
-    for (int size = 2; size <= RANKS; size++) {
+    for (int size = 2; size <= RANKS; size += size < 4 ? 1 : 4) {
         char text[RANKS][32];
         const char *address[RANKS];
         worker workers[RANKS];

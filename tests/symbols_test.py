@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Compare what the public headers declare, what the maps list, and what the shared libraries export.
 
-    symbols_test.py NM libtelegrad.so [libtelegrad-mpi.so]
+    symbols_test.py NM libtelegrad.so [libtelegrad-mpi.so] [libtelegrad-net.so]
 
-mpi.h belongs to libtelegrad-mpi, all other headers to libtelegrad. The three must be the same, and each library's name for
+mpi.h belongs to libtelegrad-mpi, net.h to libtelegrad-net, all other headers to libtelegrad. The three must be the same, and each library's name for
 the loader must be that of its version: 0.MINOR until 1.0.
 """
 import pathlib
@@ -53,10 +53,11 @@ def differences(one, one_name, other, other_name):
 def main(nm, *libraries):
     version = dict(re.findall(r"#define TG_VERSION_(\w+) (\d+)", (HEADERS / "base.h").read_text()))
     number = version["MAJOR"] if version["MAJOR"] != "0" else f"0.{version['MINOR']}"
-    mpi = HEADERS / "mpi.h"
+    apart = {f"libtelegrad-{part}": HEADERS / f"{part}.h" for part in ("mpi", "net")}
     wrong = []
-    for library, headers in zip(libraries, ([h for h in HEADERS.glob("*.h") if h != mpi], [mpi])):
+    for library in libraries:
         stem = pathlib.Path(library).name.split(".so")[0]
+        headers = [apart[stem]] if stem in apart else [h for h in HEADERS.glob("*.h") if h not in apart.values()]
         map_path = ROOT / "cmake" / (stem.removeprefix("lib") + ".map")
         names, symbols = declared(headers), exported(nm, library)
         wrong += differences(names, "the headers", listed(map_path), map_path.name)

@@ -110,8 +110,7 @@ static inline void look(had *h, tg_session *s, const float *w)
     memcpy(h->w, w, sizeof h->w);
     memcpy(whole, w, sizeof whole);
     for (size_t i = 0, at = 0; i < s->ntrained; at += s->wtensor[i++].n) {
-        memcpy(h->global + at, s->strategy->ops->global(s->strategy, i),
-               s->wtensor[i].n * sizeof *w);
+        memcpy(h->global + at, tg__strategy_global(s->strategy, i), s->wtensor[i].n * sizeof *w);
         if (s->strategy->pushes && slot_of(s, "mass", i) != NULL)
             memcpy(whole + at, slot_of(s, "mass", i), s->wtensor[i].n * sizeof *w);
     }

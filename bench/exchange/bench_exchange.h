@@ -71,7 +71,7 @@ typedef struct bench_exchange_options {
     void *arg;
     /* Makes this process one rank of a job: creates a transport over all ranks, which call it at
      * the same times. NULL: the ranks are threads of this process. */
-    tg_status (*connect)(void *arg, tg_transport **t_p);
+    tg_status (*connect)(tg_transport **t_p);
     void (*begin)(void *arg, const char *method, size_t workers, const char *link);
     /* Called with each row; what `row` points to is valid until it returns. In a job of several
      * processes only rank 0 calls it, except for a row with an error, which all of them get. */

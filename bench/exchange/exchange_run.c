@@ -123,7 +123,7 @@ static tg_status run_threads(const crew *c)
 static tg_status run_process_over(const crew *c, tg_transport **t, bool *held_p)
 {
     for (size_t k = 0; k < c->runs; k++) {
-        TG_TRY(c->o->connect(c->o->arg, &t[k]));
+        TG_TRY(c->o->connect(&t[k]));
         TG_TRY(shape(&c->run[k], &t[k], 1));
     }
     rank_job job = {.o = c->o,

@@ -47,7 +47,7 @@ static tg_status indices_open(indices *x, bench *b, int coding, double density)
     TG_TRY(tg_alloc(x->cap, sizeof *x->idx, &x->idx));
     TG_TRY(tg_alloc(x->cap, sizeof *x->val, &x->val));
     draw(x, density);
-    return tg_alloc(tg__index_bound(coding, b->n, x->k), 1, &x->code);
+    return tg_alloc(tg__index_choose(coding, x->idx, x->k, b->n).len, 1, &x->code);
 }
 
 static void indices_close(indices *x)
@@ -60,11 +60,11 @@ static void indices_close(indices *x)
 static tg_status encode(void *arg, int64_t *ns_p)
 {
     indices *x = arg;
-    int coding;
     int64_t begin = bench_now(x->b);
-    TG_TRY(tg__index_encode(x->coding, x->idx, x->k, x->b->n, x->code,
-                            tg__index_bound(x->coding, x->b->n, x->k), &coding, &x->param,
-                            &x->len));
+    const tg__index_plan plan = tg__index_choose(x->coding, x->idx, x->k, x->b->n);
+    tg__index_write(&plan, x->idx, x->k, x->b->n, x->code);
+    x->param = plan.param;
+    x->len = plan.len;
     *ns_p += bench_now(x->b) - begin;
     return TG_OK;
 }

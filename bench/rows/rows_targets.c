@@ -68,7 +68,7 @@ static tg_status selection_open(selection *s, bench *b)
     TG_TRY(tg_alloc(s->cap + TG__SELECT_SLACK, sizeof *s->idx, &s->idx));
     TG_TRY(tg_alloc(s->cap + TG__SELECT_SLACK, sizeof *s->val, &s->val));
     TG_TRY(tg_alloc(s->cap, sizeof *s->half, &s->half));
-    TG_TRY(tg_alloc(tg__index_bound(TG__INDEX_RICE, b->n, s->cap), 1, &s->code));
+    TG_TRY(tg_alloc(s->cap + 1, sizeof(uint32_t), &s->code)); /* Rice is not longer than raw */
     s->threshold = bench_threshold(b, b->g[0], DENSITY);
     return TG_OK;
 }
@@ -98,16 +98,15 @@ static tg_status select_and_send(void *arg, int64_t *ns_p)
     selection *s = arg;
     bench *b = s->b;
     const tg__kernels *k = tg__kernel();
-    int coding, param;
     int64_t begin = bench_now(b);
     size_t found =
         k->add_select(s->r, b->g[s->turn++ % 2], b->n, s->threshold, s->idx, s->val, s->cap);
     s->kept = TG__MIN(found, s->cap);
     k->f16_encode(s->half, s->val, s->kept);
     k->f16_decode(s->val, s->half, s->kept);
-    TG_TRY(tg__index_encode(TG__INDEX_RICE, s->idx, s->kept, b->n, s->code,
-                            tg__index_bound(TG__INDEX_RICE, b->n, s->cap), &coding, &param,
-                            &s->len));
+    const tg__index_plan plan = tg__index_choose(TG__INDEX_RICE, s->idx, s->kept, b->n);
+    tg__index_write(&plan, s->idx, s->kept, b->n, s->code);
+    s->len = plan.len;
     for (size_t i = 0; i < s->kept; i++)
         s->r[s->idx[i]] -= s->val[i];
     *ns_p += bench_now(s->b) - begin;

@@ -141,15 +141,15 @@ static tg_status open_play(play *p, const char *optimizer)
     TG_TRY(tg_alloc(p->b->n, sizeof *p->w, &p->w));
     TG_TRY(bench_draw(p->w, p->b->n, 2));
     lay_out(p);
-    const tg__strategy_setup setup = {.optimizer = p->optimizer,
-                                      .steps_per_epoch = 1000,
-                                      .size = RANKS,
-                                      .tensor = p->tensor,
-                                      .ntensors = TENSORS,
-                                      .nbuckets = BUCKETS};
+    const tg__strategy setup = {.optimizer = p->optimizer,
+                                .steps_per_epoch = 1000,
+                                .size = RANKS,
+                                .tensor = p->tensor,
+                                .ntensors = TENSORS,
+                                .nbuckets = BUCKETS};
     TG_TRY(tg__strategy_create(p->kind->strategy, &setup, &p->s));
     TG_TRY(make_vectors(p));
-    p->s->ops->begin(p->s);
+    tg__strategy_begin(p->s);
     return TG_OK;
 }
 
@@ -194,7 +194,7 @@ static void deliver(play *p, const tg__turn *turn)
                               .agg = p->b->g[1] + p->begin[x.action.bucket],
                               .lr = p->lr,
                               .turn = turn};
-        p->s->ops->result(p->s, &r);
+        tg__strategy_result(p->s, &r);
     }
     p->flights = kept;
 }
@@ -203,13 +203,13 @@ static tg_status one_step(play *p)
 {
     for (uint32_t bucket = BUCKETS; bucket-- > 0;) {
         tg__actions out = {.item = p->item, .cap = p->room};
-        p->s->ops->ready(p->s, p->t, bucket, &out);
+        tg__strategy_ready(p->s, p->t, bucket, &out);
         TG_TRY(take(p, &out));
     }
     const tg__turn turn = {p->t, true, p->lr};
     deliver(p, &turn);
     tg__actions out = {.item = p->item, .cap = p->room};
-    p->s->ops->step(p->s, p->t, true, p->lr, &out);
+    tg__strategy_step(p->s, p->t, true, p->lr, &out);
     TG_TRY(take(p, &out));
     deliver(p, NULL); /* results that are due at once */
     p->t++;

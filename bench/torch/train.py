@@ -5,6 +5,7 @@ there are.
     train.py --model resnet20 --data cifar10:train=1-4,test=5 --batch 128 --epochs 30 \\
         --optimizer sgd:lr=0.1,momentum=0.9,weight_decay=0.0001 --lr-schedule cosine:warmup=1ep"""
 import argparse
+import itertools
 import json
 import lzma
 import math
@@ -94,8 +95,11 @@ def make_schedule(spec, lr, total, per_epoch):
 
 
 class Run:
-    def __init__(self, options):
+    """One worker, or one rank of several that share the batches of each epoch's order in turn."""
+
+    def __init__(self, options, rank=0, world=1):
         self.options = options
+        self.rank, self.world = rank, world
         torch.manual_seed(options.seed)
         self.generator = torch.Generator().manual_seed(options.seed)
         self.data = open_data(options.data)
@@ -106,7 +110,7 @@ class Run:
         if options.weights:
             load_state(self.model, options.weights)
         self.stream = hasattr(self.model, "reset")
-        self.per_epoch = self.data.steps(options.batch, self.context)
+        self.per_epoch = self.data.steps(options.batch, self.context) // world
         if self.per_epoch < 1:
             raise ValueError("an epoch has no whole step: give a smaller --batch")
         self.steps = options.steps or options.epochs * self.per_epoch
@@ -121,6 +125,11 @@ class Run:
         logits = self.model(x)
         logits = logits.reshape(-1, logits.shape[-1])
         return F.cross_entropy(logits, labels.reshape(-1), ignore_index=-1, reduction=reduction), logits
+
+    def batches(self):
+        """This rank's batches of one epoch."""
+        order = self.data.train_batches(self.options.batch, self.context, self.stream, self.generator)
+        return itertools.islice(order, self.rank, self.per_epoch * self.world, self.world)
 
     def step(self, number_, x, labels):
         begin = time.perf_counter()
@@ -164,13 +173,13 @@ class Run:
         say(record)
         return record
 
-    def start(self):
+    def start(self, **more):
         o = self.options
         say({"type": "start", "program": f"PyTorch {torch.__version__}", "model": o.model, "optimizer": o.optimizer,
-             "lr_schedule": o.lr_schedule, "world": 1, "batch": o.batch, "context": self.context or None, "seed": o.seed,
+             "lr_schedule": o.lr_schedule, "world": self.world, "batch": o.batch, "context": self.context or None, "seed": o.seed,
              "steps": self.steps, "steps_per_epoch": self.per_epoch, "data": o.data,
              "params": sum(p.numel() for p in self.model.parameters()), "train_samples": self.data.count("train"),
-             "test_samples": self.data.count("test")})
+             "test_samples": self.data.count("test"), **more})
 
     def save(self, step, last):
         """Written aside, then renamed."""
@@ -198,7 +207,7 @@ class Run:
         while step < self.steps:
             if self.stream:
                 self.model.reset()
-            for x, labels in self.data.train_batches(self.options.batch, self.context, self.stream, self.generator):
+            for x, labels in self.batches():
                 losses.append(self.step(step, x, labels))
                 step += 1
                 if step % self.options.log_every == 0 or step == self.steps:
@@ -218,8 +227,8 @@ def say(record):
     print(json.dumps({k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}), flush=True)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser):
+    """What ddp.py takes too."""
     parser.add_argument("--model", default="lenet5")
     parser.add_argument("--data", default="mnist")
     parser.add_argument("--batch", type=int, default=32)
@@ -229,12 +238,17 @@ def main():
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--steps", type=int, default=0, help="in the place of epochs")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--format", choices=("contiguous_format", "channels_last"), default="contiguous_format")
+    parser.add_argument("--threads", type=int, default=1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(parser)
     parser.add_argument("--log-every", type=int, default=50)
     parser.add_argument("--no-eval", action="store_true")
     parser.add_argument("--weights", help="a file in the format safetensors to start from")
     parser.add_argument("--checkpoint", metavar="FILE", help="written after every epoch; a run whose file is there goes on from it")
-    parser.add_argument("--format", choices=("contiguous_format", "channels_last"), default="contiguous_format")
-    parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     try:

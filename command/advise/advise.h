@@ -20,7 +20,7 @@ struct advise_answer {
     const struct run_options *options;
     const advice *advice;
     int workers;
-    bool mpi; /* under mpirun */
+    bool processes; /* each worker is one */
     tg_link link;
     const char *link_text;
     const struct advise_measured *measured; /* NULL: not measured */

@@ -3,6 +3,7 @@
 #include "command/advise/advise_known.h"
 #include "command/job/options.h"
 #include "command/output/format.h"
+#include "telegrad/tools.h"
 #include "telegrad/transport.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -44,18 +45,34 @@ static const char *method_key(const advice_way *w)
     return advise_same_name(w->method_text, "2bit") ? "threshold=auto" : NULL;
 }
 
+/* For rank 0; the others join it with options of their own. */
+static void put_net(FILE *f, const struct net_options *net)
+{
+    const struct {
+        const char *name, *value;
+    } all[] = {{"listen", net->listen},
+               {"advertise", net->advertise},
+               {"key", net->key},
+               {"allow", net->allow}};
+    for (size_t i = 0; i < TG_COUNT(all); i++)
+        if (all[i].value)
+            put_option(f, all[i].name, all[i].value);
+    fprintf(f, " --ranks %" PRIu64 "%s", net->ranks, net->insecure ? " --insecure" : "");
+}
+
 static void put_command(FILE *f, const struct advise_answer *a)
 {
     const struct run_options *o = a->options;
     const advice_way *w = &a->way[0];
-    const bool processes = a->mpi || a->workers > TG_RANKS_MAX;
-    if (processes)
+    const bool net = net_options_join(&o->net);
+    const bool mpi = !net && (a->processes || a->workers > TG_RANKS_MAX);
+    if (mpi)
         fprintf(f, "mpirun -n %d ", a->workers);
     fputs("telegrad train", f);
     put_option(f, "model", o->model);
     if (o->data)
         put_option(f, "data", o->data);
-    if (!processes)
+    if (!net && !mpi)
         fprintf(f, " --workers %d", a->workers);
     fprintf(f, " --batch %" PRIu64, o->batch);
     if (o->precision != TRAIN_FP32)
@@ -67,6 +84,8 @@ static void put_command(FILE *f, const struct advise_answer *a)
     put_spec(f, "strategy", w->strategy, strategy_key(w));
     put_spec(f, "method", w->method_text, method_key(w));
     fprintf(f, " --epochs %d", ADVISE_EPOCHS);
+    if (net)
+        put_net(f, &o->net);
 }
 
 tg_status advise_command(const struct advise_answer *a, char **text_p)

@@ -3,9 +3,6 @@
 #include "bench/exchange/bench_exchange.h"
 #include "command/train/cli_run.h"
 #include "command/output/console.h"
-#ifdef HAVE_MPI
-#include "command/job/mpi_launch.h"
-#endif
 #include "trainer/model/model.h"
 #include <math.h>
 #include <stdlib.h>
@@ -83,14 +80,6 @@ static void begin(void *arg, const char *method, size_t workers, const char *lin
     console_status(method);
 }
 
-#ifdef HAVE_MPI
-static tg_status connect_mpi(void *arg, tg_transport **t_p)
-{
-    (void)arg;
-    return mpi_launch_transport(t_p);
-}
-#endif
-
 /* Time an exchange of n elements. tensor (tensors): their layout; NULL: matrices. */
 static tg_status exchange(const struct launch *l, const struct run_options *o, const char *method,
                           const bench_tensor *tensor, size_t tensors, size_t n, struct seen *seen)
@@ -112,10 +101,8 @@ static tg_status exchange(const struct launch *l, const struct run_options *o, c
                                 .arg = seen,
                                 .begin = begin,
                                 .row = row};
-#ifdef HAVE_MPI
-    if (l->mpi)
-        b.connect = connect_mpi;
-#endif
+    if (l->processes)
+        b.connect = l->transport->connect;
     const tg_status status = bench_exchange(&b);
     console_status("");
     return status;

@@ -8,6 +8,7 @@
 #include "command/output/console.h"
 #include "command/job/options_check.h"
 #include "command/output/outfile.h"
+#include "command/output/stop.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -35,7 +36,7 @@ enum {
 static const struct cli_option options[] = {
     {.help = "What is trained"},
     {"model", MODEL, "SPEC", "lenet5", "models", "network: see telegrad models"},
-    {"workers", WORKERS, "N", "4", NULL, "workers, up to 1000000"},
+    {"workers", WORKERS, "N", "4", NULL, "workers, up to 4096"},
     {"batch", BATCH, "N", "32", NULL, "samples per worker in each step"},
     {"precision", PRECISION, "fp32|bf16", "fp32", NULL,
      "number format of forward and backward passes"},
@@ -47,7 +48,8 @@ static const struct cli_option options[] = {
     {"driver", DRIVER, "auto|thread|inline", "auto", NULL,
      "whether compression has a core of its own, or shares that of the training (inline)"},
     {"measure", MEASURE, NULL, NULL, NULL,
-     "measure computing and network first, between the workers of mpirun, or between threads over "
+     "measure computing and network first, between the processes of mpirun, --listen and --join, "
+     "or between threads over "
      "the link given; --link may be left out"},
     {"data", DATA, "SPEC", "mnist if found, else glyphs", "data",
      "with --measure: data to train on"},
@@ -64,8 +66,8 @@ static tg_status set_common(struct run_options *o, int key, const char *arg)
     while (option->key != key)
         option++;
     const tg_status status = options_set(o, OPT_TRAIN, option->name, arg);
-    if (key == WORKERS && status != TG_OK)
-        return tg_fail(TG_E_SPEC, "--workers \"%.64s\": allowed: 2 to %d", arg, TG_SIM_WORLD_MAX);
+    if (key == WORKERS && (status != TG_OK || o->workers > TG_RANKS_MAX))
+        return tg_fail(TG_E_SPEC, "--workers \"%.64s\": allowed: 2 to %d", arg, TG_RANKS_MAX);
     if (key == TAU && (status != TG_OK || (o->tau && o->tau_ns == 0)))
         return tg_fail(TG_E_SPEC, "--tau \"%.64s\": allowed: measured, or " CLOCK_OPTIONS_TIME,
                        arg);
@@ -97,26 +99,28 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     return EINVAL;
 }
 
-static tg_status check(const struct command *c, bool mpi)
+static tg_status check(const struct command *c)
 {
     const struct run_options *o = &c->o;
-    if (mpi && !c->measure)
-        return tg_fail(TG_E_SPEC,
-                       "advise under mpirun, and nothing to measure: allowed: --measure");
-    if (c->measure && (o->tau || o->workers > BENCH_EXCHANGE_WORKERS))
-        return tg_fail(TG_E_SPEC,
-                       "--measure with %s: allowed: neither --tau, which is measured, nor "
-                       "more than %d workers",
-                       o->tau ? "--tau" : "so many --workers", BENCH_EXCHANGE_WORKERS);
+    TG_TRY(net_options_check(&o->net));
+    if (launch_of_processes(&o->net) && !c->measure)
+        return tg_fail(TG_E_SPEC, "advise under mpirun or over a network requires --measure");
+    if (c->measure && o->tau)
+        return tg_fail(TG_E_SPEC, "--measure and --tau cannot be combined: --measure measures it");
+    if (c->measure && o->workers > BENCH_EXCHANGE_WORKERS)
+        return tg_fail(TG_E_SPEC, "--measure with --workers %" PRIu64 ": allowed: at most %d",
+                       o->workers, BENCH_EXCHANGE_WORKERS);
     if (o->data && !c->measure)
-        return tg_fail(TG_E_SPEC, "--data %.64s: allowed: with --measure", o->data);
+        return tg_fail(TG_E_SPEC, "--data %.64s requires --measure", o->data);
     if (c->measure)
-        TG_TRY(options_check(o, mpi));
-    if (!mpi && o->workers < 2)
-        return tg_fail(TG_E_SPEC, "--workers %" PRIu64 ": nothing to exchange: allowed: 2 to %d",
-                       o->workers, TG_SIM_WORLD_MAX);
+        TG_TRY(options_check(o));
+    if (!launch_of_processes(&o->net) && o->workers < 2)
+        return tg_fail(TG_E_SPEC,
+                       "--workers %" PRIu64 ": a single worker exchanges nothing: allowed: 2 to %d",
+                       o->workers, TG_RANKS_MAX);
     if (!o->link && !c->measure)
-        return tg_fail(TG_E_SPEC, "no --link: allowed: --link RATE,DELAY, as 100mbit,20ms");
+        return tg_fail(TG_E_SPEC,
+                       "--link is missing: give a rate and a delay, such as --link 100mbit,20ms");
     if (!c->svg)
         return TG_OK;
     TG_TRY(outfile_check_ending("--svg", c->svg, ".svg", NULL));
@@ -152,7 +156,7 @@ static tg_status advise(const struct command *c, const struct advise_measured *m
     advice_request request = {.job = &job, .world = world};
     struct advise_answer a = {.options = o,
                               .workers = world,
-                              .mpi = c->launch.mpi,
+                              .processes = c->launch.processes,
                               .link_text = o->link ? o->link : "as it is",
                               .measured = measured};
     advice *made;
@@ -173,28 +177,33 @@ static tg_status run(struct command *c)
     struct advise_measured measured = {0};
     if (!c->measure)
         return advise(c, NULL);
-    if (c->launch.mpi && c->launch.size < 2)
-        return tg_fail(TG_E_SPEC,
-                       "one process: nothing to exchange: allowed: mpirun -n 2 and more");
+    if (c->launch.processes && c->launch.size < 2)
+        return tg_fail(TG_E_SPEC, "a single process exchanges nothing: allowed: at least two, as "
+                                  "mpirun -n 2 or --ranks 2");
     TG_TRY(advise_measure(&c->launch, &c->o, &measured));
     return c->launch.rank == 0 ? advise(c, &measured) : TG_OK;
+}
+
+static struct net_options *net_of(void *input)
+{
+    return &((struct command *)input)->o.net;
 }
 
 static int cmd_advise(int argc, char **argv)
 {
     struct command c = {.json = false};
-    int rank;
     options_defaults(&c.o, 4);
     const int result = options_parse(&command_advise, argc, argv, &c);
     if (result >= 0)
         return result;
-    tg_status status = check(&c, launch_under_mpi(&rank));
+    tg_status status = check(&c);
     if (status == TG_OK)
-        status = launch_open(&c.launch);
-    if (status != TG_OK) {
-        console_error("%s", tg_error());
-        return cli_exit_status(status);
-    }
+        status = launch_open(&c.launch, &(struct job_call){.net = &c.o.net,
+                                                           .command = "advise",
+                                                           .timeout_s = NET_OPTIONS_PATIENCE});
+    if (status != TG_OK)
+        return launch_fail(&c.launch, status);
+    stop_install_at_once(c.launch.speaks);
     status = run(&c);
     if (status != TG_OK)
         return launch_fail(&c.launch, status);
@@ -213,4 +222,6 @@ const struct cli_command command_advise = {
              "runs of docs/results, if they have it.",
     .options = options,
     .parse = parse,
+    .net = net_options_list,
+    .net_of = net_of,
     .examples = "telegrad advise --model resnet20 --link 100mbit,20ms --workers 8"};

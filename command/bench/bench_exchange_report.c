@@ -1,3 +1,4 @@
+#include "command/output/console.h"
 #include "command/bench/bench_exchange_report.h"
 #include "command/output/format.h"
 #include "command/output/output.h"
@@ -7,7 +8,8 @@
 #include <sched.h>
 #include <string.h>
 
-size_t bench_exchange_cores(void)
+/* Number of cores that this process may use, which its ranks share. */
+static size_t cores(void)
 {
     cpu_set_t set;
     return sched_getaffinity(0, sizeof set, &set) == 0 ? (size_t)CPU_COUNT(&set) : 1;
@@ -27,9 +29,9 @@ static tg_status row_json(const struct bench_exchange_report *r, const bench_exc
                              "bench_exchange", "method", jsonl_text(row->method), "workers",
                              (json_int_t)row->workers, "transport", r->transport, "link",
                              jsonl_text(row->link->text), "real_link", (int)row->link->real,
-                             "cores", (json_int_t)bench_exchange_cores(), "elements",
-                             (json_int_t)row->elements, "tensors", (json_int_t)row->tensors,
-                             "behind", (json_int_t)row->behind, "error", jsonl_text(row->error));
+                             "cores", (json_int_t)cores(), "elements", (json_int_t)row->elements,
+                             "tensors", (json_int_t)row->tensors, "behind", (json_int_t)row->behind,
+                             "error", jsonl_text(row->error));
     if (json && !row->error) {
         json_t *figures = json_pack(
             "{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "exchange",
@@ -82,6 +84,7 @@ static tg_status head(struct bench_exchange_report *r, const bench_exchange_row 
                    {"/bound", 5},  {"target", 6},   {"behind ms", 7}};
     const size_t count = sizeof columns / sizeof columns[0] - (row->behind == 0);
     r->table = table_create(3 + count);
+    table_fit(r->table, (size_t)console_out_columns());
     if (!r->table)
         return tg_fail(TG_E_NOMEM, "out of memory: a table");
     printf("%s elements in %zu tensor%s; wire: predicted; codec: with the network off; ratio: "
@@ -90,10 +93,12 @@ static tg_status head(struct bench_exchange_report *r, const bench_exchange_row 
            format_count(row->elements).text, row->tensors, row->tensors == 1 ? "" : "s");
     if (strcmp(r->transport, "mpi") == 0)
         printf("workers are processes of an MPI job; bytes are those handed to MPI\n");
+    else if (strcmp(r->transport, "tcp") == 0)
+        printf("workers are processes that met over a network; bytes are those handed to TCP\n");
     else
         printf("workers are threads that share %zu cores: where they are more, codec and measured "
                "time contain the waiting for one\n",
-               bench_exchange_cores());
+               cores());
     table_row(r->table);
     title(r->table, -r->name_width, "method");
     title(r->table, 13, "exchange");

@@ -18,7 +18,4 @@ TG_NODISCARD tg_status bench_exchange_report_row(struct bench_exchange_report *r
                                                  const bench_exchange_row *row);
 TG_NODISCARD tg_status bench_exchange_report_end(struct bench_exchange_report *r);
 
-/* Number of cores that this process may use, which its ranks share. */
-size_t bench_exchange_cores(void);
-
 #endif

@@ -1,3 +1,4 @@
+#include "command/output/console.h"
 #include "command/bench/bench_report.h"
 #include "command/output/format.h"
 #include "command/output/output.h"
@@ -97,6 +98,7 @@ static tg_status head(struct bench_report *r, const char *group, size_t n, const
     r->group = group;
     r->n = n;
     r->table = table_create(count + 1);
+    table_fit(r->table, (size_t)console_out_columns());
     if (!r->table)
         return tg_fail(TG_E_NOMEM, "out of memory: a table");
     printf("n = %s, %s\n", format_count(n).text, level);

@@ -33,7 +33,8 @@ static const struct {
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
-bench_ratio bench_samples_summary(const struct bench_samples *s, size_t from)
+/* Summary of the samples from number `from` on; NAN if there are none. */
+static bench_ratio summary(const struct bench_samples *s, size_t from)
 {
     struct bench_samples sorted = {.count = s->count - from};
     memcpy(sorted.x, s->x + from, sorted.count * sizeof *sorted.x);
@@ -118,7 +119,7 @@ static tg_status alone(const struct bench_train_options *o, train_bench *b, torc
     if (p)
         TG_TRY(torch_open(p, row));
     TG_TRY(own_steps(b, WARM_UP, &own));
-    const size_t steps = slice_steps(bench_samples_summary(&own, 0).min);
+    const size_t steps = slice_steps(summary(&own, 0).min);
     own.count = 0;
     for (double begin = wall_seconds(); !over(&own, begin, o->seconds * (p ? 2 : 1));) {
         const size_t from = own.count;
@@ -127,14 +128,13 @@ static tg_status alone(const struct bench_train_options *o, train_bench *b, torc
             continue;
         const size_t torch_from = torch.count;
         TG_TRY(torch_steps(p, steps, &torch));
-        bench_samples_add(&ratios, bench_samples_summary(&own, from).median /
-                                       bench_samples_summary(&torch, torch_from).median);
+        bench_samples_add(&ratios, summary(&own, from).median / summary(&torch, torch_from).median);
     }
     row->samples = own.count;
-    row->ms = bench_samples_summary(&own, 0);
+    row->ms = summary(&own, 0);
     row->torch_samples = torch.count;
-    row->torch_ms = bench_samples_summary(&torch, 0);
-    row->ratio = bench_samples_summary(&ratios, 0);
+    row->torch_ms = summary(&torch, 0);
+    row->ratio = summary(&ratios, 0);
     return TG_OK;
 }
 
@@ -158,9 +158,9 @@ static tg_status together(const struct bench_train_options *o, struct bench_work
         bench_samples_add(&processor, workers * workers * one_cpu / cpu);
     }
     row->samples = own.count;
-    row->ms = bench_samples_summary(&own, 0);
-    row->speedup = bench_samples_summary(&speedups, 0);
-    row->processor_speedup = bench_samples_summary(&processor, 0);
+    row->ms = summary(&own, 0);
+    row->speedup = summary(&speedups, 0);
+    row->processor_speedup = summary(&processor, 0);
     return TG_OK;
 }
 

@@ -23,8 +23,6 @@ static inline void bench_samples_add(struct bench_samples *s, double x)
     if (!bench_samples_full(s))
         s->x[s->count++] = x;
 }
-/* Summary of the samples from number `from` on; NAN if there are none. */
-bench_ratio bench_samples_summary(const struct bench_samples *s, size_t from);
 
 /* The steps of a model, a batch size and a number of workers. A figure that does not exist is
  * NAN. */

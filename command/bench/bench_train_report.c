@@ -1,3 +1,4 @@
+#include "command/output/console.h"
 #include "command/bench/bench_train_report.h"
 #include "command/output/format.h"
 #include "command/output/output.h"
@@ -113,6 +114,7 @@ static tg_status head(struct bench_train_report *r, const struct bench_train_row
                                                /* "channels_last" */ "ratio",
                                                "target"};
     r->table = table_create(7 + (workers ? 6 : r->torch ? 6 : 0));
+    table_fit(r->table, (size_t)console_out_columns());
     if (!r->table)
         return tg_fail(TG_E_NOMEM, "out of memory: a table");
     if (row->precision != TRAIN_FP32)

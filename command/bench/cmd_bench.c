@@ -1,14 +1,14 @@
 /* telegrad bench, and its part `codec`. The other parts are in cmd_bench_train.c,
  * cmd_bench_exchange.c and cmd_bench_strategy.c. */
-#include "telegrad/tools.h"
 #include "command/bench/bench_args.h"
 #include "command/bench/bench_report.h"
 #include "command/output/cli.h"
 #include "command/output/console.h"
 #include "command/output/format.h"
-#include "command/help/help_text.h"
+#include "command/output/stop.h"
 #include "command/job/launch.h"
 #include "command/job/options.h"
+#include "command/job/parts.h"
 #include <errno.h>
 #include <math.h>
 #include <spawn.h>
@@ -178,6 +178,21 @@ static tg_status measure(struct bench_command *c)
                             : TG_OK;
 }
 
+/* Copy the arguments without --level (or what the parser takes for it) and its value. Returns their
+ * number. */
+static int copy_without_level(char **to, char **argv, int argc)
+{
+    int count = 0;
+    for (int i = 0; i < argc; i++) {
+        const size_t len = strcspn(argv[i], "=");
+        if (len <= 2 || strncmp(argv[i], "--level", len) != 0)
+            to[count++] = argv[i];
+        else if (argv[i][len] == '\0')
+            i++; /* its value */
+    }
+    return count;
+}
+
 /* The instruction set is chosen once per process, so another level runs in a process of its own. */
 static int run_at_level(const char *level, int argc, char **argv)
 {
@@ -195,9 +210,9 @@ static int run_at_level(const char *level, int argc, char **argv)
     own[0] = self;
     own[1] = bench;
     own[2] = codec; /* options_parse has renamed argv[0] */
-    memcpy(own + 3, argv + 1, (size_t)(argc - 1) * sizeof *own);
-    own[argc + 2] = option;
-    own[argc + 3] = last;
+    const int count = 3 + copy_without_level(own + 3, argv + 1, argc - 1);
+    own[count] = option;
+    own[count + 1] = last;
     int error = posix_spawn(&pid, self, NULL, NULL, own, environ);
     free(own);
     if (error || waitpid(pid, &status, 0) < 0) {
@@ -210,6 +225,7 @@ static int run_at_level(const char *level, int argc, char **argv)
 static int run_levels(const struct bench_command *c, int argc, char **argv)
 {
     int worst = CLI_OK;
+    stop_install_at_once(false); /* the process of the level says that it was interrupted */
     for (size_t i = 0; i < c->levels; i++) {
         int status = run_at_level(c->level[i], argc, argv);
         if (status > CLI_USAGE)
@@ -227,7 +243,7 @@ static int cmd_bench_codec(int argc, char **argv)
     if (parsed >= 0)
         return parsed;
     if (c.python && !c.compare) {
-        console_error("--python without --compare: allowed: with --compare torch");
+        console_error("--python requires --compare torch");
         return CLI_USAGE;
     }
     if (launch_check_one("bench codec") != TG_OK) {
@@ -261,26 +277,12 @@ static const struct cli_command *const parts[] = {&command_bench_codec, &command
                                                   &command_bench_exchange, &command_bench_strategy,
                                                   NULL};
 
-static bool asks_for_help(const char *word)
-{
-    return strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "--usage") == 0;
-}
-
 static int cmd_bench(int argc, char **argv)
 {
-    const char *what = argc > 1 ? argv[1] : "";
-    tg_nearest near;
-    if (asks_for_help(what))
-        return help_text(&command_bench);
-    for (size_t i = 0; parts[i]; i++)
-        if (strcmp(what, strchr(parts[i]->name, ' ') + 1) == 0)
-            return parts[i]->run(argc - 1, argv + 1);
-    tg_nearest_begin(&near, what);
-    tg_nearest_offer_list(&near, "codec|train|exchange|strategy");
-    console_error("bench %.64s: %sallowed: telegrad bench codec, telegrad bench train, telegrad "
-                  "bench exchange, telegrad bench strategy; see telegrad bench --help",
-                  argc < 2 ? "of nothing" : what, tg_nearest_hint(&near));
-    return CLI_USAGE;
+    int rank;
+    (void)launch_under_mpi(&rank);
+    stop_install_at_once(rank == 0);
+    return parts_run(&command_bench, argc, argv);
 }
 
 const struct cli_command command_bench = {

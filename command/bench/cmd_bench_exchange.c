@@ -4,11 +4,9 @@
 #include "command/bench/bench_exchange_report.h"
 #include "command/output/cli.h"
 #include "command/output/console.h"
+#include "command/output/stop.h"
 #include "command/job/launch.h"
 #include "command/job/options.h"
-#ifdef HAVE_MPI
-#include "command/job/mpi_launch.h"
-#endif
 #include "telegrad/registry.h"
 #include "trainer/model/model.h"
 #include <errno.h>
@@ -40,6 +38,7 @@ struct command {
     const char *model;
     model *m; /* the model of the tensors; NULL: --elements is used */
     bench_tensor *tensor;
+    struct net_options net;
     struct launch launch;
     struct bench_exchange_report report;
 };
@@ -120,11 +119,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct cli_option options[] = {
     {.help = "Workers and network"},
-    {"workers", WORKERS_KEY, "N,..", "4", NULL, "threads of this process; not under mpirun"},
+    {"workers", WORKERS_KEY, "N,..", "4", NULL,
+     "threads of this process; not under mpirun or over a network"},
     {"link", LINK, "LINK", "none", NULL,
      "emulate a link: 100mbit,20ms; none is memory; repeatable"},
     {"real-link", REAL_LINK, "LINK", NULL, NULL,
-     "under mpirun: what the links really are, to predict from"},
+     "between processes: what the links really are, to predict from"},
     {.help = "What is exchanged"},
     {"elements", ELEMENTS_KEY, "N", "1000000", NULL, "elements of the gradient, in matrices"},
     {"model", MODEL, "SPEC", NULL, "models", "the tensors of a model, instead of --elements"},
@@ -136,22 +136,26 @@ static const struct cli_option options[] = {
     {0}};
 
 /* Check the options that depend on each other. */
-static tg_status check(const struct command *c, bool mpi)
+static tg_status check(const struct command *c)
 {
-    if (mpi && c->o.nworkers > 0)
-        return tg_fail(TG_E_SPEC, "--workers under mpirun, where each process is one worker: "
-                                  "allowed: mpirun -n N");
+    const bool processes = launch_of_processes(&c->net);
+    TG_TRY(net_options_check(&c->net));
+    if (processes && c->o.nworkers > 0)
+        return tg_fail(TG_E_SPEC, "--workers under mpirun or over a network: each process is one "
+                                  "worker: allowed: mpirun -n N, --listen with --ranks N");
     if (c->o.nworkers == 0)
-        TG_TRY(launch_check_alone());
-    if (!mpi && c->real.text)
+        TG_TRY(launch_check_alone(&c->net));
+    if (!processes && c->real.text)
         return tg_fail(TG_E_SPEC,
-                       "--real-link %.64s without mpirun: allowed: --link %.64s, which is emulated",
+                       "--real-link %.64s requires mpirun, --listen or --join; --link %.64s "
+                       "emulates that link",
                        c->real.text, c->real.text);
     if (c->real.text && c->o.links > 0)
-        return tg_fail(TG_E_SPEC, "--real-link with --link, which is emulated: allowed: one of the "
-                                  "two");
+        return tg_fail(TG_E_SPEC,
+                       "--real-link and --link cannot be combined: --link emulates a link");
     if (c->model && c->o.n > 0)
-        return tg_fail(TG_E_SPEC, "--model with --elements: allowed: one of the two");
+        return tg_fail(TG_E_SPEC,
+                       "--model and --elements cannot be combined: each says what is exchanged");
     return TG_OK;
 }
 
@@ -197,7 +201,7 @@ static tg_status complete(struct command *c)
     if (c->o.links == 0)
         c->link[c->o.links++] = (bench_link){.text = NULL};
     if (c->o.nworkers == 0)
-        c->workers[c->o.nworkers++] = c->launch.mpi ? (size_t)c->launch.size : WORKERS;
+        c->workers[c->o.nworkers++] = c->launch.processes ? (size_t)c->launch.size : WORKERS;
     if (c->model)
         TG_TRY(open_model(c));
     if (c->o.n == 0)
@@ -208,7 +212,7 @@ static tg_status complete(struct command *c)
     for (size_t i = 0; i < c->o.links; i++)
         if (c->link[i].text && (int)strlen(c->link[i].text) > c->report.link_width)
             c->report.link_width = (int)strlen(c->link[i].text);
-    c->report.transport = launch_transport_name(&c->launch);
+    c->report.transport = c->launch.transport->name;
     c->o.method = c->method;
     c->o.workers = c->workers;
     c->o.link = c->link;
@@ -216,14 +220,6 @@ static tg_status complete(struct command *c)
 }
 
 /* ---- measuring ------------------------------------------------------------------------------- */
-
-#ifdef HAVE_MPI
-static tg_status connect_mpi(void *arg, tg_transport **t_p)
-{
-    (void)arg;
-    return mpi_launch_transport(t_p);
-}
-#endif
 
 static void begin(void *arg, const char *method, size_t workers, const char *link)
 {
@@ -249,10 +245,11 @@ static tg_status measure(struct command *c)
     c->o.arg = c;
     c->o.begin = begin;
     c->o.row = row;
-#ifdef HAVE_MPI
-    if (c->launch.mpi)
-        c->o.connect = connect_mpi;
-#endif
+    if (c->launch.processes)
+        c->o.connect = c->launch.transport->connect;
+    for (size_t i = 0; i < c->o.links; i++)
+        if (c->link[i].text && !c->link[i].real)
+            TG_TRY(launch_check_machines(&c->launch));
     tg_status status = bench_exchange(&c->o);
     console_status("");
     const tg_status end = bench_exchange_report_end(&c->report);
@@ -262,20 +259,26 @@ static tg_status measure(struct command *c)
                : status;
 }
 
+static struct net_options *net_of(void *input)
+{
+    return &((struct command *)input)->net;
+}
+
 static int cmd_bench_exchange(int argc, char **argv)
 {
     struct command c = {.o = {.seconds = 1}};
-    int rank;
     int result = options_parse(&command_bench_exchange, argc, argv, &c);
     if (result >= 0)
         return result;
-    tg_status status = check(&c, launch_under_mpi(&rank));
+    tg_status status = check(&c);
     if (status == TG_OK)
-        status = launch_open(&c.launch);
-    if (status != TG_OK) {
-        console_error("%s", tg_error());
-        return cli_exit_status(status);
-    }
+        status = launch_open(
+            &c.launch, &(struct job_call){.net = &c.net,
+                                          .command = c.o.links > 0 ? "bench over --link" : "bench",
+                                          .timeout_s = NET_OPTIONS_PATIENCE});
+    if (status != TG_OK)
+        return launch_fail(&c.launch, status);
+    stop_install_at_once(c.launch.speaks);
     status = measure(&c);
     model_destroy(c.m);
     free(c.tensor);
@@ -300,4 +303,6 @@ const struct cli_command command_bench_exchange = {
     .operands = "methods",
     .options = options,
     .parse = parse,
+    .net = net_options_list,
+    .net_of = net_of,
     .examples = "telegrad bench exchange dgc --link 100mbit --link 20mbit,50ms --model resnet18"};

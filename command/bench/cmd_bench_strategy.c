@@ -94,6 +94,7 @@ static void figure(struct table *t, const char *format, double v)
 static tg_status head(struct command *c, const bench_strategy_row *row)
 {
     c->table = table_create(7);
+    table_fit(c->table, (size_t)console_out_columns());
     if (c->table == NULL)
         return tg_fail(TG_E_NOMEM, "out of memory: a table");
     printf("n = %s, %s\n", format_count(row->n).text, tg_cpu_level());

@@ -122,9 +122,9 @@ static const struct cli_option options[] = {
 static tg_status complete(struct command *c)
 {
     if (c->python && !c->compare)
-        return tg_fail(TG_E_SPEC, "--python without --compare: allowed: with --compare torch");
+        return tg_fail(TG_E_SPEC, "--python requires --compare torch");
     if (c->compare && c->o.nworkers > 0)
-        return tg_fail(TG_E_SPEC, "--workers with --compare: allowed: one of the two");
+        return tg_fail(TG_E_SPEC, "--workers and --compare cannot be combined");
     if (c->compare)
         c->o.python = c->python ? c->python : "python3";
     if (!c->models) {

@@ -133,7 +133,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static tg_status print(const struct methods_options *o)
 {
     if (o->json && o->markdown)
-        return tg_fail(TG_E_SPEC, "--json with --markdown: allowed: one of the two");
+        return tg_fail(TG_E_SPEC, "--json and --markdown cannot be combined");
     for (size_t i = 0; i < o->count; i++)
         TG_TRY(check_name(o, o->names[i]));
     TG_TRY(o->markdown ? print_markdown(o) : o->json ? print_json(o) : print_text(o));

@@ -169,6 +169,7 @@ static tg_status print_one(void *arg, const struct made *made)
            format_count(m->params_total).text, trained(m),
            format_ratio(m->flops / 1e6, " MFLOP").text);
     struct table *t = table_create(4);
+    table_fit(t, (size_t)console_out_columns());
     if (!t)
         return tg_fail(TG_E_NOMEM, "out of memory");
     table_row(t);
@@ -252,10 +253,9 @@ static tg_status print(const struct models_options *o)
 {
     bool later = false;
     if (o->json && o->markdown)
-        return tg_fail(TG_E_SPEC, "--json with --markdown: allowed: one of the two");
+        return tg_fail(TG_E_SPEC, "--json and --markdown cannot be combined");
     if (o->input.classes && !o->count && !o->json && !o->markdown)
-        return tg_fail(TG_E_SPEC, "--input without a model: allowed: telegrad models SPEC --input "
-                                  "INPUT");
+        return tg_fail(TG_E_SPEC, "--input requires a model: telegrad models SPEC --input INPUT");
     if (o->json)
         return print_json(o);
     if (o->markdown) {

@@ -64,6 +64,15 @@ static void offer_kind(tg_nearest *near, int kind)
         tg_nearest_offer(near, entries[i]->name, strlen(entries[i]->name));
 }
 
+static void list_names(int kind, char *text, size_t room)
+{
+    size_t count, used = 0;
+    const tg_entry *const *entries = entries_of(kind, &count);
+    text[0] = '\0';
+    for (size_t i = 0; i < count && used < room; i++)
+        used += (size_t)snprintf(text + used, room - used, "%s%s", i ? ", " : "", entries[i]->name);
+}
+
 tg_status entry_unknown(int kind, const char *name)
 {
     tg_nearest near;
@@ -73,27 +82,26 @@ tg_status entry_unknown(int kind, const char *name)
                        name, names[meant].all, names[meant].all);
     for (int other = 0; other < KINDS; other++)
         if (other != kind && entry_find(other, name))
-            return tg_fail(TG_E_SPEC, "\"%.64s\" is %s %s, no %s: telegrad %s %.64s", name,
-                           article(other), names[other].one, names[kind].one, names[other].all,
-                           name);
+            return tg_fail(TG_E_SPEC, "\"%.64s\" is %s %s, not %s %s: see telegrad %s %.64s", name,
+                           article(other), names[other].one, article(kind), names[kind].one,
+                           names[other].all, name);
     char bare[64]; /* the name at the start of a spec string */
     snprintf(bare, sizeof bare, "%.*s", (int)(strcspn(name, ":") < 63 ? strcspn(name, ":") : 63),
              name);
+    char hint[160] = "", all[640];
     tg_nearest_begin(&near, bare);
     offer_kind(&near, kind);
     if (near.word[0])
-        return tg_fail(TG_E_SPEC, "unknown %s \"%.64s\": %sallowed: those that telegrad %s lists",
-                       names[kind].one, name, tg_nearest_hint(&near), names[kind].all);
-    for (int other = 0; other < KINDS; other++) {
+        snprintf(hint, sizeof hint, "%s", tg_nearest_hint(&near));
+    for (int other = 0; other < KINDS && !hint[0]; other++) {
         offer_kind(&near, other);
         if (near.word[0])
-            return tg_fail(TG_E_SPEC,
-                           "unknown %s \"%.64s\": did you mean \"%s\", %s %s? telegrad %s %s",
-                           names[kind].one, name, near.word, article(other), names[other].one,
-                           names[other].all, near.word);
+            snprintf(hint, sizeof hint, "did you mean \"%s\", %s %s (telegrad %s %s)? ", near.word,
+                     article(other), names[other].one, names[other].all, near.word);
     }
-    return tg_fail(TG_E_SPEC, "unknown name \"%.64s\": allowed: those that telegrad %s lists", name,
-                   names[kind].all);
+    list_names(kind, all, sizeof all);
+    return tg_fail(TG_E_SPEC, "unknown %s \"%.64s\": %sallowed: %s; see telegrad %s",
+                   names[kind].one, name, hint, all, names[kind].all);
 }
 
 const char *entry_key_type(const tg_key *key)

@@ -89,8 +89,10 @@ static bool is_dense_ssgd(const struct run_options *o)
  * given in epochs, the number of steps is known only later. */
 static tg_status check_dense_timed(const struct compare_options *o)
 {
+    bool linked = false;
     for (size_t i = 0; o->dense_timed && i < o->plan.count; i++) {
         const struct planned_run *run = &o->plan.runs[i];
+        linked = linked || run->options.link;
         if (run->options.steps && o->dense_timed > run->options.steps && run->options.link &&
             is_dense_ssgd(&run->options))
             return tg_fail(TG_E_SPEC,
@@ -98,26 +100,34 @@ static tg_status check_dense_timed(const struct compare_options *o)
                            " steps: allowed: 1 to as many",
                            o->dense_timed, run->name, run->options.steps);
     }
-    return TG_OK;
+    return !o->dense_timed || linked
+               ? TG_OK
+               : tg_fail(TG_E_SPEC,
+                         "--dense-timed %" PRIu64 " requires --link: it times dense runs by so "
+                         "many steps over the link, and trains them without it",
+                         o->dense_timed);
 }
 
-static tg_status make_plan(struct compare_options *o, bool mpi)
+static tg_status make_plan(struct compare_options *o)
 {
     if (o->spec_path)
         TG_TRY(spec_file_read(o->spec_path, &o->common, &o->plan));
     if (o->plan.count == 0)
-        return tg_fail(TG_E_SPEC, "nothing to compare: allowed: --run RUN or --spec FILE, see "
-                                  "telegrad compare --help");
+        return tg_fail(
+            TG_E_SPEC,
+            "nothing to compare: give --run RUN or --spec FILE; see telegrad compare --help");
     if (o->json && outfile_is_stdout(o->common.out))
-        return tg_fail(TG_E_SPEC, "--json with --out -, which has the table as its last record: "
-                                  "allowed: one of the two");
+        return tg_fail(
+            TG_E_SPEC,
+            "--json and --out - cannot be combined: with --out - the table is the last record");
     if (o->dense_timed && o->common.sim_only)
-        return tg_fail(TG_E_SPEC, "--dense-timed with --sim-only, which trains nothing: allowed: "
-                                  "one of the two");
+        return tg_fail(
+            TG_E_SPEC,
+            "--dense-timed and --sim-only cannot be combined: --sim-only trains nothing");
     if (o->spec_path && o->common.out && outfile_same(o->common.out, o->spec_path))
-        return tg_fail(TG_E_SPEC, "--out \"%.64s\": it is that of --spec: allowed: one of its own",
+        return tg_fail(TG_E_SPEC, "--out \"%.64s\": this is the file of --spec: choose another",
                        o->common.out);
-    TG_TRY(plan_resolve(&o->plan, &o->common, mpi));
+    TG_TRY(plan_resolve(&o->plan, &o->common));
     return check_dense_timed(o);
 }
 
@@ -202,7 +212,7 @@ static tg_status add_failed(struct work *w, const struct compare_row *run, tg_st
         return tg_fail(TG_E_NOMEM, "out of memory: run \"%.64s\"", run->name);
     w->rows[w->count++] = row;
     w->failed = status;
-    if (!w->launch->mpi) /* launch_fail prints it */
+    if (!w->launch->processes) /* launch_fail prints it */
         console_error("run \"%.64s\": %s", row.name, row.failed);
     return TG_OK;
 }
@@ -219,7 +229,7 @@ static tg_status run_planned(struct work *w, size_t i)
         return TG_OK;
     }
     const bool stopped = status == TG_E_STOPPED; /* with MPI, launch_fail ends the job */
-    if (stopped && !w->launch->mpi) {
+    if (stopped && !w->launch->processes) {
         w->interrupted = true;
         status = TG_OK;
     }
@@ -229,11 +239,23 @@ static tg_status run_planned(struct work *w, size_t i)
     return status;
 }
 
+/* What a rank other than 0 tells its own user. */
+static void print_own(const struct work *w)
+{
+    printf("rank           %d of %d (%s); rank 0 has the records and the table; finished: %zu of "
+           "%zu runs\n",
+           w->launch->rank, w->launch->size, w->launch->transport->name, w->count,
+           w->options->plan.count);
+}
+
 /* The file is written first: standard output may be a pipe whose reader has gone. */
 static tg_status report(struct work *w)
 {
-    if (w->launch->rank != 0)
+    if (w->launch->rank != 0) {
+        if (w->launch->alone && w->failed == TG_OK && !w->options->json)
+            print_own(w);
         return TG_OK;
+    }
     if (w->records)
         TG_TRY(records_add(w->records, report_record(w->rows, w->count)));
     struct records *records = w->records;
@@ -253,11 +275,11 @@ static tg_status run_all(struct work *w)
 {
     for (size_t i = 0; i < w->options->plan.count && !w->interrupted; i++) {
         TG_TRY(run_planned(w, i));
-        if (w->failed != TG_OK && w->launch->mpi)
+        if (w->failed != TG_OK && w->launch->processes)
             break;
     }
     TG_TRY(report(w));
-    if (w->failed != TG_OK && w->launch->mpi)
+    if (w->failed != TG_OK && w->launch->processes)
         return tg_fail(w->failed, "run \"%.64s\": %s", w->rows[w->count - 1].name,
                        w->rows[w->count - 1].failed);
     return TG_OK;
@@ -272,6 +294,7 @@ static tg_status compare(const struct launch *l, const struct compare_options *o
     w.rows = calloc(o->plan.count, sizeof *w.rows);
     if (!w.rows)
         return tg_fail(TG_E_NOMEM, "out of memory: %zu runs", o->plan.count);
+    run_warn_of_unused(l, &o->common);
     if (o->common.out && l->rank == 0)
         status = records_open(o->common.out, false, &w.records);
     if (status == TG_OK)
@@ -298,20 +321,27 @@ static tg_status compare(const struct launch *l, const struct compare_options *o
 static int run_compare(struct compare_options *o)
 {
     struct launch launch = {0};
-    int rank, exit_status = CLI_OK;
-    tg_status status = make_plan(o, launch_under_mpi(&rank));
+    int exit_status = CLI_OK;
+    tg_status status = make_plan(o);
     if (status == TG_OK)
-        status = launch_open(&launch);
-    if (status != TG_OK) {
-        console_error("%s", tg_error());
-        return cli_exit_status(status);
-    }
-    stop_install();
+        status =
+            launch_open(&launch, &(struct job_call){.net = &o->common.net,
+                                                    .command = "compare",
+                                                    .trains = true,
+                                                    .timeout_s = options_patience(&o->common)});
+    if (status != TG_OK)
+        return launch_fail(&launch, status);
+    stop_install(launch.speaks);
     status = compare(&launch, o, &exit_status);
     if (status != TG_OK)
         return launch_fail(&launch, status);
     launch_close(&launch);
     return exit_status;
+}
+
+static struct net_options *net_of(void *input)
+{
+    return &((struct compare_options *)input)->common.net;
 }
 
 static const struct cli_option own[] = {
@@ -352,6 +382,8 @@ const struct cli_command command_compare = {
     .parse = parse,
     .shared = options_of_compare,
     .shared_parse = options_parse_shared,
+    .net = net_options_list,
+    .net_of = net_of,
     .examples = "telegrad compare --link 20mbit,10ms --steps 300 --dense-timed 20 \\\n"
                 "  --run 'name=dense' --run 'name=CD-SGD;method=2bit;strategy=cd:k=5' \\\n"
                 "  --run 'name=DGC 0.1 %;method=dgc:density=0.001,warmup=100'"};

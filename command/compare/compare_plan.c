@@ -1,4 +1,5 @@
 #include "command/compare/compare_plan.h"
+#include "command/output/console.h"
 #include "command/output/format.h"
 #include "command/job/options_check.h"
 #include "command/train/run_defaults.h"
@@ -23,7 +24,7 @@ void plan_free(struct compare_plan *plan)
 tg_status plan_add(struct compare_plan *plan, const char *name, const char *text, const char *where)
 {
     if (plan->count == MAX_RUNS)
-        return tg_fail(TG_E_SPEC, "%s: allowed: %d runs", where, MAX_RUNS);
+        return tg_fail(TG_E_SPEC, "%s: too many runs: allowed: at most %d", where, MAX_RUNS);
     if (plan->count == plan->room) {
         size_t room = plan->room ? 2 * plan->room : 8;
         void *runs = realloc(plan->runs, room * sizeof *plan->runs);
@@ -51,24 +52,45 @@ static char *trim(char *text)
     return text;
 }
 
+/* A comma before another option of the run was meant as a semicolon. */
+static tg_status check_commas(const char *key, const char *value)
+{
+    static const char *const keys[] = {",method=", ",strategy=", ",optimizer=", ",rule=", ",name="};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strstr(value, keys[i]))
+            return tg_fail(TG_E_SPEC,
+                           "%.64s=%.64s: allowed: semicolons between keys, key=value;key=value",
+                           key, value);
+    return TG_OK;
+}
+
 /* Set one "key=value". A run's own rules replace the common ones, as all its options do. */
 static tg_status set_word(struct planned_run *run, char *word)
 {
     char *equals = strchr(word, '=');
-    if (!equals)
-        return tg_fail(TG_E_SPEC, "\"%.64s\": allowed: key=value;key=value", word);
+    if (!equals) {
+        tg_spec *spec;
+        const bool method = tg_registry_parse(TG_KIND_METHOD, word, &spec) == TG_OK;
+        if (method)
+            tg_spec_free(spec);
+        return tg_fail(TG_E_SPEC, "\"%.64s\": %s%.64s%sallowed: key=value;key=value", word,
+                       method ? "did you mean \"method=" : "", method ? word : "",
+                       method ? "\"? " : "");
+    }
     *equals = '\0';
     char *key = trim(word), *value = trim(equals + 1);
+    TG_TRY(check_commas(key, value));
     if (strcmp(key, "rule") == 0 && !run->own_rules) {
         run->options.rule_count = 0;
         run->own_rules = true;
     }
     if (strcmp(key, "rule") != 0 && strcmp(key, "name") != 0 && options_given(&run->options, key))
-        return tg_fail(TG_E_SPEC, "%.64s=%.64s: it is given twice: allowed: once", key, value);
+        return tg_fail(TG_E_SPEC, "%.64s=%.64s: the key is given twice", key, value);
     if (strcmp(key, "name") != 0)
         return options_set(&run->options, OPT_RUN, key, value);
     if (!*value || run->name)
         return tg_fail(TG_E_SPEC, "name=%.64s: allowed: one name for each run", value);
+    run->named = true;
     run->name = strdup(value);
     return run->name ? TG_OK : tg_fail(TG_E_NOMEM, "out of memory: name of a run");
 }
@@ -104,12 +126,64 @@ static tg_status bad_name(const char *name)
     return status;
 }
 
-static tg_status resolve(struct compare_plan *plan, size_t i, bool mpi)
+/* A key behind a comma or a blank was meant as a key, not as part of the name. */
+static tg_status check_name(const struct planned_run *run)
+{
+    static const char *const keys[] = {"method=", "strategy=", "optimizer=", "rule=", "lr="};
+    if (!format_is_utf8(run->name))
+        return bad_name(run->name);
+    for (size_t i = 0; run->named && i < sizeof keys / sizeof keys[0]; i++) {
+        const char *at = strstr(run->name, keys[i]);
+        if (at && at > run->name && strchr(", ", at[-1]))
+            return tg_fail(TG_E_SPEC,
+                           "name=%.64s: allowed: semicolons between keys, key=value;key=value",
+                           run->name);
+    }
+    return TG_OK;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+/* Of the settings that a run may have for itself. */
+static bool same_settings(const struct run_options *a, const struct run_options *b)
+{
+    bool same = a->rule_count == b->rule_count;
+    for (size_t i = 0; same && i < a->rule_count; i++)
+        same = strcmp(a->rules[i], b->rules[i]) == 0;
+    return same && same_text(options_method(a), options_method(b)) &&
+           same_text(a->strategy, b->strategy) &&
+           same_text(options_optimizer(a), options_optimizer(b)) &&
+           same_text(a->lr_schedule, b->lr_schedule) && same_text(a->link, b->link) &&
+           a->lr_scale == b->lr_scale && a->accumulate == b->accumulate &&
+           a->precision == b->precision && a->steps == b->steps && a->nodes == b->nodes &&
+           a->overlap == b->overlap && a->fusion == b->fusion;
+}
+
+/* As when an unquoted ";" ended the command in a shell, and the run's settings were lost. */
+static void warn_of_twins(const struct compare_plan *plan)
+{
+    for (size_t i = 0; i < plan->count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (same_settings(&plan->runs[k].options, &plan->runs[i].options)) {
+                console_warning(
+                    "runs \"%.64s\" and \"%.64s\" have the same settings; in a shell, quote "
+                    "--run 'key=value;key=value'",
+                    plan->runs[k].name, plan->runs[i].name);
+                return;
+            }
+}
+
+static tg_status resolve(struct compare_plan *plan, size_t i)
 {
     struct planned_run *run = &plan->runs[i];
     char *rest = run->text;
     const uint64_t given = run->options.given; /* common ones; the run's own take precedence */
     run->options.given = 0;
+    if (!run->name && rest[strspn(rest, "; \t")] == '\0')
+        return tg_fail(TG_E_SPEC, "a run without settings: allowed: key=value;key=value");
     while (rest) {
         char *word = rest;
         rest = strchr(rest, ';');
@@ -122,25 +196,24 @@ static tg_status resolve(struct compare_plan *plan, size_t i, bool mpi)
     run->options.given |= given;
     if (!run->name)
         TG_TRY(make_name(run));
-    if (!format_is_utf8(run->name))
-        return bad_name(run->name);
+    TG_TRY(check_name(run));
     for (size_t j = 0; j < i; j++)
         if (strcmp(plan->runs[j].name, run->name) == 0)
-            return tg_fail(TG_E_SPEC,
-                           "name \"%.64s\" is that of %s already: allowed: a name of its own",
+            return tg_fail(TG_E_SPEC, "name \"%.64s\" is already that of %s: choose another",
                            run->name, plan->runs[j].where);
     TG_TRY(run_defaults_settle(&run->options));
-    return options_check(&run->options, mpi);
+    return options_check(&run->options);
 }
 
-tg_status plan_resolve(struct compare_plan *plan, const struct run_options *common, bool mpi)
+tg_status plan_resolve(struct compare_plan *plan, const struct run_options *common)
 {
     TG_TRY(options_check_length(common));
     for (size_t i = 0; i < plan->count; i++) {
         plan->runs[i].options = *common;
-        tg_status status = resolve(plan, i, mpi);
+        tg_status status = resolve(plan, i);
         if (status != TG_OK)
             return tg_fail(status, "%s: %s", plan->runs[i].where, tg_error());
     }
+    warn_of_twins(plan);
     return TG_OK;
 }

@@ -8,6 +8,7 @@ struct planned_run {
     char *text;     /* as written, "method=..;strategy=.."; cut into words by plan_resolve */
     char *where;    /* where it was given, for messages: "--run 2", "FILE:7" */
     char *name;     /* unique; NULL until plan_resolve, unless the spec file sets it */
+    bool named;     /* by its own key `name` */
     bool own_rules; /* the run has rules of its own, which replace the common ones */
     struct run_options options;
 };
@@ -26,7 +27,6 @@ TG_NODISCARD tg_status plan_add(struct compare_plan *plan, const char *name, con
 
 /* Once all common options are known, set the name and options of every run, and check them with
  * options_check. Errors TG_E_SPEC (the message names the run), those of options_check */
-TG_NODISCARD tg_status plan_resolve(struct compare_plan *plan, const struct run_options *common,
-                                    bool mpi);
+TG_NODISCARD tg_status plan_resolve(struct compare_plan *plan, const struct run_options *common);
 
 #endif

@@ -93,6 +93,20 @@ static void print_footnote(const struct compare_row *rows, size_t count)
                rows[i].timed_steps);
 }
 
+static void print_lengths(const struct compare_row *rows, size_t count)
+{
+    uint64_t least = UINT64_MAX, most = 0;
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t steps = rows[i].result.end.steps;
+        least = !rows[i].failed && steps < least ? steps : least;
+        most = !rows[i].failed && steps > most ? steps : most;
+    }
+    if (least < most)
+        printf("the runs have %" PRIu64 " to %" PRIu64
+               " steps: the speed-up is that of a step, not of the time to finish\n",
+               least, most);
+}
+
 /* Explain the marks behind names. */
 static void print_remarks(const struct compare_row *rows, size_t count)
 {
@@ -152,8 +166,8 @@ static void print_caption(const struct run_about *a, const char *simulated,
     const bool alike = all_alike(rows, count);
     const int world = launch_world(a->launch, o);
     printf("; %d worker%s (%s), batch %" PRIu64 "%s%s%s%s\n", world, world == 1 ? "" : "s",
-           simulated ? "simulated" : launch_transport_name(a->launch), o->batch,
-           o->link ? ", link " : "", o->link ? o->link : "", alike ? ", " : "",
+           simulated ? "simulated" : a->launch->transport->name, o->batch, o->link ? ", link " : "",
+           o->link ? o->link : "", alike ? ", " : "",
            alike ? options_optimizer(rows[0].options) : "");
 }
 
@@ -177,6 +191,7 @@ tg_status report_table(const struct run_about *about, const char *simulated,
     table_destroy(t);
     TG_TRY(status);
     print_footnote(rows, count);
+    print_lengths(rows, count);
     print_optimizers(rows, count);
     print_remarks(rows, count);
     return output_flush();

@@ -53,6 +53,9 @@ static tg_status read_option(char *line, const struct run_options *given,
     /* The value is checked even if the command line overrides it. */
     struct run_options trial = *common;
     TG_TRY(options_set(&trial, OPT_COMPARE, name, value && *value ? value : NULL));
+    if (value && options_given(common, name) && !options_given(given, name) &&
+        !options_repeatable(name))
+        return tg_fail(TG_E_SPEC, "--%s is given twice", name);
     const char *same = strcmp(name, "steps") == 0    ? "epochs" /* either sets the length of runs */
                        : strcmp(name, "epochs") == 0 ? "steps"
                                                      : name;

@@ -39,6 +39,7 @@ void cli_each_option(const struct cli_command *command,
         return;
     walk_list(&w, command->options);
     walk_list(&w, command->shared ? command->shared() : NULL);
+    walk_list(&w, command->net);
     walk_list(&w, cli_common);
 }
 
@@ -69,6 +70,11 @@ static void add_alternatives(struct cli_values *v, const char *text)
         if (!*text)
             return;
     }
+}
+
+bool cli_repeatable(const struct cli_option *option)
+{
+    return option->help && strstr(option->help, "repeatable");
 }
 
 struct cli_values cli_values_of(const struct cli_option *option)

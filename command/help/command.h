@@ -16,6 +16,7 @@ struct cli_option {
     const char *help;  /* what it does */
 };
 
+struct net_options;
 struct cli_command {
     const char *name;     /* "train", "bench codec" */
     const char *summary;  /* its line in the list of commands */
@@ -26,9 +27,12 @@ struct cli_command {
     const char *operands; /* what its arguments are: a kind of names, "FILE"; NULL: none */
     const struct cli_option *options;         /* its own; NULL: none */
     const struct cli_option *(*shared)(void); /* the options it shares with others; NULL: none */
-    argp_parser_t parse;                      /* parses its own options; NULL: it has none */
-    argp_parser_t shared_parse;               /* parses the shared options */
-    const struct cli_command *const *parts;   /* the commands of bench, then NULL; else NULL */
+    const struct cli_option *net;             /* the options to meet over a network; NULL: none */
+    /* Where its input keeps those, see net_options.h. */
+    struct net_options *(*net_of)(void *input);
+    argp_parser_t parse;                    /* parses its own options; NULL: it has none */
+    argp_parser_t shared_parse;             /* parses the shared options */
+    const struct cli_command *const *parts; /* the commands of bench, then NULL; else NULL */
     int (*run)(int argc, char **argv);
     bool lists; /* prints a list: under mpirun only rank 0 does */
 };
@@ -44,6 +48,9 @@ void cli_each_option(const struct cli_command *command,
 
 /* The letter of a short option, 'h' for "-h, --help"; 0: none. */
 int cli_letter(const struct cli_option *option);
+
+/* Whether the option may be given several times: its help says "repeatable". */
+bool cli_repeatable(const struct cli_option *option);
 
 /* How to complete an option's value. */
 struct cli_values {

@@ -101,7 +101,8 @@ tg_status clock_options_slow(struct run_options *o, const char *value)
                        "in some steps RANK:TIMESx@FROM-TO, e.g. 3:2.5x@100-200",
                        value);
     if (o->slow_count == OPT_MAX_SLOW)
-        return tg_fail(TG_E_SPEC, "--slow \"%.64s\": allowed: %d of them", value, OPT_MAX_SLOW);
+        return tg_fail(TG_E_SPEC, "--slow \"%.64s\": the option is allowed at most %d times", value,
+                       OPT_MAX_SLOW);
     s.rank = (int)rank;
     o->slow[o->slow_count++] = s;
     return TG_OK;
@@ -118,8 +119,13 @@ tg_status clock_options_link_of(struct run_options *o, const char *value)
         one.link = NULL;
     else if (tg_link_parse(one.link, &link) != TG_OK)
         return tg_fail(TG_E_SPEC, "--link-of %" PRIu64 "=...: %s", one.rank, tg_error());
+    for (size_t i = 0; i < o->links_of_count; i++)
+        if (o->links_of[i].rank == one.rank)
+            return tg_fail(TG_E_SPEC, "--link-of \"%.64s\": rank %" PRIu64 " has a link already",
+                           value, one.rank);
     if (o->links_of_count == OPT_MAX_LINKS)
-        return tg_fail(TG_E_SPEC, "--link-of \"%.64s\": allowed: %d of them", value, OPT_MAX_LINKS);
+        return tg_fail(TG_E_SPEC, "--link-of \"%.64s\": the option is allowed at most %d times",
+                       value, OPT_MAX_LINKS);
     o->links_of[o->links_of_count++] = one;
     return TG_OK;
 }

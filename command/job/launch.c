@@ -9,9 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#ifdef HAVE_MPI
-#include "command/job/mpi_launch.h"
-#endif
 
 #define TEXT_BYTES 1024 /* as long as tg_error() can be */
 
@@ -50,10 +47,10 @@ bool launch_under_mpi(int *rank_p)
     return told_of_job(rank_p, &size);
 }
 
-tg_status launch_check_alone(void)
+tg_status launch_check_alone(const struct net_options *net)
 {
-    int rank, tasks = env_number("SLURM_STEP_NUM_TASKS");
-    if (tasks > 1 && !launch_under_mpi(&rank))
+    const int tasks = env_number("SLURM_STEP_NUM_TASKS");
+    if (tasks > 1 && !launch_of_processes(net))
         return tg_fail(TG_E_SPEC,
                        "started by srun as one of %d tasks, which do not know each other: allowed: "
                        "srun --mpi=pmix (or another of srun --mpi=list, as MPI was built); "
@@ -66,30 +63,42 @@ tg_status launch_check_one(const char *command)
 {
     int rank, size;
     if (told_of_job(&rank, &size) && size > 1)
-        return tg_fail(TG_E_SPEC, "%s under mpirun: allowed: one process, without mpirun", command);
+        return tg_fail(TG_E_SPEC, "%s runs in one process: start it without mpirun", command);
     return TG_OK;
 }
 
-tg_status launch_open(struct launch *l)
+bool launch_of_processes(const struct net_options *net)
 {
-    struct launch opened = {.size = 0};
+    int rank;
+    return launch_under_mpi(&rank) || net_options_join(net);
+}
+
+tg_status launch_open(struct launch *l, const struct job_call *call)
+{
+    struct launch opened = {.trains = call->trains};
     int told;
-    opened.mpi = told_of_job(&opened.rank, &told);
-#ifdef HAVE_MPI
-    if (opened.mpi) {
+    *l = opened;
+    const bool mpi = told_of_job(&opened.rank, &told), tcp = !mpi && net_options_join(call->net);
+    opened.processes = mpi || tcp;
+    opened.transport = job_transport_find(mpi ? "mpi" : tcp ? "tcp" : "inproc");
+    if (!opened.transport)
+        return tg_fail(TG_E_UNSUPPORTED, "started by mpirun, but this telegrad was built without "
+                                         "MPI: use --workers N without mpirun");
+    if (tcp) {
+        stop_install(true); /* waiting for others may take minutes */
+        TG_TRY(opened.transport->open(call, &opened.rank, &opened.size));
+    }
+    if (mpi) {
         const int rank = opened.rank;
-        TG_TRY(mpi_launch_open(&opened.rank, &opened.size));
+        TG_TRY(opened.transport->open(call, &opened.rank, &opened.size));
         if (opened.size == 1 && told > 1)
             return tg_fail(TG_E_UNSUPPORTED,
                            "started as rank %d of %d, but MPI finds this process alone: mpirun, or "
                            "srun --mpi, is not that of the MPI which telegrad was built with",
                            rank, told);
     }
-#else
-    if (opened.mpi)
-        return tg_fail(TG_E_UNSUPPORTED, "started by mpirun, but this telegrad was built without "
-                                         "MPI: allowed: --workers N without mpirun");
-#endif
+    opened.alone = tcp;
+    opened.speaks = opened.rank == 0 || tcp;
     console_errors_wait(false); /* launch_fail decides who speaks first */
     *l = opened;
     return TG_OK;
@@ -97,22 +106,13 @@ tg_status launch_open(struct launch *l)
 
 void launch_close(const struct launch *l)
 {
-#ifdef HAVE_MPI
-    if (l->mpi)
-        mpi_launch_close();
-#else
-    (void)l;
-#endif
-}
-
-const char *launch_transport_name(const struct launch *l)
-{
-    return l->mpi ? "mpi" : "inproc";
+    if (l->processes)
+        l->transport->close();
 }
 
 int launch_world(const struct launch *l, const struct run_options *o)
 {
-    return l->mpi ? l->size : (int)o->workers;
+    return l->processes ? l->size : (int)o->workers;
 }
 
 /* ---- one rank -------------------------------------------------------------------------------- */
@@ -287,14 +287,33 @@ static tg_status run_inproc(const struct run_options *o, const tg_clock *clock,
     return status;
 }
 
-/* ---- MPI ------------------------------------------------------------------------------------- */
+/* ---- processes ------------------------------------------------------------------------------- */
 
-#ifdef HAVE_MPI
-static tg_status run_mpi(const struct run_options *o, const struct rank_run *model,
-                         train_end_info *end_p)
+tg_status launch_check_machines(const struct launch *l)
+{
+    if (!l->alone)
+        return TG_OK;
+    int *nodes = malloc((size_t)l->size * sizeof *nodes);
+    if (!nodes)
+        return tg_fail(TG_E_NOMEM, "out of memory: nodes of %d ranks", l->size);
+    tg_status status = l->transport->nodes(nodes);
+    for (int r = 0; r < l->size && status == TG_OK; r++)
+        if (nodes[r] != 0)
+            status = tg_fail(TG_E_SPEC,
+                             "--link and --link-of emulate a link between processes of one "
+                             "machine, but rank %d is on another than rank 0",
+                             r);
+    free(nodes);
+    return status;
+}
+
+static tg_status run_process(const struct launch *l, const struct run_options *o,
+                             const struct rank_run *model, train_end_info *end_p)
 {
     tg_transport *t = NULL;
-    TG_TRY(mpi_launch_transport(&t));
+    if (model->links)
+        TG_TRY(launch_check_machines(l));
+    TG_TRY(l->transport->connect(&t));
     tg_status status = decorate(o, model->links, model->job->nodes, &t);
     if (status == TG_OK)
         status = train_run(model->job, model->data, t, model->events, end_p);
@@ -313,7 +332,6 @@ static bool still_alone_after(int ms, bool stopped)
         nanosleep(&slice, NULL);
     return stopped || !stop_signal;
 }
-#endif
 
 /* The node of each rank, as the options say; NULL: one level. */
 static tg_status place(const struct launch *l, const struct run_options *o, int **nodes_p)
@@ -328,11 +346,7 @@ static tg_status place(const struct launch *l, const struct run_options *o, int 
     *nodes_p = nodes;
     for (int r = 0; r < world && o->nodes != OPT_NODES_AUTO; r++)
         nodes[r] = r / (int)o->nodes;
-#ifdef HAVE_MPI
-    if (o->nodes == OPT_NODES_AUTO)
-        return mpi_launch_nodes(nodes);
-#endif
-    return TG_OK;
+    return o->nodes == OPT_NODES_AUTO ? l->transport->nodes(nodes) : TG_OK;
 }
 
 /* Train by a virtual clock, whose time starts at 0. */
@@ -359,12 +373,8 @@ static tg_status run_virtual(const struct run_options *o, const struct rank_run 
 static tg_status run_placed(const struct launch *l, const struct run_options *o,
                             const struct rank_run *model, train_end_info *end_p)
 {
-#ifdef HAVE_MPI
-    if (l->mpi)
-        return run_mpi(o, model, end_p);
-#else
-    (void)l;
-#endif
+    if (l->processes)
+        return run_process(l, o, model, end_p);
     return o->virtual_clock ? run_virtual(o, model, end_p)
                             : run_inproc(o, tg_clock_monotonic(), model, end_p);
 }
@@ -388,10 +398,11 @@ tg_status launch_run(const struct launch *l, const struct run_options *o, const 
     return status;
 }
 
-static void say(const char *text, bool stopped)
+static void say(const struct launch *l, const char *text, bool stopped)
 {
     if (stopped)
-        console_error("interrupted by %s before the first step", stop_signal_name());
+        console_error("interrupted by %s%s", stop_signal_name(),
+                      l->trains ? " before the first step" : "");
     else
         console_error("%s", text);
 }
@@ -400,27 +411,26 @@ int launch_fail(const struct launch *l, tg_status status)
 {
     const bool stopped = status == TG_E_STOPPED;
     int exit_status = stopped ? stop_exit_status() : cli_exit_status(status);
-#ifdef HAVE_MPI
-    if (l->mpi) {
+    if (l->processes && l->transport->abort) {
         char text[TEXT_BYTES];
         snprintf(text, sizeof text, "%s", tg_error());
         /* Often all ranks find the same error at once. The lowest rank speaks, and its abort
          * silences the others. Ranks that only know that a peer is gone wait a second longer. */
         const bool of_others = status == TG_E_PEER || status == TG_E_STATE;
-        /* If all ranks received the signal, one is the first to stop its set-up, a second later; the
-         * others only see it leave. A younger signal may come from the abort of a rank that failed. */
+        /* If all ranks received the signal, one is the first to stop its set-up, a second later;
+         * the others only see it leave. A younger signal may come from the abort of a rank that
+         * failed. */
         const bool asked = stopped || (of_others && stop_came_before(900));
         const int lead_ms = of_others && !asked ? 1000 : 0, step_ms = asked ? 50 : 200;
         const int rank = l->rank < 10 ? l->rank : 10;
         if (asked)
             exit_status = stop_exit_status();
         if (still_alone_after(lead_ms + step_ms * rank, asked))
-            say(text, asked);
-        mpi_launch_abort(exit_status);
+            say(l, text, asked);
+        l->transport->abort(exit_status);
     }
-#else
-    (void)l;
-#endif
-    say(tg_error(), stopped);
+    say(l, tg_error(), stopped);
+    if (l->processes)
+        l->transport->close();
     return exit_status;
 }

@@ -1,35 +1,48 @@
-/* Where the ranks of a run live: as threads of this process or as processes of an MPI job. */
+/* Where the ranks of a run live: as threads of this process, or as processes that mpirun started or
+ * that meet over a network. */
 #ifndef TG_CLI_LAUNCH_H
 #define TG_CLI_LAUNCH_H
 
 #include "command/job/options.h"
+#include "command/job/transports.h"
 
 struct launch {
-    bool mpi;
-    int rank, size; /* of the MPI job; without MPI: rank 0, and size is set by --workers */
+    const struct job_transport *transport; /* never NULL */
+    bool processes;                        /* each rank is a process; false: all are threads here */
+    bool alone;     /* met the others over a network: each process has a user of its own */
+    bool speaks;    /* to the user: rank 0, or each process that is alone */
+    bool trains;    /* as in job_call; set by launch_open even if it fails */
+    int rank, size; /* of this process; with threads: rank 0, and size is set by --workers */
 };
 
 /* Whether mpirun or Slurm started this process as a rank of a job, and as which rank. Reads only
  * the environment, without calling MPI. */
 bool launch_under_mpi(int *rank_p);
 
-/* Check that this process, if launch_under_mpi says no, is not one of several tasks of srun without
- * --mpi: each would take itself for the whole job and write the same files. For commands that were
- * called without --workers. Errors TG_E_SPEC */
-TG_NODISCARD tg_status launch_check_alone(void);
+/* Check that this process, if launch_of_processes says no, is not one of several tasks of srun
+ * without --mpi: each would take itself for the whole job and write the same files. For commands
+ * that were called without --workers. Errors TG_E_SPEC */
+TG_NODISCARD tg_status launch_check_alone(const struct net_options *net);
 
 /* Check that this process is not one of several ranks, which would all do the same and write the
  * same files. command: "report", for the message. Errors TG_E_SPEC */
 TG_NODISCARD tg_status launch_check_one(const char *command);
 
-/* Join the MPI job, if there is one. Errors TG_E_UNSUPPORTED (an MPI job, but this program was
- * built without MPI, or with another MPI than the one that started it), TG_E_PEER */
-TG_NODISCARD tg_status launch_open(struct launch *l);
-/* Leave the MPI job. All ranks call it. */
+/* Whether the ranks are processes: mpirun started this one, or the options say where they meet. */
+bool launch_of_processes(const struct net_options *net);
+
+/* Join the MPI job or that of call->net, if there is one. While waiting for others over a network,
+ * a signal ends this with TG_E_STOPPED. Errors TG_E_UNSUPPORTED (an MPI job, but this program was
+ * built without MPI, or with another MPI than the one that started it), TG_E_PEER, and those of
+ * tcp_join */
+TG_NODISCARD tg_status launch_open(struct launch *l, const struct job_call *call);
+/* Leave the job. All ranks call it. */
 void launch_close(const struct launch *l);
 
-/* "inproc" or "mpi"; never NULL. */
-const char *launch_transport_name(const struct launch *l);
+/* Check that all ranks are on one machine: an emulated link (--link) needs one clock. Ranks of an
+ * MPI job are not checked. All ranks call it. Errors TG_E_SPEC (names a rank), TG_E_NOMEM */
+TG_NODISCARD tg_status launch_check_machines(const struct launch *l);
+
 /* Number of ranks of a run with these options. */
 int launch_world(const struct launch *l, const struct run_options *o);
 
@@ -43,7 +56,8 @@ TG_NODISCARD tg_status launch_run(const struct launch *l, const struct run_optio
 
 /* Print why this process gives up: tg_error(), or for TG_E_STOPPED the signal, which then sets the
  * exit status. In an MPI job the rank that found the error speaks first and ends all others, so
- * this does not return. Returns the exit status. */
+ * this does not return. Over a network each process speaks for itself. *l may be all zero. Returns
+ * the exit status. */
 int launch_fail(const struct launch *l, tg_status status);
 
 #endif

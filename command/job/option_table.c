@@ -13,7 +13,7 @@ const struct option_def option_table[] = {
      FORM_MODEL,
      AT(model)},
     {.o = {"data", 0, "SPEC", "mnist if found, else glyphs", "data",
-           "data to train and test on: see telegrad data"},
+           "data to train and test on, for texts by default the model's: see telegrad data"},
      BOTH | OPT_EVAL,
      FORM_TEXT,
      AT(data)},
@@ -99,6 +99,7 @@ const struct option_def option_table[] = {
      BOTH,
      FORM_COUNT,
      AT(epochs),
+     .min = 1,
      .max = 1e9},
     {.o = {"steps", 0, "N", NULL, NULL, "steps to train, instead of --epochs"},
      EVERY,
@@ -116,22 +117,31 @@ const struct option_def option_table[] = {
 
     {.o = {.help = "Workers and network"}, BOTH},
     {.o = {"workers", 0, "N", "1", NULL,
-           "threads of this process that train; under mpirun each process is a worker instead"},
+           "threads of this process that train; under mpirun, or with --listen and --join, each "
+           "process is a worker instead"},
      BOTH,
      FORM_WORKERS,
      AT(workers),
      .min = 1,
      .max = TG_RANKS_MAX},
+    {.o =
+         {"transport", 0, "inproc|mpi|tcp", NULL, NULL,
+          "how the workers must be connected: as threads of this process, as processes that mpirun "
+          "or srun started, or as those that --listen and --join; the default takes what there "
+          "is"},
+     BOTH,
+     FORM_TRANSPORT,
+     AT(transport)},
     {.o = {"nodes", 0, "auto|N", NULL, NULL,
-           "exchange on two levels, within and between nodes: of N ranks each, or as MPI reports "
-           "them (auto)"},
+           "exchange on two levels, within and between nodes: of N ranks each, or the machines as "
+           "they are found (auto)"},
      EVERY,
      FORM_NODES,
      AT(nodes),
      .min = 1,
      .max = TG_RANKS_MAX},
     {.o = {"link", 0, "LINK", NULL, NULL,
-           "emulate a link: 100mbit,20ms or up=5mbit,down=50mbit,delay=9ms"},
+           "emulate a link: 100mbit,20ms, one of the two, or up=5mbit,down=50mbit,delay=9ms"},
      EVERY,
      FORM_LINK,
      AT(link)},

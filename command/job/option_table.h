@@ -11,6 +11,7 @@ enum option_form {
     FORM_SPEC,      /* const char *, a spec string of `kind` */
     FORM_MODEL,     /* const char * */
     FORM_SHARD,     /* const char * */
+    FORM_TRANSPORT, /* const char *, of transports.h */
     FORM_LINK,      /* const char *, NULL for "none" */
     FORM_COUNT,     /* uint64_t */
     FORM_WORKERS,   /* uint64_t; --sim-only allows more, see options_check */

@@ -1,4 +1,5 @@
 #include "command/job/options.h"
+#include "command/job/transports.h"
 #include "command/output/cli.h"
 #include "command/job/clock_options.h"
 #include "command/job/option_table.h"
@@ -44,6 +45,11 @@ const char *options_overlap_name(tg_overlap overlap)
     return overlap_names[overlap];
 }
 
+double options_patience(const struct run_options *o)
+{
+    return o->timeout > 0 ? o->timeout : NET_OPTIONS_PATIENCE;
+}
+
 void options_defaults(struct run_options *o, uint64_t workers)
 {
     *o = (struct run_options){.model = "lenet5",
@@ -62,6 +68,11 @@ void options_defaults(struct run_options *o, uint64_t workers)
                               .evaluate = true};
 }
 
+struct net_options *options_net(void *run_options)
+{
+    return &((struct run_options *)run_options)->net;
+}
+
 static const struct option_def *find(const char *name)
 {
     for (size_t i = 0; i < option_table_count; i++)
@@ -76,10 +87,24 @@ bool options_given(const struct run_options *o, const char *name)
     return option && (o->given >> (option - option_table) & 1);
 }
 
+bool options_repeatable(const char *name)
+{
+    const struct option_def *option = find(name);
+    return option && cli_repeatable(&option->o);
+}
+
+static tg_status not_in_form(const struct option_def *option, const char *value)
+{
+    return tg_fail(TG_E_SPEC, "--%s \"%.64s\": allowed: a number%s", option->o.name, value,
+                   option->form == FORM_SECONDS ? " of seconds, or a time as 500ms, 60s, 2min"
+                                                : "");
+}
+
 /* Numbers follow the rules of spec strings, so that messages and ranges look alike. */
 static tg_status set_number(void *member, const struct option_def *option, const char *value)
 {
-    bool real = option->form == FORM_SECONDS;
+    static const char prefix[] = "option \"option\": ";
+    const bool real = option->form == FORM_SECONDS;
     const tg_key keys[] = {{.name = option->o.name,
                             .type = real ? TG_KEY_REAL : TG_KEY_INT,
                             .min = option->min,
@@ -98,16 +123,34 @@ static tg_status set_number(void *member, const struct option_def *option, const
     double unused;
     const bool wrong = strpbrk(number, ",[] \t") || strlen(number) > 64;
     if (wrong || (real && !tg_real_parse(number, &unused)))
-        return tg_fail(TG_E_SPEC, "--%s \"%.64s\": allowed: a number%s", option->o.name, value,
-                       real ? " of seconds, or a time as 500ms, 60s, 2min" : "");
+        return not_in_form(option, value);
     snprintf(text, sizeof text, "option:%s=%s", option->o.name, number);
     if (tg_spec_parse("option", entries, 1, text, &spec) != TG_OK)
-        return tg_fail(TG_E_SPEC, "--%s", tg_error());
+        return strncmp(tg_error(), prefix, sizeof prefix - 1) == 0
+                   ? tg_fail(TG_E_SPEC, "--%s", tg_error() + sizeof prefix - 1)
+                   : not_in_form(option, value);
     if (real)
         *(double *)member = tg_spec_real(spec, option->o.name);
     else
         *(uint64_t *)member = (uint64_t)tg_spec_int(spec, option->o.name);
     tg_spec_free(spec);
+    return TG_OK;
+}
+
+/* "topk=0.01" and "topk:0.01" lack a key: suggest "topk:density=0.01". */
+static tg_status lacks_key(const char *option, tg_kind kind, const char *value)
+{
+    const size_t len = strcspn(value, ":=");
+    const bool digits =
+        value[len] == ':' && strspn(value + len + 1, "0123456789.%") > 0 && !strchr(value, '=');
+    size_t count = 0;
+    const tg_entry *const *entries = tg_registry_entries(kind, &count);
+    for (size_t i = 0; (value[len] == '=' || digits) && i < count; i++)
+        if (strlen(entries[i]->name) == len && strncmp(entries[i]->name, value, len) == 0 &&
+            entries[i]->keys && entries[i]->keys->name)
+            return tg_fail(TG_E_SPEC,
+                           "--%s %.64s: a value without its key: did you mean \"%.*s:%s=%.64s\"?",
+                           option, value, (int)len, value, entries[i]->keys->name, value + len + 1);
     return TG_OK;
 }
 
@@ -188,7 +231,7 @@ static tg_status set_fusion(uint64_t *bytes, const struct option_def *option, co
         n > option->max)
         return tg_fail(TG_E_SPEC,
                        "--%s \"%.64s\": allowed: auto, or 1 to 4096M bytes, as 500000, 64K, 4MiB "
-                       "(of 1024), 4MB (of 1000)",
+                       "(of 1024), 4MB (of 1000); B is a byte",
                        option->o.name, value);
     *bytes = (uint64_t)n;
     return TG_OK;
@@ -236,7 +279,8 @@ static tg_status add_fault(struct run_options *o, const char *value)
         return tg_fail(TG_E_SPEC, "--fault \"%.64s\": allowed: RANK=SPEC, e.g. 2=fault:stall=100",
                        value);
     if (o->fault_count == OPT_MAX_FAULTS)
-        return tg_fail(TG_E_SPEC, "--fault \"%.64s\": allowed: %d of them", value, OPT_MAX_FAULTS);
+        return tg_fail(TG_E_SPEC, "--fault \"%.64s\": the option is allowed at most %d times",
+                       value, OPT_MAX_FAULTS);
     tg_transport *t = NULL, *faulty = NULL;
     TG_TRY(tg_transport_inproc(1, &t));
     tg_status status = tg_transport_faulty(t, end + 1, &faulty);
@@ -250,7 +294,11 @@ static tg_status add_fault(struct run_options *o, const char *value)
 static tg_status add_rule(struct run_options *o, const char *value)
 {
     if (o->rule_count == OPT_MAX_RULES)
-        return tg_fail(TG_E_SPEC, "--rule \"%.64s\": allowed: %d of them", value, OPT_MAX_RULES);
+        return tg_fail(TG_E_SPEC, "--rule \"%.64s\": the option is allowed at most %d times", value,
+                       OPT_MAX_RULES);
+    const char *equals = strchr(value, '=');
+    if (equals)
+        TG_TRY(lacks_key("rule ...", TG_KIND_METHOD, equals + 1));
     o->rules[o->rule_count++] = value;
     return TG_OK;
 }
@@ -260,13 +308,20 @@ static tg_status set_value(struct run_options *o, const struct option_def *optio
 {
     void *member = (char *)o + option->offset;
     tg_link link;
+    const struct job_transport *transport;
     switch (option->form) {
     case FORM_SPEC:
     case FORM_MODEL:
     case FORM_SHARD:
+        if (option->form == FORM_SPEC)
+            TG_TRY(lacks_key(option->o.name, option->kind, value));
         if (check_spec(option, value) != TG_OK)
             return tg_fail(TG_E_SPEC, "--%s %.64s: %s", option->o.name, value, tg_error());
         *(const char **)member = value;
+        return TG_OK;
+    case FORM_TRANSPORT:
+        TG_TRY(job_transport_named(value, &transport));
+        *(const char **)member = transport->name;
         return TG_OK;
     case FORM_TEXT:
     case FORM_LR:

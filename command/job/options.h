@@ -4,6 +4,7 @@
 #define TG_CLI_OPTIONS_H
 
 #include "command/help/command.h"
+#include "command/job/net_options.h"
 #include "trainer/loop/train.h"
 
 /* Where an option may be used (a set). */
@@ -41,10 +42,11 @@ struct run_settled {
 /* Strings are borrowed from the code that set them. NULL: not given, and there is no default. */
 struct run_options {
     const char *model, *data, *strategy, *optimizer, *lr_schedule;
-    const char *method; /* NULL: not given; see options_method */
-    const char *link;   /* NULL: not shaped */
-    const char *shard;  /* NULL: iid */
-    const char *lr;     /* NULL: not given; becomes part of the optimizer once that is settled */
+    const char *method;    /* NULL: not given; see options_method */
+    const char *link;      /* NULL: not shaped */
+    const char *transport; /* NULL: not given */
+    const char *shard;     /* NULL: iid */
+    const char *lr;        /* NULL: not given; becomes part of the optimizer once that is settled */
     const char *out, *save_dir, *resume_dir, *trace, *init;
     uint64_t holdout, workers, batch, context, epochs, steps, seed, log_every, save_every;
     double timeout; /* seconds; 0: not given; see options_timeout */
@@ -55,7 +57,8 @@ struct run_options {
     train_precision precision;
     tg_driver driver;
     tg_overlap overlap;
-    uint64_t nodes;  /* ranks per node; 0: one level; OPT_NODES_AUTO: as MPI reports them */
+    struct net_options net;
+    uint64_t nodes;  /* ranks per node; 0: one level; OPT_NODES_AUTO: as the transport finds them */
     uint64_t fusion; /* bytes per bucket; 0: the session's default; or OPT_FUSION_AUTO */
     bool evaluate;
     struct run_fault faults[OPT_MAX_FAULTS];
@@ -90,10 +93,14 @@ TG_NODISCARD tg_status options_precision(const char *name, const char *value,
                                          train_precision *precision_p);
 
 bool options_given(const struct run_options *o, const char *name);
+/* Whether an option, "rule", may be given several times. */
+bool options_repeatable(const char *name);
 
 /* How many seconds to wait for a rank. With a virtual clock it is the largest allowed value:
  * waiting costs nothing there, and links may be slow. */
 double options_timeout(const struct run_options *o);
+/* How many seconds to wait until all ranks have joined over a network: people start them. */
+double options_patience(const struct run_options *o);
 /* --method, or the strategy's default method. */
 const char *options_method(const struct run_options *o);
 /* --optimizer combined with --lr and the defaults of the command. */
@@ -101,6 +108,9 @@ const char *options_optimizer(const struct run_options *o);
 /* "thread" for TG_DRIVER_THREAD, "full" for TG_OVERLAP_FULL; never NULL. */
 const char *options_driver_name(tg_driver driver);
 const char *options_overlap_name(tg_overlap overlap);
+
+/* For cli_command.net_of of commands whose input is a struct run_options. */
+struct net_options *options_net(void *run_options);
 
 /* The options that train and compare share, for cli_command.shared and .shared_parse. The input of
  * the parser is a struct run_options. On error it prints the message and returns EINVAL. */

@@ -3,6 +3,7 @@
 #include "command/output/outfile.h"
 #include "telegrad/transport.h"
 #include <inttypes.h>
+#include <string.h>
 
 /* Refuse options that need gradients, weights or ranks, which do not exist with --sim-only. */
 static tg_status check_sim_only(const struct run_options *o)
@@ -17,39 +18,67 @@ static tg_status check_sim_only(const struct run_options *o)
                              "--sim-only to %d",
                              o->workers, TG_RANKS_MAX, TG_SIM_WORLD_MAX);
     if (!o->virtual_clock || !options_given(o, "tau"))
-        return tg_fail(TG_E_SPEC, "--sim-only: allowed: with --clock virtual and --tau measured, "
-                                  "TIME or FILE");
+        return tg_fail(
+            TG_E_SPEC,
+            "--sim-only requires --clock virtual and --tau (measured, a time or a file)");
     if (o->fusion == OPT_FUSION_AUTO)
-        return tg_fail(TG_E_SPEC, "--sim-only with --fusion auto, which is measured between ranks: "
-                                  "allowed: BYTES");
+        return tg_fail(TG_E_SPEC, "--sim-only and --fusion auto cannot be combined: auto is "
+                                  "measured between ranks; give a size in bytes");
     for (size_t i = 0; i < sizeof no / sizeof no[0]; i++)
         if (options_given(o, no[i]))
-            return tg_fail(TG_E_SPEC,
-                           "--sim-only with --%s: nothing is computed or sent: allowed: "
-                           "one of the two",
-                           no[i]);
+            return tg_fail(
+                TG_E_SPEC,
+                "--sim-only and --%s cannot be combined: --sim-only computes and sends nothing",
+                no[i]);
     return TG_OK;
 }
 
 /* Check simulated time, and options that only make sense with it. */
-static tg_status check_clock(const struct run_options *o, bool mpi)
+static tg_status check_clock(const struct run_options *o, const char *launcher)
 {
     static const char *const own[] = {"tau", "slow", "jitter"};
     TG_TRY(check_sim_only(o));
-    if (o->virtual_clock && mpi)
-        return tg_fail(TG_E_SPEC, "--clock virtual under mpirun: its workers are threads of one "
-                                  "process: allowed: --workers N without mpirun");
+    if (o->virtual_clock && launcher)
+        return tg_fail(TG_E_SPEC,
+                       "--clock virtual %s: its workers are threads of one process: allowed: "
+                       "--workers N alone",
+                       launcher);
     for (size_t i = 0; !o->virtual_clock && i < sizeof own / sizeof own[0]; i++)
         if (options_given(o, own[i]))
-            return tg_fail(TG_E_SPEC, "--%s without --clock virtual: allowed: with it", own[i]);
+            return tg_fail(TG_E_SPEC, "--%s requires --clock virtual", own[i]);
     for (size_t i = 0; i < o->slow_count; i++)
         if ((uint64_t)o->slow[i].rank >= o->workers)
             return tg_fail(TG_E_SPEC, "--slow %d:...: allowed: ranks 0 to %" PRIu64,
                            o->slow[i].rank, o->workers - 1);
-    for (size_t i = 0; !mpi && i < o->links_of_count; i++)
+    for (size_t i = 0; !launcher && i < o->links_of_count; i++)
         if (o->links_of[i].rank >= o->workers)
             return tg_fail(TG_E_SPEC, "--link-of %" PRIu64 "=...: allowed: ranks 0 to %" PRIu64,
                            o->links_of[i].rank, o->workers - 1);
+    return TG_OK;
+}
+
+/* A message that is under way longer than a rank waits for it fails every exchange. */
+static tg_status check_delay(const struct run_options *o, const char *option, const char *text)
+{
+    tg_link link = {.struct_size = sizeof link};
+    if (text)
+        TG_TRY(tg_link_parse(text, &link));
+    if ((double)(link.delay_ns + link.jitter_ns) / 1e9 < options_timeout(o))
+        return TG_OK;
+    return tg_fail(TG_E_SPEC,
+                   "--%s %.64s: the delay, with its jitter %g s, is not shorter than --timeout, "
+                   "%g s: no message would arrive in time: allowed: a longer --timeout",
+                   option, text, (double)(link.delay_ns + link.jitter_ns) / 1e9,
+                   options_timeout(o));
+}
+
+static tg_status check_delays(const struct run_options *o, const char *launcher)
+{
+    if (o->workers < 2 && !launcher)
+        return TG_OK;
+    TG_TRY(check_delay(o, "link", o->link));
+    for (size_t i = 0; i < o->links_of_count; i++)
+        TG_TRY(check_delay(o, "link-of", o->links_of[i].link));
     return TG_OK;
 }
 
@@ -67,13 +96,13 @@ static tg_status check_files(const struct run_options *o)
                  {"tau", o->tau_ns == 0 ? o->tau : NULL}};
     enum { WRITTEN = 2 }; /* the first WRITTEN names are files */
     if (outfile_is_stdout(o->trace))
-        return tg_fail(TG_E_SPEC, "--trace -: allowed: a file; only --out takes - for the standard "
-                                  "output (./- is a file of that name)");
+        return tg_fail(TG_E_SPEC, "--trace -: a trace must go to a file; only --out takes - for "
+                                  "the standard output (./- is a file of that name)");
     for (size_t i = 0; i < WRITTEN; i++)
         for (size_t k = i + 1; files[i].path && k < sizeof files / sizeof files[0]; k++)
             if (files[k].path && outfile_same(files[i].path, files[k].path))
                 return tg_fail(TG_E_SPEC,
-                               "--%s \"%.64s\": it is that of --%s: allowed: one of its own",
+                               "--%s \"%.64s\": this is the path of --%s: choose another",
                                files[i].option, files[i].path, files[k].option);
     return TG_OK;
 }
@@ -104,55 +133,94 @@ static tg_status check_session(const struct run_options *o)
 
 tg_status options_check_length(const struct run_options *o)
 {
-    if (o->steps == 0 || o->epochs == 0 || !options_given(o, "steps") ||
-        !options_given(o, "epochs"))
+    if (!options_given(o, "steps") || !options_given(o, "epochs"))
         return TG_OK;
     return tg_fail(TG_E_SPEC,
                    "--steps %" PRIu64 " with --epochs %" PRIu64
-                   ": each says how long the run is: allowed: one of the two",
+                   ": each sets the length of the run, so give only one of them",
                    o->steps, o->epochs);
 }
 
-tg_status options_check(const struct run_options *o, bool mpi)
+/* What starts or connects the ranks, if they are processes: "under mpirun". NULL: threads. */
+static const char *launcher_of(const struct run_options *o)
 {
-    if (mpi && options_given(o, "workers"))
-        return tg_fail(TG_E_SPEC,
-                       "--workers %" PRIu64 ": not allowed under mpirun or srun --mpi, where each "
-                       "process is one worker: allowed: mpirun -n N, srun -n N",
-                       o->workers);
+    int rank;
+    return launch_under_mpi(&rank)     ? "under mpirun"
+           : net_options_join(&o->net) ? o->net.join ? "with --join" : "with --listen"
+                                       : NULL;
+}
+
+static tg_status check_workers(const struct run_options *o, const char *launcher)
+{
     if (!options_given(o, "workers"))
-        TG_TRY(launch_check_alone());
-    if (!mpi)
+        return launch_check_alone(&o->net);
+    if (!launcher)
+        return TG_OK;
+    return tg_fail(TG_E_SPEC, "--workers %" PRIu64 " %s: each process is one worker, so use %s",
+                   o->workers, launcher,
+                   net_options_join(&o->net) ? "--ranks N" : "mpirun -n N or srun -n N");
+}
+
+static tg_status check_transport(const struct run_options *o, const char *launcher)
+{
+    const bool net = net_options_join(&o->net);
+    const char *is = !launcher ? "inproc" : net ? "tcp" : "mpi";
+    if (!o->transport || strcmp(o->transport, is) == 0)
+        return TG_OK;
+    if (launcher)
+        return tg_fail(TG_E_SPEC,
+                       "--transport %s %s: each process is one worker: allowed: %s, or --workers N "
+                       "alone",
+                       o->transport, launcher, is);
+    return tg_fail(TG_E_SPEC,
+                   strcmp(o->transport, "mpi") == 0
+                       ? "--transport %s requires mpirun or srun --mpi, which start its "
+                         "processes: mpirun -n N telegrad ..."
+                       : "--transport %s requires --listen (rank 0) or --join (the others)",
+                   o->transport);
+}
+
+tg_status options_check(const struct run_options *o)
+{
+    const char *launcher = launcher_of(o);
+    TG_TRY(net_options_check(&o->net));
+    TG_TRY(check_workers(o, launcher));
+    TG_TRY(check_transport(o, launcher));
+    if (!launcher)
         for (size_t i = 0; i < o->fault_count; i++)
             if (o->faults[i].rank >= o->workers)
                 return tg_fail(TG_E_SPEC, "--fault %" PRIu64 "=%.64s: allowed: ranks 0 to %" PRIu64,
                                o->faults[i].rank, o->faults[i].spec, o->workers - 1);
-    TG_TRY(check_clock(o, mpi));
-    if (o->nodes == OPT_NODES_AUTO && !mpi)
-        return tg_fail(TG_E_SPEC, "--nodes auto without mpirun, which knows the machines: allowed: "
-                                  "--nodes N, of N workers each");
-    if (o->epochs == 0 && o->steps == 0)
-        return tg_fail(TG_E_SPEC, "--epochs 0 without --steps: nothing to do: allowed: "
-                                  "--epochs 1 or more, or --steps N");
+    TG_TRY(check_clock(o, launcher));
+    if (o->nodes == OPT_NODES_AUTO && !launcher)
+        return tg_fail(TG_E_SPEC,
+                       "--nodes auto requires mpirun, --listen or --join, which know the machines; "
+                       "--nodes N makes nodes of N workers each");
     if (o->init && o->resume_dir)
-        return tg_fail(TG_E_SPEC,
-                       "--init with --resume, which has weights of its own: allowed: one "
-                       "of them");
+        return tg_fail(
+            TG_E_SPEC,
+            "--init and --resume cannot be combined: a checkpoint has weights of its own");
     if (o->save_every && !o->save_dir)
+        return tg_fail(TG_E_SPEC, "--save-every %" PRIu64 " requires --save DIR", o->save_every);
+    if (options_given(o, "log-every") && !o->out && !o->dry_run &&
+        !o->net.join) /* rank 0 has the records */
         return tg_fail(TG_E_SPEC,
-                       "--save-every %" PRIu64 " without --save: allowed: with --save DIR",
-                       o->save_every);
+                       "--log-every %" PRIu64 " requires --out FILE, which receives the records",
+                       o->log_every);
     if (o->json && !o->dry_run)
-        return tg_fail(TG_E_SPEC, "--json without --dry-run: allowed: with --dry-run; the records "
-                                  "of a run are --out FILE");
-    if (o->dry_run && (o->out || o->save_dir || o->trace || o->dump_gradients))
-        return tg_fail(TG_E_SPEC, "--dry-run with --out, --save, --trace or --dump-gradients: "
-                                  "nothing is trained, so there is nothing to write");
-    if (o->dump_every && !o->dump_gradients)
         return tg_fail(TG_E_SPEC,
-                       "--dump-every %" PRIu64
-                       " without --dump-gradients: allowed: with --dump-gradients DIR",
+                       "--json requires --dry-run; --out FILE writes the records of a run");
+    if (o->dry_run && o->net.join)
+        return tg_fail(TG_E_SPEC, "--dry-run and --join cannot be combined: rank 0 shows the plan "
+                                  "of all, with --listen and --ranks N");
+    if (o->dry_run && (o->out || o->save_dir || o->trace || o->dump_gradients))
+        return tg_fail(TG_E_SPEC,
+                       "--dry-run cannot be combined with --out, --save, --trace or "
+                       "--dump-gradients: nothing is trained, so there is nothing to write");
+    if (o->dump_every && !o->dump_gradients)
+        return tg_fail(TG_E_SPEC, "--dump-every %" PRIu64 " requires --dump-gradients DIR",
                        o->dump_every);
+    TG_TRY(check_delays(o, launcher));
     TG_TRY(check_files(o));
     return check_session(o);
 }

@@ -5,9 +5,8 @@
 #include "command/job/options.h"
 
 /* Check all options, including what only a session finds out about method, strategy and optimizer.
- * mpi      this process is a rank of an MPI job
  * Errors   TG_E_SPEC, TG_E_NOMEM, TG_E_UNSUPPORTED */
-TG_NODISCARD tg_status options_check(const struct run_options *o, bool mpi);
+TG_NODISCARD tg_status options_check(const struct run_options *o);
 
 /* Check that only one option sets the length of runs. Not for the runs of compare, whose own steps
  * replace common epochs. Errors TG_E_SPEC */

@@ -2,6 +2,7 @@
 #include "command/output/console.h"
 #include "command/help/help_text.h"
 #include "command/job/launch.h"
+#include "command/job/net_options.h"
 #include "command/job/option_scan.h"
 #include "command/job/options.h"
 #include <errno.h>
@@ -9,6 +10,7 @@
 /* Parses the options that every command has, before the subcommand's own parser. */
 struct outer {
     void *input;
+    struct net_options *net; /* NULL: it has none of those options */
     bool helped;
     const struct argp *parser;
     const char *command;
@@ -21,7 +23,8 @@ static error_t parse_outer(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = outer->input;
-        state->child_inputs[1] = outer;
+        state->child_inputs[1] = outer->net;
+        state->child_inputs[2] = outer;
         return 0;
     case CLI_QUIET:
         console_silent();
@@ -59,7 +62,10 @@ static void for_argp(const struct cli_option *from, struct argp_option *list, si
     for (; from && (from->name || from->help); from++)
         if (from->name && n + 1 < room)
             list[n++] =
-                (struct argp_option){.name = from->name, .key = from->key, .arg = from->arg};
+                (struct argp_option){.name = from->name,
+                                     .key = from->key,
+                                     .arg = from->arg,
+                                     .group = cli_repeatable(from) ? OPTION_SCAN_REPEATABLE : 0};
     list[n] = (struct argp_option){0};
 }
 
@@ -67,11 +73,17 @@ static int parse_all(const struct cli_command *command, const struct argp *parse
                      char **argv, void *input)
 {
     static const struct argp surplus = {.parser = parse_surplus};
-    const struct argp_child children[] = {{.argp = parser}, {.argp = &surplus}, {0}};
-    struct argp_option common[OWN_MAX];
+    struct argp_option common[OWN_MAX], net[OWN_MAX];
+    for_argp(command->net, net, OWN_MAX);
+    const struct argp joining = {.options = net, .parser = command->net ? net_options_parse : NULL};
+    const struct argp_child children[] = {
+        {.argp = parser}, {.argp = &joining}, {.argp = &surplus}, {0}};
     const struct argp outer_parser = {
         .options = common, .parser = parse_outer, .children = children};
-    struct outer outer = {input, false, &outer_parser, command->name};
+    struct outer outer = {.input = input,
+                          .net = command->net ? command->net_of(input) : NULL,
+                          .parser = &outer_parser,
+                          .command = command->name};
     char name[64];
     for_argp(cli_common, common, OWN_MAX);
     if (option_scan(&outer_parser, command->name, argc, argv) != TG_OK) {

@@ -16,9 +16,12 @@ extern const struct cli_command command_train, command_compare, command_eval, co
     command_strategies, command_exchanges, command_codecs, command_feedbacks, command_optimizers,
     command_lr_schedules, command_models, command_data, command_bench, command_advise,
     command_report;
+extern const struct cli_command command_key, command_doctor; /* only with libtelegrad-net */
 /* Parts of command_bench. */
 extern const struct cli_command command_bench_codec, command_bench_train, command_bench_exchange,
     command_bench_strategy;
+/* Parts of command_key. */
+extern const struct cli_command command_key_new, command_key_show, command_key_fingerprint;
 
 /* CLI_USAGE for statuses that blame the settings, CLI_FAILED for all others. */
 int cli_exit_status(tg_status status);

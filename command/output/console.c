@@ -11,7 +11,9 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static bool quiet, silent, verbose, status_shown, errors_wait, has_spoken;
-static char last_log[1024];
+enum { RECENT = 4 };
+static char recent[RECENT][1024]; /* the library's last messages that were printed */
+static unsigned next_recent;
 
 bool console_terminal(void)
 {
@@ -182,18 +184,27 @@ void console_status(const char *line)
     pthread_mutex_unlock(&mutex);
 }
 
+/* Whether one of the last messages was the same: every rank of the process logs it, and a folder of
+ * checkpoints is looked at more than once. */
+static bool is_recent(const char *message)
+{
+    for (int i = 0; i < RECENT; i++)
+        if (strncmp(message, recent[i], sizeof recent[i] - 1) == 0)
+            return true;
+    return false;
+}
+
 static void on_log(void *arg, tg_log_level level, const char *message)
 {
     (void)arg;
     pthread_mutex_lock(&mutex);
-    /* Every rank of the process logs the same message. */
-    bool repeated = strncmp(message, last_log, sizeof last_log - 1) == 0;
     bool wanted = !quiet && (level != TG_LOG_INFO || remarks_wanted());
-    if (!repeated && wanted) {
+    if (wanted && !is_recent(message)) {
         char text[2048]; /* as long as the library's messages */
         snprintf(text, sizeof text, "%s", message);
         say(level == TG_LOG_WARN ? "telegrad: warning: " : "telegrad: ", text);
-        snprintf(last_log, sizeof last_log, "%s", message);
+        snprintf(recent[next_recent], sizeof recent[0], "%s", message);
+        next_recent = (next_recent + 1) % RECENT;
     }
     pthread_mutex_unlock(&mutex);
 }

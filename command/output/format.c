@@ -135,16 +135,56 @@ char *format_shell(const char *text)
     return copy;
 }
 
+/* Columns that a character takes on a terminal: 0 if it combines with the one before, 2 if it is
+ * wide (East Asian, emoji). Unicode 15; the locale does not matter. */
+static size_t columns(uint32_t code)
+{
+    static const struct range {
+        uint32_t from, to, columns;
+    } ranges[] = {
+        {0x0300, 0x036f, 0},   {0x0483, 0x0489, 0},   {0x0591, 0x05bd, 0},   {0x064b, 0x065f, 0},
+        {0x0e31, 0x0e31, 0},   {0x0e34, 0x0e3a, 0},   {0x0e47, 0x0e4e, 0},   {0x1100, 0x115f, 2},
+        {0x1ab0, 0x1aff, 0},   {0x1dc0, 0x1dff, 0},   {0x200b, 0x200f, 0},   {0x20d0, 0x20f0, 0},
+        {0x231a, 0x231b, 2},   {0x23e9, 0x23ec, 2},   {0x2e80, 0x303e, 2},   {0x3041, 0x33ff, 2},
+        {0x3400, 0x4dbf, 2},   {0x4e00, 0x9fff, 2},   {0xa000, 0xa4cf, 2},   {0xa960, 0xa97c, 2},
+        {0xac00, 0xd7a3, 2},   {0xf900, 0xfaff, 2},   {0xfe00, 0xfe0f, 0},   {0xfe20, 0xfe2f, 0},
+        {0xfe30, 0xfe6f, 2},   {0xff01, 0xff60, 2},   {0xffe0, 0xffe6, 2},   {0x17000, 0x18cff, 2},
+        {0x1b000, 0x1b2ff, 2}, {0x1f300, 0x1f64f, 2}, {0x1f680, 0x1f6ff, 2}, {0x1f900, 0x1f9ff, 2},
+        {0x20000, 0x3fffd, 2}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges && ranges[i].from <= code; i++)
+        if (code <= ranges[i].to)
+            return ranges[i].columns;
+    return 1;
+}
+
+/* The next character, its columns in *columns_p; a byte that is no UTF-8 takes one. */
+static const char *next(const char *text, size_t *columns_p)
+{
+    uint32_t code = 0;
+    const size_t len = tg_utf8_decode(text, strnlen(text, 4), &code);
+    *columns_p = len ? columns(code) : 1;
+    return text + (len ? len : 1);
+}
+
+size_t format_width(const char *text)
+{
+    size_t n = 0, one;
+    while (*text) {
+        text = next(text, &one);
+        n += one;
+    }
+    return n;
+}
+
 void format_shorten(char *text, size_t most)
 {
     char *cut = text;
-    size_t n = 0;
-    while (*text) {
-        if (n++ == most - 3)
-            cut = text;
-        size_t len = character(text);
-        text += len ? len : 1;
+    size_t n = 0, one;
+    if (format_width(text) <= most)
+        return;
+    for (const char *after = next(cut, &one); n + one <= most - 3; after = next(cut, &one)) {
+        n += one;
+        cut += after - cut;
     }
-    if (n > most)
-        memcpy(cut, "...", sizeof "...");
+    memcpy(cut, "...", sizeof "...");
 }

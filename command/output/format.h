@@ -35,8 +35,11 @@ char *format_utf8(const char *text);
  * memory. */
 char *format_shell(const char *text);
 
-/* Shorten UTF-8 text in place to at most `most` (>= 4) characters. If any were cut, the last three
- * are "...". */
+/* Columns that UTF-8 text takes on a terminal: East Asian characters and emoji take two. */
+size_t format_width(const char *text);
+
+/* Shorten UTF-8 text in place to at most `most` (>= 4) columns. If any were cut, the last three are
+ * "...". */
 void format_shorten(char *text, size_t most);
 
 #endif

@@ -1,17 +1,14 @@
 #include "command/output/outfile.h"
 #include "command/output/stop.h"
-#include <limits.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static tg_status name_option(tg_status status, const char *option)
 {
-    char text[1024];
-    if (status == TG_OK)
-        return TG_OK;
-    snprintf(text, sizeof text, "%s", tg_error());
-    return tg_fail(status, "%s: %s", option, text);
+    return status == TG_OK ? TG_OK : tg_fail(status, "%s: %s", option, tg_error());
 }
 
 tg_status outfile_open(const char *option, const char *path, tg_newfile **f_p)
@@ -48,6 +45,11 @@ tg_status outfile_check(const char *option, const char *path, bool alone)
     return name_option(tg_newfile_check(path, alone), option);
 }
 
+static bool same_inode(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
 bool outfile_is_stdout(const char *path)
 {
     return path && strcmp(path, "-") == 0;
@@ -57,6 +59,28 @@ bool outfile_ends_in(const char *path, const char *ending)
 {
     const size_t len = strlen(path), n = strlen(ending);
     return len >= n && strcmp(path + len - n, ending) == 0;
+}
+
+tg_status outfile_check_old(const char *option, const char *path, const char *begins,
+                            const char *what)
+{
+    char text[64];
+    struct stat own, old;
+    const char *why;
+    const size_t len = strlen(begins) < sizeof text ? strlen(begins) : sizeof text;
+    const int fd = tg_read_open(path, TG_READ_REGULAR, NULL, &why);
+    if (fd < 0)
+        return TG_OK;
+    const ssize_t got = read(fd, text, len);
+    const bool is_stdout = fstat(fd, &old) == 0 && fstat(STDOUT_FILENO, &own) == 0 &&
+                           old.st_dev == own.st_dev && old.st_ino == own.st_ino;
+    close(fd);
+    if (is_stdout || got == 0 || (got > 0 && memcmp(text, begins, (size_t)got) == 0))
+        return TG_OK;
+    return tg_fail(TG_E_SPEC,
+                   "%s %s: the file holds something other than %s, and would be replaced: allowed: "
+                   "another name, or delete it",
+                   option, path, what);
 }
 
 tg_status outfile_check_ending(const char *option, const char *path, const char *ending,
@@ -77,11 +101,6 @@ static const char *split(const char *path, char folder[PATH_MAX], char name[PATH
     const char *slash = strrchr(name, '/');
     snprintf(folder, PATH_MAX, "%.*s", slash ? (int)(slash - name) + 1 : 1, slash ? name : ".");
     return slash ? slash + 1 : name;
-}
-
-static bool same_inode(const struct stat *a, const struct stat *b)
-{
-    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
 bool outfile_same(const char *a, const char *b)

@@ -3,6 +3,7 @@
 #ifndef TG_CLI_OUTFILE_H
 #define TG_CLI_OUTFILE_H
 
+#include <limits.h>
 #include "telegrad/tools.h"
 
 /* option: such as "--out", for messages. Errors TG_E_IO, TG_E_NOMEM */
@@ -15,6 +16,13 @@ void outfile_abandon(tg_newfile *f);
 TG_NODISCARD tg_status outfile_check_growing(const char *option, const char *path);
 /* See tg_newfile_check */
 TG_NODISCARD tg_status outfile_check(const char *option, const char *path, bool alone);
+/* Check that what a file holds, if there is one, may be replaced: it is empty, or begins like one
+ * that this option wrote before.
+ * begins  the first bytes of such a file
+ * what    what it holds: "records of runs"
+ * Errors  TG_E_SPEC */
+TG_NODISCARD tg_status outfile_check_old(const char *option, const char *path, const char *begins,
+                                         const char *what);
 /* Check the ending of the name, `ending` or, if not NULL, `other`, so that a file of records given
  * to the wrong option is not overwritten. Errors TG_E_SPEC */
 TG_NODISCARD tg_status outfile_check_ending(const char *option, const char *path,

@@ -2,19 +2,34 @@
 #include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 volatile sig_atomic_t stop_signal;
-static volatile sig_atomic_t guarded, at_once;
+static volatile sig_atomic_t guarded, at_once, says;
 static struct timespec arrived; /* written before stop_signal is set */
 static char guarded_path[PATH_MAX];
+
+/* With what a signal handler may call. */
+static void say_ended(int signal_number)
+{
+    static const char *const texts[2][2] = {
+        {"telegrad: interrupted again by SIGINT: ended at once, without saving\n",
+         "telegrad: interrupted again by SIGTERM: ended at once, without saving\n"},
+        {"telegrad: interrupted by SIGINT\n", "telegrad: interrupted by SIGTERM\n"}};
+    const char *text = texts[at_once != 0][signal_number == SIGTERM];
+    ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
+    (void)ignored;
+}
 
 static void on_signal(int signal_number)
 {
     if (stop_signal || at_once) {
         if (guarded)
             (void)unlink(guarded_path);
+        if (says)
+            say_ended(signal_number);
         _exit(128 + signal_number);
     }
     (void)clock_gettime(CLOCK_MONOTONIC, &arrived);
@@ -31,8 +46,9 @@ bool stop_came_before(long ms)
     return seconds * 1000 + (now.tv_nsec - arrived.tv_nsec) / 1000000 >= ms;
 }
 
-void stop_install(void)
+void stop_install(bool speaks)
 {
+    says = speaks;
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     sigaddset(&action.sa_mask, SIGINT);
@@ -41,10 +57,10 @@ void stop_install(void)
     sigaction(SIGTERM, &action, NULL);
 }
 
-void stop_install_at_once(void)
+void stop_install_at_once(bool speaks)
 {
     at_once = 1;
-    stop_install();
+    stop_install(speaks);
 }
 
 void stop_guard_file(const char *path)

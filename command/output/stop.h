@@ -9,9 +9,10 @@
 /* 0, or the signal that this process received; if another rank's signal ended the run, that one. */
 extern volatile sig_atomic_t stop_signal;
 
-void stop_install(void);
+/* speaks: this process says that a signal ended it */
+void stop_install(bool speaks);
 /* For commands with nothing to finish: the first signal ends the process. */
-void stop_install_at_once(void);
+void stop_install_at_once(bool speaks);
 
 /* Whether this process received a signal at least so many milliseconds ago. */
 bool stop_came_before(long ms);

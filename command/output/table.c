@@ -77,15 +77,6 @@ static bool is_rest(const struct table *t, size_t r, size_t c)
     return t->row[r].rest && (c + 1 == t->columns || !t->row[r].cells[c + 1]);
 }
 
-/* Width in characters, not bytes: run names may be UTF-8. */
-static size_t width(const char *text)
-{
-    size_t n = 0;
-    for (; *text; text++)
-        n += ((unsigned char)*text & 0xc0) != 0x80;
-    return n;
-}
-
 static void pad(FILE *file, size_t n, char c)
 {
     while (n--)
@@ -94,7 +85,8 @@ static void pad(FILE *file, size_t n, char c)
 
 void table_fit(struct table *t, size_t most)
 {
-    t->most = most;
+    if (t)
+        t->most = most;
 }
 
 /* Measure the columns; returns the width of a line. */
@@ -104,7 +96,7 @@ static size_t measure(const struct table *t, size_t widest[MAX_COLUMNS])
     for (size_t c = 0; c < t->columns; c++) {
         for (size_t r = 0; r < t->rows; r++) {
             const char *text = t->row[r].cells[c];
-            size_t w = text && !is_rest(t, r, c) ? width(text) : 0;
+            size_t w = text && !is_rest(t, r, c) ? format_width(text) : 0;
             widest[c] = w > widest[c] ? w : widest[c];
         }
         total += widest[c] + (c ? 2 : 0);
@@ -118,10 +110,10 @@ static int print_stacked(struct table *t, FILE *file)
     size_t head = 0, most = 0;
     for (size_t c = 1; c < t->columns; c++) {
         const char *text = t->row[0].cells[c];
-        head = text && width(text) > head ? width(text) : head;
+        head = text && format_width(text) > head ? format_width(text) : head;
         for (size_t r = 1; r < t->rows; r++) {
             const char *cell = t->row[r].cells[c];
-            const size_t w = cell && !is_rest(t, r, c) ? width(cell) : 0;
+            const size_t w = cell && !is_rest(t, r, c) ? format_width(cell) : 0;
             most = w > most ? w : most;
         }
     }
@@ -132,7 +124,7 @@ static int print_stacked(struct table *t, FILE *file)
             const char *text = t->row[r].cells[c];
             fputs("  ", file);
             if (!is_rest(t, r, c)) {
-                const size_t space = head - width(name) + 2 + most - width(text);
+                const size_t space = head - format_width(name) + 2 + most - format_width(text);
                 fputs(name, file);
                 pad(file, space, ' ');
             }
@@ -168,7 +160,7 @@ int table_print(struct table *t, FILE *file)
                 fprintf(file, "%s%s", c ? "  " : "", text);
                 break;
             }
-            size_t space = widest[c] - width(text);
+            size_t space = widest[c] - format_width(text);
             if (c)
                 pad(file, 2 + space, ' ');
             fputs(text, file);

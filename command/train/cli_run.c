@@ -2,11 +2,16 @@
 #include "command/output/console.h"
 #include "command/train/data_text.h"
 #include "command/train/dump.h"
+#include "command/train/late_averages.h"
 #include "command/train/progress.h"
 #include "command/train/run_notes.h"
 #include "command/train/save_folder.h"
 #include "command/output/stop.h"
+#include "trainer/model/model.h"
 #include "command/train/wait_line.h"
+#include "telegrad/tools.h"
+#include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +26,7 @@ struct watch {
     struct wait_line wait_line;
     struct run_result *result;
     train_unit unit;
+    save_folder folder;
 };
 
 static tg_status copy(const char *text, char **copy_p)
@@ -32,38 +38,51 @@ static tg_status copy(const char *text, char **copy_p)
     return TG_OK;
 }
 
-/* The step after which the run saves for the first time. */
-static uint64_t first_save(const struct run_options *o, const train_start_info *info)
-{
-    const uint64_t every = o->save_every;
-    const uint64_t step = every ? (info->first_step / every + 1) * every : info->steps;
-    return step < info->steps ? step : info->steps;
-}
-
 static tg_status on_start(void *arg, const train_start_info *info)
 {
     struct watch *w = arg;
     struct run_result *result = w->result;
     const struct run_options *o = w->about->options;
     if (o->save_dir) /* first, so that a refusal leaves older records alone */
-        TG_TRY(save_folder_check(o->save_dir, first_save(o, info)));
+        TG_TRY(save_folder_open(o->save_dir, o->resume_dir, info->job, w->about->launch->rank > 0,
+                                &w->folder));
     result->steps_planned = info->steps;
     result->first_step = info->first_step;
+    result->first_epoch = info->first_epoch;
     result->steps_per_epoch = info->steps_per_epoch;
     result->params = info->params;
     TG_TRY(copy(info->method, &result->method));
     TG_TRY(copy(info->strategy, &result->strategy));
     TG_TRY(copy(info->optimizer, &result->optimizer));
     TG_TRY(copy(info->lr_schedule, &result->lr_schedule));
-    run_notes_say(w->about->options, w->title);
+    run_notes_say(o, w->title);
+    if (info->first_step == info->steps)
+        console_warning("--resume %s: the checkpoint is of step %" PRIu64
+                        ", where this run ends: nothing is left to train: allowed: more steps or "
+                        "epochs",
+                        o->resume_dir, info->steps);
+    late_averages_warn(&(late_run){.strategy = info->strategy,
+                                   .world = info->world,
+                                   .first = info->first_step,
+                                   .steps = info->steps,
+                                   .steps_per_epoch = info->steps_per_epoch},
+                       w->title);
     progress_begin(&w->progress, w->title, info->first_step, info->steps);
     w->progress.simulated = info->times != NULL;
     return records_start(w->records, w->about, info);
 }
 
+static void look(const struct watch *w)
+{
+    const struct job_transport *transport = w->about->launch->transport;
+    if (transport->look)
+        transport->look();
+}
+
 static tg_status on_step(void *arg, const train_step_info *info)
 {
     struct watch *w = arg;
+    look(w);
     progress_step(&w->progress, info);
     return records_step(w->records, info);
 }
@@ -95,6 +114,7 @@ static tg_status on_gradient(void *arg, uint64_t step, const train_gradient *ten
 static void on_wait(void *arg, int rank, const tg_wait *wait)
 {
     struct watch *w = arg;
+    look(w);
     wait_line_tell(&w->wait_line, rank, wait);
 }
 
@@ -158,6 +178,7 @@ static void judge(const struct run_about *about, struct run_result *result)
     const verdict_run run = {.end = end,
                              .method = result->method,
                              .strategy = result->strategy,
+                             .lr_schedule = result->lr_schedule,
                              .first_step = result->first_step,
                              .steps_per_epoch = result->steps_per_epoch,
                              .classes = train_data_classes(about->data),
@@ -173,11 +194,13 @@ tg_status run_job(const struct run_about *about, const char *title, struct recor
                       .title = title,
                       .records = records,
                       .result = &result,
-                      .unit = train_data_unit(about->data)};
+                      .unit = train_data_unit(about->data),
+                      .folder = {.fd = -1}};
     const train_job job = run_job_of(about->options, trace);
     if (about->options->dump_gradients && about->launch->rank == 0)
         TG_TRY(dump_open(about->options->dump_gradients, &w.dump));
     const train_events events = {.arg = &w,
+                                 .every_rank = about->launch->alone,
                                  .start = on_start,
                                  .step = on_step,
                                  .epoch = on_epoch,
@@ -185,18 +208,20 @@ tg_status run_job(const struct run_about *about, const char *title, struct recor
                                  .waited = on_waited,
                                  .wait = on_wait};
     wait_line_init(&w.wait_line, title, launch_world(about->launch, about->options),
-                   !about->launch->mpi);
+                   !about->launch->processes, about->launch->alone);
     tg_status status =
         launch_run(about->launch, about->options, &job, about->data, &events, &result.end);
     dump_close(w.dump);
+    save_folder_close(&w.folder);
     progress_end();
     if (status == TG_OK && !stop_signal) /* so that every process exits with the signal's status */
         stop_signal = result.end.stopped_by;
-    if (status == TG_OK && about->launch->rank == 0) {
+    if (status == TG_OK && about->launch->speaks) {
         judge(about, &result);
         verdict_say(&result.verdict, title);
-        status = records_end(records, &result);
     }
+    if (status == TG_OK && about->launch->rank == 0)
+        status = records_end(records, &result);
     if (status != TG_OK) {
         const uint64_t planned = result.steps_planned;
         run_result_free(&result);
@@ -216,15 +241,51 @@ void run_result_free(struct run_result *result)
     *result = (struct run_result){0};
 }
 
+void run_warn_of_unused(const struct launch *l, const struct run_options *o)
+{
+    const struct {
+        const char *name, *value, *why;
+    } all[] = {{"out", o->out, "rank 0 writes the records of all"},
+               {"init", o->init, "rank 0 sends its weights to all"},
+               {"dump-gradients", o->dump_gradients, "rank 0 writes its own"}};
+    for (size_t i = 0; i < TG_COUNT(all) && l->alone && l->rank > 0; i++)
+        if (all[i].value)
+            console_warning("--%s %.64s has no effect here: %s; this is rank %d", all[i].name,
+                            all[i].value, all[i].why, l->rank);
+}
+
+tg_status run_check_resume(const char *dir)
+{
+    struct stat info;
+    if (stat(dir, &info) != 0)
+        return tg_fail(TG_E_IO, "--resume %s: %s: allowed: a folder that --save wrote", dir,
+                       strerror(errno));
+    return S_ISDIR(info.st_mode)
+               ? TG_OK
+               : tg_fail(TG_E_IO, "--resume %s: not a folder: allowed: a folder that --save wrote",
+                         dir);
+}
+
+/* Whether the model reads texts; *usual_p: the data that it is usually trained on. */
+static bool reads_texts(const struct run_options *o, const char **usual_p)
+{
+    model_input in;
+    return model_usual_data(o->model, usual_p, &in) == TG_OK && in.context > 0;
+}
+
 const char *run_data_name(const struct run_options *o)
 {
-    const char *dir = NULL;
+    const char *dir = NULL, *usual;
     if (o->data)
         return o->data;
     const char *place = getenv("TELEGRAD_DATA");
     struct stat info;
     if (place && *place && (stat(place, &info) != 0 || !S_ISDIR(info.st_mode)))
         console_warning("TELEGRAD_DATA=%s: there is no such folder", place);
+    if (reads_texts(o, &usual)) {
+        console_remark("data: %s", usual);
+        return usual;
+    }
     const bool found = train_data_find("mnist", &dir);
     console_remark("data: %s",
                    found ? "mnist" : "mnist was not found; generated glyphs take its place");
@@ -233,5 +294,10 @@ const char *run_data_name(const struct run_options *o)
 
 tg_status run_open_data(const struct run_options *o, train_data **data_p)
 {
-    return train_data_open(run_data_name(o), (size_t)o->holdout, data_p);
+    const char *usual;
+    const tg_status status = train_data_open(run_data_name(o), (size_t)o->holdout, data_p);
+    if (status != TG_E_IO || o->data || !reads_texts(o, &usual))
+        return status;
+    return tg_fail(status, "%s; model %.64s reads texts, of which --data text:FILE takes any",
+                   tg_error(), o->model);
 }

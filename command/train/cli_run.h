@@ -16,6 +16,13 @@ TG_NODISCARD tg_status run_job(const struct run_about *about, const char *title,
                                struct run_result *result_p);
 void run_result_free(struct run_result *result);
 
+/* Warn, on ranks other than 0 that met over a network, of options that have an effect on rank 0
+ * only. */
+void run_warn_of_unused(const struct launch *l, const struct run_options *o);
+
+/* Check that --resume DIR names a folder. Errors TG_E_IO */
+TG_NODISCARD tg_status run_check_resume(const char *dir);
+
 /* The data that the options name; default: mnist if its files are found, else glyphs, with a
  * remark. */
 const char *run_data_name(const struct run_options *o);

@@ -16,6 +16,7 @@
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define TRACE_SPANS ((size_t)1 << 18)
 
@@ -27,20 +28,39 @@ static tg_status trace_name(const struct launch *l, const char *path, char own[P
     return len < PATH_MAX ? TG_OK : tg_fail(TG_E_IO, "--trace %s: the name is too long", path);
 }
 
-/* The trace is written at the end, so check now, before hours of training, that it can be. */
-static tg_status check_trace(const struct launch *l, const char *path)
+struct tracing {
+    tg_trace *trace;  /* NULL: none is recorded */
+    tg_newfile *file; /* NULL: closed */
+};
+
+/* The trace is written at the end, so open its file now, before hours of training. */
+static tg_status open_trace(const struct launch *l, const char *path, struct tracing *t)
 {
     char own[PATH_MAX];
     TG_TRY(trace_name(l, path, own));
     TG_TRY(outfile_check("--trace", path, l->size > 1)); /* ranks cannot share a pipe */
-    return l->rank ? outfile_check("--trace", own, true) : TG_OK;
+    if (l->rank)
+        TG_TRY(outfile_check("--trace", own, true));
+    TG_TRY(outfile_check_old("--trace", own, "{\"displayTimeUnit\"", "a trace"));
+    TG_TRY(outfile_open("--trace", own, &t->file));
+    return tg_trace_create(TRACE_SPANS, &t->trace);
 }
 
-static tg_status write_trace(const struct launch *l, const char *path, const tg_trace *trace)
+static tg_status write_trace(struct tracing *t)
 {
-    char own[PATH_MAX];
-    TG_TRY(trace_name(l, path, own));
-    return tg_trace_write(trace, own);
+    if (!t->trace)
+        return TG_OK;
+    TG_TRY(tg_trace_print(t->trace, tg_newfile_stream(t->file)));
+    tg_newfile *file = t->file;
+    t->file = NULL;
+    return outfile_commit(file, "--trace");
+}
+
+static void close_trace(struct tracing *t)
+{
+    if (t->file)
+        outfile_abandon(t->file);
+    tg_trace_destroy(t->trace);
 }
 
 static void print_quality(const train_end_info *end, train_unit unit)
@@ -56,16 +76,22 @@ static void print_quality(const train_end_info *end, train_unit unit)
 static void print_cost(const struct run_result *result)
 {
     const train_end_info *end = &result->end;
-    printf("time           %s; median step %s, of which compute %s\n",
+    printf("time           %s; median step %s, of which compute %s%s\n",
            format_seconds(end->seconds).text, format_seconds(end->step_ms_median / 1e3).text,
-           format_seconds(end->compute_ms_median / 1e3).text);
-    printf("sent           %s in all, %s a step and worker\n",
+           format_seconds(end->compute_ms_median / 1e3).text,
+           end->compute_ms_median == 0 && strstr(result->strategy, "clients=")
+               ? " (of worker 0, which was not drawn for most)"
+               : "");
+    printf("sent           %s in all by rank 0, %s a step and worker\n",
            format_bytes((double)(end->bytes_sent - end->bytes_near)).text,
            format_bytes(end->bytes_per_step).text);
     if (end->bytes_near > 0)
-        printf("sent in node   %s in all\n", format_bytes((double)end->bytes_near).text);
-    printf("ratio          %s of the gradient, %s of the traffic of a dense exchange\n",
-           format_ratio(end->ratio, "x").text, format_ratio(end->ratio_wire, "x").text);
+        printf("sent in node   %s in all by rank 0\n", format_bytes((double)end->bytes_near).text);
+    if (isfinite(end->ratio) || isfinite(end->ratio_wire))
+        printf("ratio          %s of the gradient, %s of the traffic of a dense exchange\n",
+               format_ratio(end->ratio, "x").text, format_ratio(end->ratio_wire, "x").text);
+    else
+        printf("ratio          none: nothing was sent\n");
     if (!isfinite(end->kept))
         return;
     printf("coding         %.3g %% of the elements kept", 100 * end->kept);
@@ -76,16 +102,18 @@ static void print_cost(const struct run_result *result)
 }
 
 /* Print the checkpoint to resume from; nothing without --save. */
-static void print_saved(const struct run_options *o, const train_end_info *end)
+static void print_saved(const struct run_options *o, const struct run_result *result)
 {
     char path[PATH_MAX];
     if (!o->save_dir)
         return;
-    save_folder_checkpoint(o->save_dir, end->steps, path);
+    save_folder_checkpoint(o->save_dir, result->end.steps, path);
     char *word = format_shell(o->save_dir);
     char *shown = format_utf8(path), *folder = word ? format_utf8(word) : NULL;
     free(word);
-    if (shown && folder)
+    if (shown && folder && result->verdict.failed)
+        printf("saved          %s, but the run failed: start anew, not from it\n", shown);
+    else if (shown && folder)
         printf("saved          %s; to go on: --resume %s\n", shown, folder);
     free(shown);
     free(folder);
@@ -107,6 +135,21 @@ static void say_interrupted(const struct run_options *o, const struct run_result
     free(word);
 }
 
+/* What a rank other than 0 tells its own user. */
+static void print_own(const struct run_about *about, const struct run_result *result)
+{
+    const train_end_info *end = &result->end;
+    printf("rank           %d of %d (%s); rank 0 has the records and the whole result\n",
+           about->launch->rank, end->world, about->launch->transport->name);
+    printf("steps          %" PRIu64 " of %" PRIu64 "%s\n", end->steps, result->steps_planned,
+           end->interrupted ? ", interrupted" : "");
+    print_quality(end, train_data_unit(about->data));
+    printf("time           %s; sent %s\n", format_seconds(end->seconds).text,
+           format_bytes((double)end->bytes_sent).text);
+    printf("params hash    %016" PRIx64 "\n", end->params_hash);
+    print_saved(about->options, result);
+}
+
 static void print_result(const struct run_about *about, const struct run_result *result)
 {
     const struct run_options *o = about->options;
@@ -115,7 +158,7 @@ static void print_result(const struct run_about *about, const struct run_result 
     printf("model          %s, %s parameters\n", o->model, format_count(result->params).text);
     printf("data           %s (%s), %s\n", train_data_name(data), train_data_origin(data),
            data_text_counts(data).text);
-    printf("workers        %d (%s), link %s\n", end->world, launch_transport_name(about->launch),
+    printf("workers        %d (%s), link %s\n", end->world, about->launch->transport->name,
            o->link ? o->link : "none");
     for (size_t i = 0; i < o->links_of_count; i++)
         printf("link of %-6" PRIu64 " %s\n", o->links_of[i].rank,
@@ -126,7 +169,7 @@ static void print_result(const struct run_about *about, const struct run_result 
                o->driver == TG_DRIVER_INLINE ? "done by the computing thread"
                                              : "beside computing, on a core of its own");
     if (o->nodes == OPT_NODES_AUTO)
-        printf("nodes          as MPI sees them\n");
+        printf("nodes          the machines\n");
     else if (o->nodes > 0)
         printf("nodes          of %" PRIu64 " workers\n", o->nodes);
     if (o->shard)
@@ -141,8 +184,12 @@ static void print_result(const struct run_about *about, const struct run_result 
                end->world, o->accumulate, o->batch, train_lr_scale_names[o->lr_scale]);
     if (o->precision != TRAIN_FP32)
         printf("precision      %s\n", train_precision_names[o->precision]);
-    printf("steps          %" PRIu64 " of %" PRIu64 "%s\n", end->steps, result->steps_planned,
+    printf("steps          %" PRIu64 " of %" PRIu64 "%s", end->steps, result->steps_planned,
            end->interrupted ? ", interrupted" : "");
+    if (o->resume_dir)
+        printf("; this run began at step %" PRIu64 ", in epoch %" PRIu64, result->first_step,
+               result->first_epoch + 1);
+    putchar('\n');
     print_quality(end, train_data_unit(data));
     print_cost(result);
     if (end->skipped_nonfinite)
@@ -151,13 +198,12 @@ static void print_result(const struct run_about *about, const struct run_result 
     if (end->clipped)
         printf("clipped        %" PRIu64 " steps\n", end->clipped);
     printf("params hash    %016" PRIx64 "\n", end->params_hash);
-    print_saved(o, end);
+    print_saved(o, result);
 }
 
 /* Keep the records of a failed run: its curve shows why it failed, and a resumed run continues it.
  * Errors: always the given status, with its message */
-static tg_status keep(const struct run_about *about, struct records **records_p,
-                      const tg_trace *trace, tg_status why)
+static tg_status keep(struct records **records_p, struct tracing *tracing, tg_status why)
 {
     char text[1024];
     snprintf(text, sizeof text, "%s", tg_error());
@@ -170,26 +216,25 @@ static tg_status keep(const struct run_about *about, struct records **records_p,
         kept = records_commit(records);
     else
         records_abandon(records);
-    if (trace && kept == TG_OK)
-        kept = write_trace(about->launch, about->options->trace, trace);
+    if (kept == TG_OK)
+        kept = write_trace(tracing);
     (void)kept; /* the first failure is the one reported */
     return tg_fail(why, "%s", text);
 }
 
 /* Train once everything is open, then commit the files. */
-static tg_status train(const struct run_about *about, struct records **records_p, tg_trace *trace,
-                       struct run_result *result_p)
+static tg_status train(const struct run_about *about, struct records **records_p,
+                       struct tracing *tracing, struct run_result *result_p)
 {
-    const struct run_options *o = about->options;
     struct run_result result;
-    tg_status status = run_job(about, "", *records_p, trace, &result);
+    tg_status status = run_job(about, "", *records_p, tracing->trace, &result);
     if (status != TG_OK) /* a run that never began has nothing to keep */
-        return result.steps_planned > 0 ? keep(about, records_p, trace, status) : status;
+        return result.steps_planned > 0 ? keep(records_p, tracing, status) : status;
     struct records *records = *records_p;
     *records_p = NULL;
     status = records_commit(records);
-    if (status == TG_OK && trace)
-        status = write_trace(about->launch, o->trace, trace);
+    if (status == TG_OK)
+        status = write_trace(tracing);
     if (status != TG_OK) {
         run_result_free(&result);
         return status;
@@ -203,23 +248,26 @@ static tg_status open_and_train(const struct launch *l, const struct run_options
 {
     train_data *data = NULL;
     struct records *records = NULL;
-    tg_trace *trace = NULL;
+    struct tracing tracing = {0};
     struct run_result result = {0};
     tg_status status = TG_OK;
+    run_warn_of_unused(l, o);
     if (o->out && l->rank == 0)
         status = records_open(o->out, o->resume_dir != NULL, &records);
     if (status == TG_OK && o->trace)
-        status = check_trace(l, o->trace);
-    if (status == TG_OK && o->trace)
-        status = tg_trace_create(TRACE_SPANS, &trace);
+        status = open_trace(l, o->trace, &tracing);
+    if (status == TG_OK && o->resume_dir)
+        status = run_check_resume(o->resume_dir);
     if (status == TG_OK)
         status = run_open_data(o, &data);
     const struct run_about about = {NULL, l, o, data};
     if (status == TG_OK)
-        status = train(&about, &records, trace, &result);
+        status = train(&about, &records, &tracing, &result);
     if (status == TG_OK) {
         if (l->rank == 0 && !outfile_is_stdout(o->out))
             print_result(&about, &result);
+        else if (l->alone && l->rank > 0)
+            print_own(&about, &result);
         if (result.verdict.failed)
             *exit_status_p = CLI_FAILED;
         if (result.end.interrupted) {
@@ -230,7 +278,7 @@ static tg_status open_and_train(const struct launch *l, const struct run_options
     run_result_free(&result);
     records_abandon(records);
     train_data_close(data);
-    tg_trace_destroy(trace);
+    close_trace(&tracing);
     return status;
 }
 
@@ -238,7 +286,7 @@ static int cmd_train(int argc, char **argv)
 {
     struct run_options o;
     struct launch launch = {0};
-    int rank, exit_status = CLI_OK;
+    int exit_status = CLI_OK;
     options_defaults(&o, 1);
     int parsed = options_parse(&command_train, argc, argv, &o);
     if (parsed >= 0)
@@ -247,14 +295,22 @@ static int cmd_train(int argc, char **argv)
     if (status == TG_OK)
         status = run_defaults_settle(&o);
     if (status == TG_OK)
-        status = options_check(&o, launch_under_mpi(&rank));
-    if (status == TG_OK)
-        status = launch_open(&launch);
-    if (status != TG_OK) {
-        console_error("%s", tg_error());
-        return cli_exit_status(status);
+        status = options_check(&o);
+    if (status == TG_OK && o.dry_run && net_options_join(&o.net)) { /* it needs no one else */
+        o.workers = o.net.ranks;
+        o.net = (struct net_options){0};
     }
-    stop_install();
+    if (status == TG_OK)
+        status = launch_open(
+            &launch, &(struct job_call){.net = &o.net,
+                                        .command = o.link || o.links_of_count ? "train over --link"
+                                                                              : "train",
+                                        .trains = true,
+                                        .timeout_s = options_patience(&o),
+                                        .rank = o.resume_dir ? save_folder_rank(o.resume_dir) : 0});
+    if (status != TG_OK)
+        return launch_fail(&launch, status);
+    stop_install(launch.speaks);
     if (o.sim_only || o.dry_run) /* else printed once the run has passed its checks */
         run_notes_say(&o, "");
     if (o.sim_only)
@@ -277,6 +333,8 @@ const struct cli_command command_train = {
     .about = "Train a network on workers that exchange gradients.",
     .shared = options_of_train,
     .shared_parse = options_parse_shared,
+    .net = net_options_list,
+    .net_of = options_net,
     .notes = "Interrupt a run once to stop it after the step (it saves, if --save is given), twice "
              "to stop it at once.",
     .examples = "telegrad train --workers 4 --method dgc:density=0.001 --link 20mbit,10ms"};

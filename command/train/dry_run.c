@@ -3,6 +3,7 @@
 #include "command/output/console.h"
 #include "command/output/format.h"
 #include "command/output/output.h"
+#include "command/train/late_averages.h"
 #include "command/train/resumed_specs.h"
 #include "command/train/settled_keys.h"
 #include "command/output/table.h"
@@ -16,7 +17,7 @@ struct plan {
     struct table *table;
     json_t *tensors; /* NULL: print a table */
     size_t elements;
-    double bytes;
+    double bytes, bytes_per_step; /* of an exchange of all tensors; of a step, on average */
     uint32_t buckets;
     uint64_t steps, steps_per_epoch;
     char *method, *strategy;      /* normal forms */
@@ -50,6 +51,12 @@ static tg_status on_about(void *arg, const train_plan_info *info)
     p->strategy = strdup(info->strategy);
     if (!p->method || !p->strategy)
         return no_memory();
+    late_averages_warn(&(late_run){.strategy = p->strategy,
+                                   .world = p->world,
+                                   .first = p->resumed.step,
+                                   .steps = p->steps,
+                                   .steps_per_epoch = p->steps_per_epoch},
+                       "");
     const uint64_t steps = p->options->resume_dir ? 0 : p->steps;
     TG_TRY(settled_keys(TG_KIND_STRATEGY, p->options->strategy, p->strategy, steps, on_settled, p));
     return settled_keys(TG_KIND_METHOD, options_method(p->options), p->method, steps, on_settled,
@@ -120,15 +127,37 @@ static tg_status on_tensor(void *arg, const tg_plan_tensor *t)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
+/* Whole numbers of keys that the strategy need not have; `otherwise`: it has none. */
+static double number(const tg_spec *spec, const char *key, double otherwise)
+{
+    return tg_spec_has(spec, key) ? (double)tg_spec_int(spec, key) : otherwise;
+}
+
+/* Mean bytes of a step: rounds exchange in some steps, by some workers; od and cd:k=1 all, cd one
+ * in k steps dense. */
+static tg_status find_bytes_per_step(struct plan *p, double dense)
+{
+    tg_spec *spec;
+    TG_TRY(tg_registry_parse(TG_KIND_STRATEGY, p->strategy, &spec));
+    const double k = strcmp(tg_spec_name(spec), "od") == 0 ? 1 : number(spec, "k", 0);
+    p->bytes_per_step =
+        k > 0 ? ((k - 1) * p->bytes + dense) / k : p->bytes / number(spec, "every", 1);
+    if (tg_spec_has(spec, "clients"))
+        p->bytes_per_step *= tg_spec_real(spec, "clients");
+    tg_spec_free(spec);
+    return TG_OK;
+}
+
 static tg_status print_json(const struct plan *p, double dense)
 {
-    json_t *all = json_pack(
-        "{s:O, s:I, s:i, s:f, s:f, s:f, s:i, s:I, s:I, s:s, s:s, s:s, s:O, s:I}", "tensors",
-        p->tensors, "elements", (json_int_t)p->elements, "buckets", (int)p->buckets, "bytes",
-        p->bytes, "bytes_dense", dense, "ratio", dense / p->bytes, "workers", p->world, "steps",
-        (json_int_t)p->steps, "steps_per_epoch", (json_int_t)p->steps_per_epoch, "method",
-        p->method, "strategy", p->strategy, "optimizer", options_optimizer(p->options), "settled",
-        p->settled, "first_step", (json_int_t)p->resumed.step);
+    json_t *all =
+        json_pack("{s:O, s:I, s:i, s:f, s:f, s:f, s:f, s:i, s:I, s:I, s:s, s:s, s:s, s:O, s:I}",
+                  "tensors", p->tensors, "elements", (json_int_t)p->elements, "buckets",
+                  (int)p->buckets, "bytes", p->bytes, "bytes_per_step", p->bytes_per_step,
+                  "bytes_dense", dense, "ratio", dense / p->bytes, "workers", p->world, "steps",
+                  (json_int_t)p->steps, "steps_per_epoch", (json_int_t)p->steps_per_epoch, "method",
+                  p->method, "strategy", p->strategy, "optimizer", options_optimizer(p->options),
+                  "settled", p->settled, "first_step", (json_int_t)p->resumed.step);
     tg_status status = jsonl_print(all);
     json_decref(all);
     return status;
@@ -157,11 +186,12 @@ static void print_run(const struct plan *p)
 static tg_status print_table(const struct plan *p, double dense)
 {
     TG_TRY(output_table(p->table));
-    printf("\n%s elements in %u bucket%s: %s a step and worker, %s of the %s gradient\n"
+    printf("\n%s elements in %u bucket%s: %s an exchange and worker, %s of the %s gradient\n"
            "(after warm-ups, on a normal random gradient of deviation 1)\n\n",
            format_count(p->elements).text, p->buckets, p->buckets == 1 ? "" : "s",
            format_bytes(p->bytes).text, format_ratio(dense / p->bytes, "x").text,
            format_bytes(dense).text);
+    printf("bytes a step   %s, on average\n", format_bytes(p->bytes_per_step).text);
     print_run(p);
     return output_flush();
 }
@@ -207,6 +237,8 @@ tg_status dry_run(const struct launch *l, const struct run_options *o)
     if (status == TG_OK)
         status = train_plan(&job, run_data_name(o), p.world, on_about, on_tensor, &p);
     double dense = 4 * (double)p.elements;
+    if (status == TG_OK)
+        status = find_bytes_per_step(&p, dense);
     if (status == TG_OK)
         status = o->json ? print_json(&p, dense) : print_table(&p, dense);
     release(&p);

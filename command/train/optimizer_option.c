@@ -8,7 +8,7 @@ static tg_status same_rate(const struct run_options *o, const tg_spec *given)
     if ((tg_real_parse(o->lr, &lr) || tg_percent_parse(o->lr, &lr)) &&
         lr == tg_spec_real(given, "lr"))
         return TG_OK;
-    return tg_fail(TG_E_SPEC, "--lr %.64s with --optimizer %.64s: two rates: allowed: one of them",
+    return tg_fail(TG_E_SPEC, "--lr %.64s and --optimizer %.64s both give a rate: give only one",
                    o->lr, o->optimizer);
 }
 

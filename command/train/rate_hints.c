@@ -1,6 +1,8 @@
 #include "command/train/rate_hints.h"
+#include "command/job/launch.h"
 #include "command/train/run_notes.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool is_ssgd(const struct run_options *o)
@@ -55,7 +57,7 @@ static void check_method(struct run_options *o, const struct rates *r, const cha
                          const char *rule)
 {
     const tg_rate_hint *hint = tg_registry_rate_hint(TG_KIND_METHOD, spec);
-    char subject[80], best[64];
+    char subject[80], strategy[80] = "", best[64];
     if (!hint || hint->high <= 0)
         return;
     const double low = hint->low * r->usual, high = hint->high * r->usual;
@@ -64,13 +66,24 @@ static void check_method(struct run_options *o, const struct rates *r, const cha
     if (fits || is_told(o, subject))
         return;
     rate_hint_optimizer(hint, r->usual, best);
+    if (!is_ssgd(o))
+        snprintf(strategy, sizeof strategy, "strategy %.*s, ", (int)strcspn(o->strategy, ":"),
+                 o->strategy);
     run_notes_add(o, true,
-                  "%s%.100s%s%s with lr=%g, momentum=%g: it is known to learn%s with "
-                  "lr / (1 - momentum) from %g to %g%s%s%s",
-                  rule ? "rule " : "", rule ? rule : "", rule ? ": " : "", subject, r->lr,
-                  r->momentum, is_ssgd(o) ? "" : " beside strategy ssgd", low, high,
-                  hint->plain ? ", and momentum=0" : "", is_ssgd(o) ? ": try --optimizer " : "",
-                  is_ssgd(o) ? best : "");
+                  "%s%.100s%s%s with %slr=%g, momentum=%g: it is known to learn%s with "
+                  "lr / (1 - momentum) from %g to %g%s: try --optimizer %s",
+                  rule ? "rule " : "", rule ? rule : "", rule ? ": " : "", subject, strategy, r->lr,
+                  r->momentum, is_ssgd(o) ? "" : ", with ssgd,", low, high,
+                  hint->plain ? ", and momentum=0" : "", best);
+}
+
+/* Whether a spec has the key and the whole number of "k=1". */
+static bool holds(const tg_spec *spec, const char *condition)
+{
+    char key[32];
+    const char *equals = strchr(condition, '=');
+    snprintf(key, sizeof key, "%.*s", (int)(equals - condition), condition);
+    return tg_spec_int(spec, key) == strtoll(equals + 1, NULL, 10);
 }
 
 /* Warn of a method or strategy that learns worse at its defaults, whatever the rate. A strategy
@@ -86,7 +99,8 @@ static tg_status caution(struct run_options *o, const struct rates *r, tg_kind k
     if (kind == TG_KIND_STRATEGY && hint->high > 0 && (!r || in_range(hint, r)))
         return TG_OK;
     TG_TRY(tg_registry_parse(kind, text, &spec));
-    if (!hint->key || !tg_spec_given(spec, hint->key))
+    if ((!hint->key || !tg_spec_given(spec, hint->key)) &&
+        (!hint->unless || !holds(spec, hint->unless)))
         run_notes_add(o, true, "%s %s: %s; instead: %s", tg_kind_name(kind), tg_spec_name(spec),
                       hint->expect, hint->instead ? hint->instead : "another");
     tg_spec_free(spec);
@@ -109,25 +123,78 @@ static bool is_dense(const char *method)
     return (len == 5 && strncmp(method, "dense", 5) == 0) || strcmp(method, "f32") == 0;
 }
 
-/* Warn if the strategy never uses the method, or that of a rule. */
-static void check_used(struct run_options *o)
+/* The method, or the first rule, that codes gradients; NULL: all are dense. */
+static const char *coding_of(const struct run_options *o)
 {
-    const tg_rate_hint *hint = tg_registry_rate_hint(TG_KIND_STRATEGY, o->strategy);
-    const char *method = options_method(o), *rule = NULL;
-    if (!hint || !hint->dense)
-        return;
+    const char *rule = NULL;
     for (size_t i = 0; i < o->rule_count && !rule; i++) {
         const char *equals = strchr(o->rules[i], '=');
         if (equals && !is_dense(equals + 1))
             rule = o->rules[i];
     }
-    if (!is_dense(method) || rule)
+    return is_dense(options_method(o)) ? rule : options_method(o);
+}
+
+/* Warn if nothing that the method codes is sent. */
+static tg_status check_sent(struct run_options *o, const char *coding)
+{
+    tg_spec *method;
+    const bool waits = !is_ssgd(o) && !coding;
+    const bool alone = o->workers == 1 && !launch_of_processes(&o->net);
+    if (alone && coding && !o->dry_run)
+        run_notes_add(o, true,
+                      "%s %.100s with one worker, which sends nothing: gradients are coded and "
+                      "decoded again, and no bytes are saved; allowed: --workers 2 or more",
+                      coding == options_method(o) ? "method" : "rule", coding);
+    if (alone && waits && !o->dry_run)
+        run_notes_add(
+            o, true,
+            "strategy %.64s with one worker, which exchanges nothing; allowed: --workers 2 "
+            "or more",
+            o->strategy);
+    TG_TRY(tg_registry_parse(TG_KIND_METHOD, options_method(o), &method));
+    if (!alone && tg_spec_has(method, "exchange") &&
+        strcmp(tg_spec_word(method, "exchange"), "none") == 0)
+        run_notes_add(o, true,
+                      "method %s:exchange=none: nothing is exchanged: each worker trains weights "
+                      "of its own, and tests its part of the test set with them",
+                      tg_spec_name(method));
+    tg_spec_free(method);
+    return TG_OK;
+}
+
+/* Warn if the strategy never uses the method, or that of a rule. */
+static tg_status check_used(struct run_options *o)
+{
+    const tg_rate_hint *hint = tg_registry_rate_hint(TG_KIND_STRATEGY, o->strategy);
+    const char *coding = coding_of(o);
+    bool dense = hint && hint->dense;
+    tg_spec *spec;
+    if (dense && hint->dense_if) {
+        TG_TRY(tg_registry_parse(TG_KIND_STRATEGY, o->strategy, &spec));
+        dense = holds(spec, hint->dense_if);
+        tg_spec_free(spec);
+    }
+    if (!dense)
+        return check_sent(o, coding);
+    if (coding)
         run_notes_add(o, true,
                       "strategy %.*s: all that it exchanges is dense: %s %.100s is not used; "
                       "instead: %s",
                       (int)strcspn(o->strategy, ":"), o->strategy,
-                      is_dense(method) ? "rule" : "method", is_dense(method) ? rule : method,
-                      hint->dense);
+                      coding == options_method(o) ? "method" : "rule", coding, hint->dense);
+    return TG_OK;
+}
+
+/* Within a node exchanges are dense. */
+static void check_nodes(struct run_options *o)
+{
+    if (o->nodes > 0 && o->nodes != OPT_NODES_AUTO && o->workers > 1 && o->workers <= o->nodes &&
+        !is_dense(options_method(o)) && !launch_of_processes(&o->net))
+        run_notes_add(o, true,
+                      "--nodes %d with %d workers: all are in one node, where exchanges are dense: "
+                      "method %.64s is not used; allowed: fewer than the workers",
+                      (int)o->nodes, (int)o->workers, options_method(o));
 }
 
 static bool methods_matter(const struct run_options *o)
@@ -155,7 +222,8 @@ tg_status rate_hints_check(struct run_options *o)
     tg_spec_free(used);
     TG_TRY(status);
     const struct rates *r = comparable ? &rates : NULL;
-    check_used(o);
+    TG_TRY(check_used(o));
+    check_nodes(o);
     TG_TRY(caution(o, r, TG_KIND_METHOD, options_method(o)));
     return caution(o, r, TG_KIND_STRATEGY, o->strategy);
 }

@@ -2,10 +2,12 @@
 #include "command/train/records_impl.h"
 #include "command/output/console.h"
 #include "command/train/save_folder.h"
+#include "telegrad/tools.h"
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
@@ -20,6 +22,8 @@ tg_status records_open(const char *path, bool append, struct records **r_p)
     const bool to_stdout = outfile_is_stdout(path);
     if (!to_stdout)
         TG_TRY(outfile_check_growing("--out", path));
+    if (!to_stdout)
+        TG_TRY(outfile_check_old("--out", path, "{\"type\"", "records of runs"));
     struct records *r = calloc(1, sizeof *r);
     if (!r)
         return tg_fail(TG_E_NOMEM, "out of memory: records");
@@ -224,10 +228,12 @@ static json_t *end_quality(const struct records *r, const struct run_result *res
 {
     const bool tokens = r->tokens;
     const train_end_info *end = &result->end;
-    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:b}", /**/
+    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:b}",
                      "method", result->method, "strategy", result->strategy, "world",
                      end->world,                                                         /**/
                      "steps", (json_int_t)end->steps, "epochs", (json_int_t)end->epochs, /**/
+                     "first_step", (json_int_t)result->first_step,                       /**/
+                     "first_epoch", (json_int_t)result->first_epoch,                     /**/
                      "test_accuracy", jsonl_real(end->test_accuracy),                    /**/
                      "test_loss", jsonl_real(end->test_loss),                            /**/
                      "perplexity", jsonl_perplexity(tokens, end->test_loss),             /**/

@@ -25,7 +25,7 @@ struct run_about {
 struct run_result {
     train_end_info end;
     verdict verdict; /* set when the run has ended */
-    uint64_t steps_planned, first_step, steps_per_epoch;
+    uint64_t steps_planned, first_step, first_epoch, steps_per_epoch;
     size_t params;
     char *method, *strategy, *optimizer, *lr_schedule; /* normal forms; owned */
     double *waited_for,
@@ -33,7 +33,7 @@ struct run_result {
 };
 
 /* path is borrowed. append: append to an existing file. Errors TG_E_IO (it cannot be written, as
- * far as that can be known without opening it), TG_E_NOMEM */
+ * far as that can be known without opening it), TG_E_SPEC (it holds no records), TG_E_NOMEM */
 TG_NODISCARD tg_status records_open(const char *path, bool append, struct records **r_p);
 /* Sync and close. Frees r; NULL is fine. Errors TG_E_IO */
 TG_NODISCARD tg_status records_commit(struct records *r);

@@ -32,8 +32,8 @@ static tg_status complete(const struct run_options *o, tg_kind kind, const char 
 {
     tg_spec *own, *old;
     if (!saved)
-        return tg_fail(TG_E_MISMATCH, "--resume %s: the checkpoint tells no %s", o->resume_dir,
-                       tg_kind_name(kind));
+        return tg_fail(TG_E_MISMATCH, "--resume %s: the checkpoint does not name its %s",
+                       o->resume_dir, tg_kind_name(kind));
     TG_TRY(tg_registry_parse(kind, written, &own));
     tg_status status = tg_registry_parse(kind, saved, &old);
     if (status != TG_OK) {
@@ -44,7 +44,8 @@ static tg_status complete(const struct run_options *o, tg_kind kind, const char 
     if (!*text_p)
         status = tg_fail(TG_E_NOMEM, "out of memory: %.64s", written);
     else if (strcmp(tg_spec_name(own), tg_spec_name(old)) != 0)
-        status = tg_fail(TG_E_MISMATCH, "--resume %s: the checkpoint has %s %s, this run %s",
+        status = tg_fail(TG_E_MISMATCH,
+                         "--resume %s: the checkpoint was saved with %s %s, and this run has %s",
                          o->resume_dir, tg_kind_name(kind), tg_spec_name(old), tg_spec_name(own));
     else
         status = add_keys(own, old, text_p);
@@ -57,7 +58,7 @@ tg_status resumed_specs_read(const struct run_options *o, struct resumed_specs *
 {
     struct resumed_specs r = {0};
     tg_weights *w;
-    TG_TRY(tg_weights_open_newest(o->resume_dir, &w));
+    TG_TRY(tg_weights_open_saved(o->resume_dir, &w));
     const char *step = tg_weights_metadata(w, "step");
     r.step = step ? strtoull(step, NULL, 10) : 0;
     tg_status status =

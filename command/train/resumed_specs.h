@@ -11,7 +11,7 @@ struct resumed_specs {
 };
 
 /* Read them from the newest checkpoint in o->resume_dir. It does not contain the warm-ups of rules.
- * Errors  TG_E_MISMATCH (it has another method or strategy), those of tg_weights_open_newest */
+ * Errors  TG_E_MISMATCH (it has another method or strategy), those of tg_weights_open_saved */
 TG_NODISCARD tg_status resumed_specs_read(const struct run_options *o, struct resumed_specs *r_p);
 void resumed_specs_free(struct resumed_specs *r);
 

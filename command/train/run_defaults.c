@@ -1,9 +1,12 @@
 #include "command/train/run_defaults.h"
+#include "command/job/launch.h"
 #include "command/train/optimizer_option.h"
 #include "command/train/rate_hints.h"
 #include "command/train/run_notes.h"
 #include <stdio.h>
 #include <string.h>
+
+#define FUSION_LEAST 1000 /* bytes; fewer are warned of */
 
 /* The momentum given in the method's spec, which replaces the optimizer's; if there is none,
  * `usual`. */
@@ -86,6 +89,54 @@ static tg_status settle(struct run_options *o, const char *written, const tg_spe
     return status;
 }
 
+/* How many ranks a job of processes has is not known yet. */
+static void check_link(struct run_options *o)
+{
+    if ((o->link || o->links_of_count > 0) && o->workers == 1 && !launch_of_processes(&o->net))
+        run_notes_add(o, true,
+                      "--%s with one worker, which sends nothing: it has no effect; allowed: "
+                      "--workers 2 or more",
+                      o->link ? "link" : "link-of");
+}
+
+/* --fusion 25 may mean megabytes, as PyTorch's bucket_cap_mb does. */
+static void check_fusion(struct run_options *o)
+{
+    if (o->fusion > 1 && o->fusion < FUSION_LEAST)
+        run_notes_add(o, true,
+                      "--fusion %d means %d bytes: nearly every tensor has a bucket of its own; in "
+                      "megabytes: --fusion %dMB",
+                      (int)o->fusion, (int)o->fusion, (int)o->fusion);
+}
+
+static tg_status check_zero_rate(struct run_options *o)
+{
+    tg_spec *spec;
+    TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, options_optimizer(o), &spec));
+    if (tg_spec_real(spec, "lr") == 0)
+        run_notes_add(o, true, "optimizer %s with lr=0: nothing is learned", tg_spec_name(spec));
+    tg_spec_free(spec);
+    return TG_OK;
+}
+
+/* Say where the figures of a simulation are only a guess. */
+static void check_simulated(struct run_options *o)
+{
+    static const char *const adapt[] = {"adacomp", "strom"};
+    const size_t len = strcspn(o->strategy, ":"), n = strcspn(options_method(o), ":");
+    for (size_t i = 0; o->sim_only && i < sizeof adapt / sizeof adapt[0]; i++)
+        if (strlen(adapt[i]) == n && strncmp(options_method(o), adapt[i], n) == 0)
+            run_notes_add(o, false,
+                          "--sim-only: what method %s sends depends on the gradients: its bytes "
+                          "and times are those of random ones",
+                          adapt[i]);
+    const bool differ = o->slow_count > 0 || o->links_of_count > 0 || o->jitter > 0;
+    if (o->sim_only && differ && len == 6 && strncmp(o->strategy, "gossip", len) == 0)
+        run_notes_add(o, false,
+                      "--sim-only: strategy gossip is simulated as if each worker waited for all "
+                      "others, not only for its partner: its times are at least those of a run");
+}
+
 tg_status run_defaults_settle(struct run_options *o)
 {
     tg_spec *own = NULL;
@@ -97,5 +148,9 @@ tg_status run_defaults_settle(struct run_options *o)
     const tg_status status = settle(o, written, own, tg_registry_strategy_optimizer(o->strategy));
     tg_spec_free(own);
     TG_TRY(status);
+    check_link(o);
+    check_simulated(o);
+    check_fusion(o);
+    TG_TRY(check_zero_rate(o));
     return rate_hints_check(o);
 }

@@ -1,5 +1,6 @@
 #include "command/train/sim_only.h"
 #include "command/train/cli_run.h"
+#include "command/train/late_averages.h"
 #include "command/output/console.h"
 #include "command/output/format.h"
 #include "command/output/outfile.h"
@@ -8,6 +9,7 @@
 #include "command/output/stop.h"
 #include "trainer/loop/advice.h"
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +18,7 @@ struct watch {
     struct records *records;
     struct run_result result;
     const struct sim_only_data *data;
-    double epoch_steps;
+    double epoch_steps, tau_ns;
     const char *slowest; /* the link used for all, if links differ; else NULL */
 };
 
@@ -102,6 +104,11 @@ static tg_status on_start(void *arg, const train_start_info *info)
     TG_TRY(copy(info->strategy, &result->strategy));
     TG_TRY(copy(info->optimizer, &result->optimizer));
     TG_TRY(copy(info->lr_schedule, &result->lr_schedule));
+    late_averages_warn(&(late_run){.strategy = info->strategy,
+                                   .world = info->world,
+                                   .steps = info->steps,
+                                   .steps_per_epoch = info->steps_per_epoch},
+                       w->about->name ? w->about->name : "");
     return records_start(w->records, w->about, info);
 }
 
@@ -116,6 +123,7 @@ static tg_status print(const struct watch *w)
     const struct run_options *o = w->about->options;
     const train_end_info *end = &w->result.end;
     const double step = end->seconds / (double)end->steps;
+    const bool idle = end->compute_ms_median == 0 && w->tau_ns > 0; /* rank 0, in most steps */
     printf("model          %s, %s parameters\n", o->model, format_count(w->result.params).text);
     printf("workers        %d (simulated), link %s\n", end->world, o->link ? o->link : "none");
     for (size_t i = 0; i < o->links_of_count; i++)
@@ -125,7 +133,8 @@ static tg_status print(const struct watch *w)
         printf("links          differ: every exchange is simulated over the slowest, %s\n",
                w->slowest);
     printf("clock          virtual, nothing was computed: tau %s, computing takes %s a step\n",
-           o->tau ? o->tau : "measured", format_seconds(end->compute_ms_median / 1e3).text);
+           o->tau ? o->tau : "measured",
+           format_seconds(idle ? w->tau_ns / 1e9 : end->compute_ms_median / 1e3).text);
     printf("method         %s\n", w->result.method);
     for (size_t i = 0; i < o->rule_count; i++)
         printf("rule           %s\n", o->rules[i]);
@@ -133,15 +142,25 @@ static tg_status print(const struct watch *w)
     printf("optimizer      %s, %s\n", w->result.optimizer, w->result.lr_schedule);
     printf("steps          %" PRIu64 " of %" PRIu64 "%s\n", end->steps, w->result.steps_planned,
            end->interrupted ? ", interrupted" : "");
-    printf("time           %s; mean step %s, median %s\n", format_seconds(end->seconds).text,
-           format_seconds(step).text, format_seconds(end->step_ms_median / 1e3).text);
+    printf("time           %s; mean step %s, ", format_seconds(end->seconds).text,
+           format_seconds(step).text);
+    if (idle)
+        printf("worker 0 is not drawn for most\n");
+    else
+        printf("median %s\n", format_seconds(end->step_ms_median / 1e3).text);
     if (w->epoch_steps > 0)
         printf("epoch          %s, of %.4g steps\n", format_seconds(step * w->epoch_steps).text,
                w->epoch_steps);
+    if (w->epoch_steps > 0 && w->epoch_steps < 1)
+        printf("samples        a step takes more than the data have: without --sim-only the run "
+               "is refused\n");
     printf("sent           %s in all, %s a step and worker\n",
            format_bytes((double)end->bytes_sent).text, format_bytes(end->bytes_per_step).text);
-    printf("ratio          %s of the gradient, %s of the traffic of a dense exchange\n",
-           format_ratio(end->ratio, "x").text, format_ratio(end->ratio_wire, "x").text);
+    if (isfinite(end->ratio) || isfinite(end->ratio_wire))
+        printf("ratio          %s of the gradient, %s of the traffic of a dense exchange\n",
+               format_ratio(end->ratio, "x").text, format_ratio(end->ratio_wire, "x").text);
+    else
+        printf("ratio          none: nothing is sent\n");
     return output_flush();
 }
 
@@ -168,6 +187,7 @@ static tg_status run(struct watch *w, const train_sim *s, const train_job *job, 
     const verdict_run ended = {.end = &w->result.end,
                                .method = w->result.method,
                                .strategy = w->result.strategy,
+                               .lr_schedule = w->result.lr_schedule,
                                .steps_per_epoch = w->result.steps_per_epoch};
     w->result.verdict = verdict_of(&ended);
     verdict_say(&w->result.verdict, w->about->name ? w->about->name : "");
@@ -187,8 +207,10 @@ static tg_status simulate(struct watch *w)
     tg_status status = slowest_link(o, &link, &w->slowest);
     if (status == TG_OK)
         status = train_sim_create(&job, w->data->name, &s);
-    if (status == TG_OK)
+    if (status == TG_OK) {
+        w->tau_ns = (double)train_sim_about(s).tau_ns;
         status = run(w, s, &job, &link);
+    }
     train_sim_destroy(s);
     train_times_free(&given);
     return status;

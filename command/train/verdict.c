@@ -1,5 +1,6 @@
 #include "command/train/verdict.h"
 #include "command/output/console.h"
+#include "command/train/late_averages.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -26,6 +27,12 @@ static void add(verdict *v, const char *what, const char *format, ...)
     v->count++;
 }
 
+/* The remark that was added last is why the run failed. */
+static void fail(verdict *v)
+{
+    v->remark[v->count - 1].fails = v->failed = true;
+}
+
 static void look_at_skips(verdict *v, const train_end_info *end)
 {
     const double share = (double)end->skipped_nonfinite / (double)end->steps;
@@ -35,7 +42,8 @@ static void look_at_skips(verdict *v, const train_end_info *end)
         "%" PRIu64 " of %" PRIu64 " steps were skipped, because gradients were not finite: a lower "
         "learning rate would help",
         end->skipped_nonfinite, end->steps);
-    v->failed = v->failed || share > SKIPPED_FAILED;
+    if (share > SKIPPED_FAILED)
+        fail(v);
 }
 
 static void look_at_loss(verdict *v, const verdict_run *run)
@@ -48,23 +56,24 @@ static void look_at_loss(verdict *v, const verdict_run *run)
     const double guess = log((double)run->classes);
     if (!isfinite(loss)) {
         add(v, "loss", "the %s loss at the end is not finite", of);
-        v->failed = true;
+        fail(v);
     } else if (loss > guess && (end->steps >= VERDICT_STEPS || loss > DIVERGED * guess)) {
         const bool diverged = loss > DIVERGED * guess;
         add(v, "loss",
             "the %s loss at the end, %.5g, is above that of guessing, %.4f (log of %zu)%s", of,
             loss, guess, run->classes, diverged ? ": a lower learning rate would help" : "");
-        v->failed = v->failed || diverged;
+        if (diverged)
+            fail(v);
     }
 }
 
-/* Warm-ups are the durations whose default depends on the length of the run. */
+/* Warm-ups are the durations whose default depends on the length of the run, and those of rates. */
 static void look_at_starts(verdict *v, const verdict_run *run, const char *kind,
                            const tg_spec *spec)
 {
     for (const tg_key *key = tg_spec_entry(spec)->keys; key && key->name; key++) {
         uint64_t steps;
-        if (key->type != TG_KEY_DURATION || !(key->share > 0))
+        if (key->type != TG_KEY_DURATION || !(key->share > 0 || strcmp(key->name, "warmup") == 0))
             continue;
         if (tg_duration_steps(tg_spec_duration(spec, key->name), run->steps_per_epoch, key->name,
                               &steps) == TG_OK &&
@@ -74,6 +83,18 @@ static void look_at_starts(verdict *v, const verdict_run *run, const char *kind,
                 " steps: allowed: a shorter %s=",
                 kind, tg_spec_name(spec), steps, run->end->steps, key->name);
     }
+}
+
+static void look_at_averages(verdict *v, const verdict_run *run)
+{
+    const late_run ended = {.strategy = run->strategy,
+                            .world = run->end->world,
+                            .first = run->first_step,
+                            .steps = run->end->steps,
+                            .steps_per_epoch = run->steps_per_epoch};
+    char text[sizeof v->remark[0].text];
+    if (late_averages(&ended, true, text, sizeof text))
+        add(v, "not_averaged", "%s", text);
 }
 
 static bool has_key(const tg_spec *spec, const char *name)
@@ -94,6 +115,12 @@ static void look_at_share(verdict *v, const verdict_run *run, const tg_spec *spe
     if (sparse && tg_spec_real(spec, "density") <= SPARSE && kept >= EVERYTHING)
         add(v, "sent_everything", "method %s sent all elements, at density=%g", name,
             tg_spec_real(spec, "density"));
+    if (has_key(spec, "rank") && kept >= EVERYTHING)
+        add(v, "sent_everything",
+            "method %s sent all tensors dense: at rank=%d the factors of none are smaller: "
+            "allowed: "
+            "a lower rank=",
+            name, (int)tg_spec_int(spec, "rank"));
     if ((sparse || threshold) && kept <= 0)
         add(v, "sent_nothing", "method %s sent no element at all", name);
     else if (threshold && kept < NOTHING)
@@ -106,7 +133,7 @@ static void look_at_share(verdict *v, const verdict_run *run, const tg_spec *spe
 verdict verdict_of(const verdict_run *run)
 {
     verdict v = {.count = 0};
-    tg_spec *method = NULL, *strategy = NULL;
+    tg_spec *method = NULL, *strategy = NULL, *rates = NULL;
     look_at_skips(&v, run->end);
     look_at_loss(&v, run);
     if (tg_registry_parse(TG_KIND_METHOD, run->method, &method) == TG_OK) {
@@ -115,6 +142,11 @@ verdict verdict_of(const verdict_run *run)
     }
     if (tg_registry_parse(TG_KIND_STRATEGY, run->strategy, &strategy) == TG_OK)
         look_at_starts(&v, run, "strategy", strategy);
+    if (!run->end->interrupted &&
+        tg_registry_parse(TG_KIND_LR_SCHEDULE, run->lr_schedule, &rates) == TG_OK)
+        look_at_starts(&v, run, "lr-schedule", rates);
+    look_at_averages(&v, run);
+    tg_spec_free(rates);
     tg_spec_free(method);
     tg_spec_free(strategy);
     return v;
@@ -122,8 +154,12 @@ verdict verdict_of(const verdict_run *run)
 
 void verdict_say(const verdict *v, const char *title)
 {
+    const char *colon = title[0] ? ": " : "";
     for (size_t i = 0; i < v->count; i++)
-        console_warning("%s%s%s", title, title[0] ? ": " : "", v->remark[i].text);
+        if (v->remark[i].fails)
+            console_error("%s%sthe run failed: %s", title, colon, v->remark[i].text);
+        else
+            console_warning("%s%s%s", title, colon, v->remark[i].text);
 }
 
 json_t *verdict_json(const verdict *v)

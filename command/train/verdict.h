@@ -10,8 +10,10 @@
 
 typedef struct verdict {
     struct {
-        const char *what; /* "skipped", "loss", "not_started", "sent_nothing", "sent_everything" */
+        const char *what; /* "skipped", "loss", "not_started", "not_averaged", "sent_nothing",
+                           * "sent_everything" */
         char text[320];
+        bool fails; /* why the run is not a success */
     } remark[VERDICT_MOST];
     size_t count;
     bool failed; /* the run is not a success: exit status 1 */
@@ -19,7 +21,7 @@ typedef struct verdict {
 
 typedef struct verdict_run {
     const train_end_info *end;
-    const char *method, *strategy; /* normal forms */
+    const char *method, *strategy, *lr_schedule; /* normal forms */
     uint64_t first_step, steps_per_epoch;
     size_t classes; /* number of labels or tokens; 0: nothing was computed */
     bool evaluated;
@@ -28,11 +30,13 @@ typedef struct verdict_run {
 /* A run fails if more than half of its steps were skipped, or if its final loss is not finite or is
  * more than ten times that of random guessing. It gets a warning, without failing, if at least a
  * tenth of the steps were skipped, if the loss after at least VERDICT_STEPS steps is above that of
- * guessing, if a warm-up did not end, or if the method sent nothing or everything. */
+ * guessing, if a warm-up did not end, if no average arrived before the end, or if the method sent
+ * nothing or everything. */
 #define VERDICT_STEPS 100
 verdict verdict_of(const verdict_run *run);
 
-/* Print each remark on stderr as a warning. title: the run's name if there are several; "": none */
+/* Print each remark on stderr: why the run failed as errors, the others as warnings. title: the
+ * run's name if there are several; "": none */
 void verdict_say(const verdict *v, const char *title);
 
 /* A list of {"what", "text"}. NULL: out of memory */

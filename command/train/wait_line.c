@@ -5,11 +5,12 @@
 #define FIRST_LINE 10                /* seconds */
 #define FRESH_NS INT64_C(3000000000) /* ranks report about once a second */
 
-void wait_line_init(struct wait_line *w, const char *title, int world, bool together)
+void wait_line_init(struct wait_line *w, const char *title, int world, bool together, bool alone)
 {
     *w = (struct wait_line){.title = title,
                             .world = world,
                             .together = together && world <= WAIT_LINE_RANKS,
+                            .alone = alone,
                             .mutex = PTHREAD_MUTEX_INITIALIZER};
 }
 
@@ -65,7 +66,7 @@ static void show(struct wait_line *w, int rank, const tg_wait *wait, int64_t now
             line[columns] = '\0';
         console_status(line);
     } else if (seconds >= w->next) {
-        if (rank != 0)
+        if (rank != 0 && !w->alone)
             snprintf(speaker, sizeof speaker, "rank %d: ", rank);
         console_say("%s%s%swaiting for %s for %.0f s (step %llu)", w->title,
                     w->title[0] ? ": " : "", speaker, who, seconds, (unsigned long long)wait->step);
@@ -85,7 +86,7 @@ void wait_line_tell(struct wait_line *w, int rank, const tg_wait *wait)
     const bool is_next = !wait->indirect && rank == (wait->rank + 1) % w->world;
     if (rank == 0)
         w->told_ns = now;
-    if (rank == 0 || (is_next && !is_fresh(w->told_ns, now)))
+    if (rank == 0 || w->alone || (is_next && !is_fresh(w->told_ns, now)))
         show(w, rank, wait, now);
     pthread_mutex_unlock(&w->mutex);
 }

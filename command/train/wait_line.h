@@ -12,6 +12,7 @@ struct wait_line {
     const char *title; /* "" for none; borrowed */
     int world;
     bool together;         /* all ranks are in this process */
+    bool alone;            /* this process speaks for its own rank only, and to its own user */
     pthread_mutex_t mutex; /* guards the members below */
     struct {
         int of;        /* the rank that this one waits for ... */
@@ -22,7 +23,7 @@ struct wait_line {
     double next;      /* length of the wait at the next line, in seconds */
 };
 
-void wait_line_init(struct wait_line *w, const char *title, int world, bool together);
+void wait_line_init(struct wait_line *w, const char *title, int world, bool together, bool alone);
 /* Rank `rank` of this process waits. Rank 0 prints for all ranks and names the end of the chain of
  * waiting ranks, as far as they are in this process. The rank after the late one prints instead if
  * rank 0 is itself late, or if it is a separate process that hears of the late rank only through

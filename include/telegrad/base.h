@@ -108,8 +108,9 @@ TG_API tg_status tg_fail(tg_status status, const char *format, ...) TG_PRINTF(2,
 TG_API const char *tg_version(void);
 
 /* The instruction set that the kernels use: "ref", "avx2", "avx512" or "neon" (64-bit
- * Arm). It is chosen at the first use and then fixed: the best one that the CPU has, or the one that
- * the environment variable TG_CPU names. */
+ * Arm). It is chosen at the first use and then fixed: the best one that the CPU has, or the one
+ * that the environment variable TG_CPU names. If TG_CPU names another one, codecs, reducers and
+ * sessions fail with TG_E_UNSUPPORTED. */
 TG_API const char *tg_cpu_level(void);
 
 /* ---- log ------------------------------------------------------------------------------------- */

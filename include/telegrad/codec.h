@@ -58,7 +58,7 @@ typedef struct tg_segment {
     size_t dims;       /* of the tensor; 0: unknown. AdaComp takes 3 or more as a convolution */
 } tg_segment;
 
-/* What encoding may depend on, apart from the vector. */
+/* What encoding may depend on, apart from the vector. All numbers must be finite. */
 typedef struct tg_encode_context {
     size_t struct_size;         /* sizeof(tg_encode_context) */
     tg_rng_key rng;             /* random stream of stochastic codecs */
@@ -91,24 +91,28 @@ TG_API size_t tg_codec_memory(const tg_codec *codec);
  * Errors   TG_E_ARG, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_codec_set_threads(tg_codec *codec, unsigned threads);
 
-/* Largest size of a frame of n elements, in bytes. */
+/* Largest size of a frame of n elements, in bytes; 0 if n is above TG_MAX_ELEMENTS. */
 TG_API size_t tg_codec_bound(const tg_codec *codec, size_t n);
 
 /* Encode x into one frame.
  * ctx      NULL: random key 0, the codec's own density, one segment
- * x        (n) f32, read only, must not alias dst
+ * x        (n) f32, read only, must not overlap dst
  * dst_cap  bytes; tg_codec_bound(codec, n) is always enough
  * len_p    [out] bytes written, set on success only
- * Errors   TG_E_ARG, TG_E_SPACE, TG_E_NONFINITE (x holds NaN or infinity), TG_E_UNSUPPORTED
+ * Errors   TG_E_ARG (names the member of ctx), TG_E_SPACE, TG_E_NONFINITE (x holds NaN or infinity;
+ *          names the first such element), TG_E_UNSUPPORTED
  * Threads  one tg_codec per thread */
 TG_API TG_NODISCARD tg_status tg_codec_encode(tg_codec *codec, const tg_encode_context *ctx,
                                               const tg_array *x, void *dst, size_t dst_cap,
                                               size_t *len_p);
 
 /* Decode a frame of any codec (frames name theirs). tg_frame_decode overwrites x,
- * tg_frame_decode_add adds to it. The whole frame is validated before anything is written.
- * frame    (len bytes) must hold exactly x->n elements
- * Errors   TG_E_CORRUPT, TG_E_VERSION, TG_E_MISMATCH (another element count), TG_E_UNSUPPORTED
+ * tg_frame_decode_add adds to it. The whole frame is validated before anything is written: a
+ * damaged frame never leads to a wrong access, but only envelopes, not frames, carry a checksum, so
+ * it may decode to other values.
+ * frame    (len bytes) must hold exactly x->n elements, and must not overlap x
+ * Errors   TG_E_ARG, TG_E_CORRUPT, TG_E_VERSION, TG_E_MISMATCH (another element count),
+ *          TG_E_UNSUPPORTED
  * Threads  any; only one may use x */
 TG_API TG_NODISCARD tg_status tg_frame_decode(const void *frame, size_t len, tg_array *x);
 TG_API TG_NODISCARD tg_status tg_frame_decode_add(const void *frame, size_t len, tg_array *x);

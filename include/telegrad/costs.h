@@ -36,9 +36,10 @@ TG_API TG_NODISCARD tg_status tg_session_measure(tg_session *s, size_t room, tg_
                                                  size_t *count_p);
 /* Set what work costs from here on. Each thread is charged for its own work, so encoding and
  * decoding on the communication thread overlap the caller's computation. Before this call work
- * takes no time. On a real clock it changes nothing.
+ * takes no time. On a real clock it changes nothing. Waits for the exchanges in flight.
  * cost    (count)
- * Errors  TG_E_ARG (struct_size), TG_E_STATE, TG_E_MISMATCH (count is not the number of buckets) */
+ * Errors  TG_E_ARG (struct_size), TG_E_STATE, TG_E_MISMATCH (count is not the number of buckets),
+ *         TG_E_PEER (an exchange in flight failed) */
 TG_API TG_NODISCARD tg_status tg_session_set_costs(tg_session *s, const tg_bucket_cost *cost,
                                                    size_t count);
 

@@ -30,8 +30,10 @@ TG_API const char *tg_optimizer_slot_name(const tg_optimizer *o, size_t slot);
 typedef struct tg_update {
     size_t struct_size; /* sizeof(tg_update) */
     double lr;
-    uint64_t number; /* 1 for this tensor's first update, then 2, ...; Adam's bias correction */
-    size_t ndim;     /* dimensions of the tensor; exempt=1d exempts tensors with fewer than 2 */
+    /* 1 for this tensor's first update, then 2, ...: for the bias correction of adam and adamw,
+     * which refuse 0; the others do not read it. */
+    uint64_t number;
+    size_t ndim; /* dimensions of the tensor; exempt=1d exempts tensors with fewer than 2 */
 } tg_update;
 
 /* Update the parameters w of one tensor by its gradient g.

@@ -8,7 +8,8 @@
  *     tg_reducer_destroy(r);  tg_transport_destroy(t);
  *
  * The reducer keeps the method's memory (residuals) between calls. All ranks create it with the
- * same arguments, which a handshake checks, and call it equally often.
+ * same arguments, which a handshake checks (timeout_ms and stop may differ), and call it equally
+ * often.
  *
  * To split a vector into buckets, create a reducer for each bucket on the same transport. All ranks
  * create them in the same order. Start them and wait for them in any order, which may differ from
@@ -37,10 +38,14 @@ typedef struct tg_reducer tg_reducer;
 typedef struct tg_reducer_config {
     size_t struct_size; /* sizeof(tg_reducer_config) */
     uint64_t seed;
-    uint64_t steps_per_epoch;   /* for durations in epochs; 0: unknown */
-    int64_t timeout_ms;         /* longest wait for one message; 0: 60,000 */
-    const tg_segment *segments; /* (nsegments) the tensors in the vector; NULL: one ... */
-    size_t nsegments;           /* ... and this 0 */
+    uint64_t steps_per_epoch; /* for durations in epochs; 0: unknown */
+    /* Longest wait for one message; 0: 60,000. The error comes up to three quarters of it later (at
+     * most 2 s): so long the rank listens for whom the others blame. */
+    int64_t timeout_ms;
+    /* (nsegments) the tensors in the vector: ascending, without gaps, none empty, to element n,
+     * with rows * cols == n of each; NULL: one ... */
+    const tg_segment *segments;
+    size_t nsegments;       /* ... and this 0 */
     unsigned codec_threads; /* cores for encoding and decoding, the caller's included; 0: one. Any
                              * number gives the same bits */
     const int *nodes;       /* two levels: see tg_session_config.nodes; NULL: one level. Copied */
@@ -58,8 +63,9 @@ typedef struct tg_reducer_config {
 /* Create a reducer. All ranks call it; it performs the handshake.
  * method     spec string, e.g. "topk:density=0.01". With exchange=auto the ranks measure the
  *            network, and rank 0 chooses the exchange
- * transport  borrowed; other reducers and sessions may share it. Do not drive it yourself until all
- *            of them are destroyed
+ * transport  borrowed, with its clock, until the reducer is destroyed ("Lifetime" in transport.h);
+ *            other reducers and sessions may share it. Do not drive it yourself until all of them
+ *            are destroyed
  * n          elements of every vector
  * config     NULL: seed 0, one segment, 60 s
  * Errors     TG_E_SPEC, TG_E_ARG (also: codec_threads > 256): nothing was sent (see "Sharing" in
@@ -68,30 +74,33 @@ typedef struct tg_reducer_config {
  *            others get TG_E_PEER, which names it),
  *            TG_E_MISMATCH (ranks differ, or create reducers in different orders; names what
  *            differs, and the rank),
- *            TG_E_PEER, TG_E_STATE (too many share the transport), TG_E_STOPPED */
+ *            TG_E_PEER, TG_E_STATE (too many share the transport), TG_E_STOPPED.
+ *            If the transport has failed before, the same error as then */
 TG_API TG_NODISCARD tg_status tg_reducer_create(const char *method, tg_transport *transport,
                                                 size_t n, const tg_reducer_config *config,
                                                 tg_reducer **r_p);
 /* Free the reducer; NULL is fine. Wait for its operation first: if one is under way, this shuts the
- * transport for everyone who shares it. */
+ * transport for everyone who shares it. Otherwise other ranks are not told: those that still wait
+ * for this reducer learn of it when this rank destroys its transport. */
 TG_API void tg_reducer_destroy(tg_reducer *r);
 
 /* Average over ranks what they send of g. Blocks until it is done.
  * g        (n) f32, read only
- * mean     [out] (n) the mean, the same bits on all ranks; may be g
- * Errors   TG_E_NONFINITE  on every rank, if any rank's g is not finite, or if the sum over ranks,
- *          or
- *                          g plus a rank's memory, leaves the range of f32. mean is unchanged, and
- *                          you may go on with the next call. What finite ranks sent returns to
- *                          their memory. A memory that cannot be encoded, or then exceeds 2^100, is
- *                          reset to 0
- *          TG_E_PEER, TG_E_CORRUPT, TG_E_STOPPED  final: destroy the reducer */
+ * mean     [out] (n) the mean, the same bits on all ranks; may be g, but must not overlap it in
+ *          part
+ * Errors   TG_E_ARG, TG_E_STATE (an operation is under way): nothing was sent
+ *          TG_E_NONFINITE: on every rank, if any rank's g is not finite, or if the sum over ranks,
+ *          or g plus a rank's memory, leaves the range of f32. The rank whose g it is names the
+ *          first such element. mean is unchanged, and you may go on with the next call. What finite
+ *          ranks sent returns to their memory. A memory that cannot be encoded, or then exceeds
+ *          2^100, is reset to 0
+ *          TG_E_PEER, TG_E_CORRUPT, TG_E_STOPPED: final; destroy the reducer */
 TG_API TG_NODISCARD tg_status tg_reducer_mean(tg_reducer *r, const float *g, float *mean);
 
 /* The same without blocking. start encodes and begins to send; then call test, which makes progress
  * and never blocks, or wait. Each of these calls makes progress on all reducers and sessions of the
  * transport. A reducer has one operation at a time.
- * g, mean  the caller must not touch them until the operation is done
+ * g, mean  as above; the caller must not touch them until the operation is done
  * on_done  called by the call on this reducer that finds the operation done; NULL: none. It must
  *          not destroy the reducer
  * Errors   as for tg_reducer_mean; TG_E_STATE (an operation is under way) */
@@ -100,6 +109,50 @@ TG_API TG_NODISCARD tg_status tg_reducer_start(tg_reducer *r, const float *g, fl
                                                void *arg);
 TG_API TG_NODISCARD tg_status tg_reducer_test(tg_reducer *r, bool *done_p);
 TG_API TG_NODISCARD tg_status tg_reducer_wait(tg_reducer *r);
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Take back the last operation, whose mean was not applied (an optimizer that skips a step because
+ * another bucket's gradient is not finite): what this rank sent returns to its memory. All ranks do
+ * so, or none. Once, after a wait that succeeded, and before the next start, tg_reducer_slot_get or
+ * tg_reducer_scale.
+ * Errors  TG_E_STATE (nothing to take back, or an operation is under way) */
+TG_API TG_NODISCARD tg_status tg_reducer_undo(tg_reducer *r);
+/* Multiply what was not yet sent by a factor, because the unit of the gradients changes by it (a
+ * loss scale). All ranks do so alike.
+ * factor  finite and above 0
+ * Errors  TG_E_ARG, TG_E_STATE (an operation is under way) */
+TG_API TG_NODISCARD tg_status tg_reducer_scale(tg_reducer *r, double factor);
+
+/* A part of the memory. To save a reducer, copy all of its slots and the step. To restore it,
+ * create one with the same arguments, and write them back. Between reducers that cut a vector in
+ * another way, slots move with their segments. */
+typedef struct tg_reducer_slot {
+    size_t struct_size; /* sizeof(tg_reducer_slot) */
+    size_t segment;     /* the segment that it belongs to; without segments: 0 */
+    size_t at;          /* role "owner": the element of the segment at which it begins; else 0 */
+    void *data;         /* (bytes) to read and write until the next start */
+    size_t bytes;
+    char name[32]; /* "residual", "velocity", ...: unique for a segment and a role */
+    char role[16]; /* "rank": each rank has its own, "owner": of the part that this rank owns,
+                    * "leader": of a node's lowest rank, "replicated": the same on all ranks */
+    char rule[16]; /* for another number of ranks, "sum": f32, of which the sum over ranks counts;
+                    * "copy": anything else */
+} tg_reducer_slot;
+
+TG_API size_t tg_reducer_slot_count(const tg_reducer *r);
+/* Describe a slot.
+ * i       below tg_reducer_slot_count
+ * slot    [out] struct_size must be set
+ * Errors  TG_E_ARG, TG_E_STATE (an operation is under way) */
+TG_API TG_NODISCARD tg_status tg_reducer_slot_get(tg_reducer *r, size_t i, tg_reducer_slot *slot);
+/* Operations started so far, on which warm-ups and random numbers depend, and setting it. All ranks
+ * set the same.
+ * Errors  TG_E_STATE (an operation is under way) */
+TG_API uint64_t tg_reducer_step(const tg_reducer *r);
+TG_API TG_NODISCARD tg_status tg_reducer_set_step(tg_reducer *r, uint64_t step);
+
+/* ---- figures --------------------------------------------------------------------------------- */
 
 /* Bytes handed to the transport so far. */
 TG_API uint64_t tg_reducer_bytes_sent(const tg_reducer *r);

@@ -60,13 +60,15 @@ typedef struct tg_rate_hint {
     bool methods; /* of a strategy: it applies what a method makes of gradients as ssgd does, so the
                    * methods' own hints hold with it, too */
     bool plain;   /* the optimizer's momentum does harm at any rate */
-    const char *expect;  /* measured result of its defaults, beside dense; NULL: the same. Of a
+    const char *expect;   /* measured result of its defaults, beside dense; NULL: the same. Of a
                           * strategy with a range: outside of it */
-    const char *instead; /* what to use in place of the defaults; NULL without expect */
-    const char *key;     /* the hint concerns this key's default: do not warn if the key is given.
+    const char *instead;  /* what to use in place of the defaults; NULL without expect */
+    const char *key;      /* the hint concerns this key's default: do not warn if the key is given.
                           * NULL: it concerns every spec */
-    const char *dense;   /* of a strategy whose exchanges are all dense, so that no method is used:
+    const char *dense;    /* of a strategy whose exchanges are all dense, so that no method is used:
                           * what to use instead with a method. NULL: it uses methods */
+    const char *dense_if; /* the key and value, "k=1", with which `dense` holds; NULL: with all */
+    const char *unless;   /* the key and value with which `expect` does not hold; NULL: none */
 } tg_rate_hint;
 
 /* The hint of a method (for runs with strategy `ssgd`) or of a strategy. Only the commands train

@@ -19,8 +19,8 @@
  * Memory    The parameters and gradients are the caller's arrays. The session updates the
  *           parameters in place.
  * Bits      All ranks compute the same bits of the global parameters, except with exchange=none.
- * Failures  Once ranks have begun to talk, a failure is final, and every later call returns the same
- *           error; TG_E_ARG and TG_E_STATE for a wrong call change nothing, nor does a failed
+ * Failures  Once ranks have begun to talk, a failure is final, and every later call returns the
+ *           same error; TG_E_ARG and TG_E_STATE for a wrong call change nothing, nor does a failed
  *           tg_session_save without TG_E_PEER. If there is no checkpoint to load, create another
  *           session and begin it.
  * Threads   Call from one thread at a time. tg_session_request_stop may be called from any thread
@@ -44,7 +44,9 @@ typedef struct tg_session tg_session;
 
 /* What happens to a step whose gradients are not finite (NaN or infinity), or whose arithmetic
  * leaves the range of f32: the sum of gradients over ranks, their sum within a node, or a rank's
- * gradient plus what it remembers. */
+ * gradient plus what it remembers. A gradient that is huge but within the range (1e38) is exchanged
+ * as any other: what is not sent of it stays in the memory, and is sent later. The optimizer's
+ * update is not checked: with an absurd learning rate, parameters may overflow. */
 typedef enum tg_nonfinite {
     /* No rank applies the step; training continues with the next one. Coded payloads of finite
      * ranks return to their residuals; a dense step is lost.
@@ -55,7 +57,8 @@ typedef enum tg_nonfinite {
      *               exceeds 2^100 after a dropped step, that rank resets the bucket's memory to 0
      *               and logs TG_LOG_WARN. */
     TG_NONFINITE_SKIP = 0,
-    /* tg_session_step fails with TG_E_NONFINITE on every rank. Strategies that take local steps
+    /* tg_session_step fails with TG_E_NONFINITE on every rank. The rank whose gradient it is names
+     * the tensor and its first such element. Strategies that take local steps
      * fail when the round is exchanged. With TG_OVERLAP_FULL, tg_session_step then waits for all
      * buckets, as with TG_OVERLAP_BACKWARD. */
     TG_NONFINITE_FAIL = 1
@@ -81,13 +84,18 @@ typedef enum tg_overlap {
 } tg_overlap;
 
 typedef struct tg_session_config {
-    size_t struct_size;    /* sizeof(tg_session_config) */
-    const char *method;    /* NULL: tg_registry_strategy_method, for most strategies "dense" */
+    size_t struct_size; /* sizeof(tg_session_config) */
+    /* NULL: tg_registry_strategy_method, for most strategies "dense". Not used by a strategy whose
+     * exchanges are all dense (tg_rate_hint.dense): the commands warn of that, a session does
+     * not */
+    const char *method;
     const char *strategy;  /* NULL: "ssgd" */
     const char *optimizer; /* NULL: "sgd:lr=0.01" */
     uint64_t seed;
     uint64_t steps_per_epoch; /* for durations in epochs; 0: unknown */
-    int64_t timeout_ms;       /* longest wait for one message; 0: 60,000 */
+    /* Longest wait for one message; 0: 60,000. The error comes up to three quarters of it later (at
+     * most 2 s): so long the rank listens for whom the others blame. */
+    int64_t timeout_ms;
     tg_driver driver;
     tg_nonfinite on_nonfinite;
     tg_unready on_unready;
@@ -142,20 +150,23 @@ typedef struct tg_session_config {
 } tg_session_config;
 
 /* Create a session. Nothing is sent yet.
- * transport  borrowed; other sessions and reducers may share it (transport.h). Do not drive it
- *            yourself until all of them are destroyed
+ * transport  borrowed, with its clock, until the session is destroyed ("Lifetime" in transport.h);
+ *            other sessions and reducers may share it. Do not drive it yourself until all of them
+ *            are destroyed
  * Errors     TG_E_SPEC (also: method and optimizer set different momenta; a malformed rule),
- *            TG_E_ARG (also: codec_threads > 256, a node < 0), TG_E_UNSUPPORTED, TG_E_NOMEM
- * If one rank alone fails here, in tg_session_add or in tg_session_begin, the others may wait for it
- * in tg_session_begin until it destroys its transport ("Sharing" in transport.h).
- * After TG_E_NOMEM from this call, tg_session_add, tg_session_begin, tg_session_load or a step, this
- * rank has left the transport, so that no other rank waits for it. The others get TG_E_PEER, which
- * names it. */
+ *            TG_E_ARG (also: codec_threads > 256, a node < 0, a list that is NULL with a
+ *            count, an empty bucket), TG_E_UNSUPPORTED, TG_E_NOMEM
+ * If one rank alone fails here, in tg_session_add or in tg_session_begin, the others may wait for
+ * it in tg_session_begin until it destroys its transport ("Sharing" in transport.h). After
+ * TG_E_NOMEM from this call, tg_session_add, tg_session_begin, tg_session_load or a step, this rank
+ * has left the transport, so that no other rank waits for it. The others get TG_E_PEER, which names
+ * it. */
 TG_API TG_NODISCARD tg_status tg_session_create(const tg_session_config *config,
                                                 tg_transport *transport, tg_session **s_p);
 /* Free the session; NULL is fine. Ends the communication thread unless another session on the
- * transport uses it. If something is in flight, shuts the transport for everyone who shares it:
- * call tg_session_finish first. */
+ * transport uses it. If an exchange is in flight here, which can depend on timing, shuts the
+ * transport for everyone who shares it: call tg_session_finish first. Otherwise other ranks are not
+ * told: those that still wait for this session learn it when this rank destroys its transport. */
 TG_API void tg_session_destroy(tg_session *s);
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -169,7 +180,8 @@ typedef enum tg_tensor_kind {
 
 typedef struct tg_tensor {
     size_t struct_size;  /* sizeof(tg_tensor) */
-    const char *name;    /* unique; at most 200 bytes, without = and newlines; copied */
+    const char *name;    /* unique; 1 to 200 bytes of UTF-8 without = and control characters, not
+                          * "__metadata__"; copied */
     const size_t *shape; /* (ndim) matrix view: shape[0] rows, the rest columns; copied */
     size_t ndim;         /* 0 to 8 */
     tg_tensor_kind kind;
@@ -180,9 +192,9 @@ typedef struct tg_tensor {
 
 /* Add a tensor, before tg_session_begin.
  * id_p    [out] the number that the calls below take
- * Errors  TG_E_ARG (name taken, shape, alignment, a gradient in its parameter's memory),
- *         TG_E_STATE (after begin),
- *         TG_E_UNSUPPORTED (device memory, a type other than f32), TG_E_NOMEM */
+ * Errors  TG_E_ARG (name taken or not allowed, shape, alignment, a gradient in its parameter's
+ *         memory), TG_E_STATE (after begin), TG_E_UNSUPPORTED (device memory, a type other than
+ *         f32), TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_session_add(tg_session *s, const tg_tensor *t, uint32_t *id_p);
 
 /* Connect the ranks. All ranks call it.
@@ -196,7 +208,9 @@ TG_API TG_NODISCARD tg_status tg_session_add(tg_session *s, const tg_tensor *t, 
  *         gradient and another's parameters, share memory),
  *         TG_E_NONFINITE (a trained tensor of rank 0 holds NaN or infinity: on all ranks, naming
  *         the tensor; the transport stays usable),
- *         TG_E_STOPPED (tg_session_request_stop), TG_E_MISMATCH, TG_E_VERSION, TG_E_PEER, TG_E_NOMEM */
+ *         TG_E_STATE (begun before, or no tensor to train was added),
+ *         TG_E_STOPPED (tg_session_request_stop), TG_E_MISMATCH, TG_E_VERSION, TG_E_PEER,
+ *         TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_session_begin(tg_session *s);
 
 /* The normal form of the session's method (for tensors without a rule) or strategy, with the
@@ -221,8 +235,8 @@ TG_API TG_NODISCARD tg_status tg_session_grad_wait(tg_session *s, uint32_t id);
  * bucket. Returns at once for tensors that are not trained. */
 TG_API TG_NODISCARD tg_status tg_session_param_wait(tg_session *s, uint32_t id);
 /* True if this rank sits out the next step (fedavg with clients < 1, or past its deadline). Then
- * compute nothing and make nothing ready, but call tg_session_step. Call it between steps; false
- * before begin. */
+ * compute nothing and make nothing ready, but call tg_session_step; a gradient that is made ready
+ * all the same, finite or not, is not used. Call it between steps; false before begin. */
 TG_API bool tg_session_idle(const tg_session *s);
 /* With the inline driver: move, without blocking, every operation of all sessions and reducers that
  * share the transport. Call it between layers. Does nothing with a communication thread. */
@@ -280,6 +294,9 @@ typedef struct tg_step_info {
     /* (nmethods) (*) by method: methods[0]->n, ... Valid until the next tg_session_step */
     const tg_method_info *const *methods;
     size_t nmethods;
+    /* (*) all messages of this rank for these exchanges, without those to ranks on this node. In
+     * contrast to bytes_sent it does not depend on timing */
+    uint64_t bytes_exchanged;
 } tg_step_info;
 
 /* Close the step: all gradients are ready.
@@ -289,11 +306,13 @@ typedef struct tg_step_info {
  * tg_session_params_hash, tg_session_finish) wait for all of them.
  * info    filled on success; NULL: not wanted
  * Errors  TG_E_ARG (struct_size), TG_E_STATE (a tensor is not ready),
- *         TG_E_NONFINITE (with TG_NONFINITE_FAIL), TG_E_PEER, TG_E_CORRUPT */
+ *         TG_E_NONFINITE (with TG_NONFINITE_FAIL), TG_E_MISMATCH (with hash_every: the parameters
+ *         of the ranks differ), TG_E_PEER, TG_E_CORRUPT */
 TG_API TG_NODISCARD tg_status tg_session_step(tg_session *s, tg_step_info *info);
 
 /* Set the learning rate from the next tg_session_step on; the first one is the optimizer spec's lr.
- * It must be the same on all ranks. If a method has rescale=yes, set it before the step's first
+ * It must be the same on all ranks; otherwise their parameters drift apart, which hash_every finds.
+ * If a method has rescale=yes, set it before the step's first
  * tg_session_grad_ready, because gradients are encoded with the current rate.
  * Errors  TG_E_ARG */
 TG_API TG_NODISCARD tg_status tg_session_set_lr(tg_session *s, double lr);
@@ -344,12 +363,27 @@ TG_API uint64_t tg_session_skipped(const tg_session *s);
  * What is in flight is received and stored unapplied, so the run continues with the same bits as if
  * it had not saved. The folder is written under another name and then renamed; the last two are
  * kept. dir/step-N/model.safetensors holds the weights that an evaluation would use (weights.h).
- * extra   (len) bytes of the caller's own, per rank; NULL: none
- * Errors  TG_E_IO, TG_E_PEER, TG_E_ARG (a tensor's name is not UTF-8): the session continues */
+ * dir     folder of checkpoints; made if it does not exist. All ranks see it, or some or all have a
+ *         folder of their own, which then gets the weights, too, and the files of its ranks. A step
+ *         is committed in all folders before older ones are removed from any
+ * extra   (len) bytes of the caller's own, per rank; NULL with len 0: none
+ * Errors  TG_E_IO, TG_E_PEER, TG_E_ARG (dir is empty or too long), TG_E_STATE (dir holds a
+ *         checkpoint of a later step): the session continues */
 TG_API TG_NODISCARD tg_status tg_session_save(tg_session *s, const char *dir, const void *extra,
                                               size_t len);
+/* After tg_session_finish: add the weights of the finished run to the checkpoint that was saved
+ * after the same step. tg_session_finish applies what was in flight, and an unfinished round of a
+ * strategy; a checkpoint, from which a longer run continues, is from before that. If the two
+ * differ, dir/step-N/final.safetensors is written, which tg_weights_open_newest then prefers.
+ * All ranks call it.
+ * Errors  TG_E_STATE (dir holds no checkpoint of this step), TG_E_IO, TG_E_PEER: the session
+ *         continues */
+TG_API TG_NODISCARD tg_status tg_session_save_final(tg_session *s, const char *dir);
 /* Resume: call it in place of tg_session_begin. Handshake, then load the newest committed
- * checkpoint in dir. exchange=auto becomes what it was there; nothing is measured.
+ * checkpoint in dir; tg_log warns of newer folders without a COMMIT, which are not read. If ranks
+ * have folders of their own, load the newest step that all have; each rank needs the folder with
+ * its file.
+ * exchange=auto becomes what it was there; nothing is measured.
  *
  * Number of ranks  A checkpoint of P ranks may be loaded by P' ranks. Lay the old ranks side by
  *                  side and cut them into P' equal stretches; rank j takes stretch j. Its
@@ -365,8 +399,8 @@ TG_API TG_NODISCARD tg_status tg_session_save(tg_session *s, const char *dir, co
  *                  rank floor(j P / P') gave. The session owns it until it is destroyed
  * len_p            [out] bytes of it
  * Errors           TG_E_IO, TG_E_CORRUPT, TG_E_VERSION (saved by an older telegrad),
- *                  TG_E_MISMATCH (another model, method, ..., or ranks found different
- *                  checkpoints), those of tg_session_begin */
+ *                  TG_E_MISMATCH (another model, method, ..., or the ranks' checkpoints are of
+ *                  different runs, or of no step that all have), those of tg_session_begin */
 TG_API TG_NODISCARD tg_status tg_session_load(tg_session *s, const char *dir, const void **extra_p,
                                               size_t *len_p);
 
@@ -412,7 +446,7 @@ typedef struct tg_plan_tensor {
 TG_API TG_NODISCARD tg_status tg_session_plan(
     tg_session *s, tg_status (*each)(void *arg, const tg_plan_tensor *tensor), void *arg);
 
-/* ---- finishing --------------------------------------------------------------------------------- */
+/* ---- finishing ------------------------------------------------------------------------------- */
 
 /* Drain: apply what is in flight. From here on the parameters are the global ones. More steps may
  * follow.

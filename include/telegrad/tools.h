@@ -60,7 +60,7 @@ TG_API bool tg_int_parse(const char *text, int64_t *v_p);
  *        matter. MBPS in capitals is ambiguous and refused; so are Mb and MB, which are not rates
  * Times  in nanoseconds: us, ms, s, min, in either case
  * Sizes  in bytes: no unit, or B. k m g t and ki mi gi ti are powers of 1024; kB MB GB TB are
- *        powers of 1000, in either case
+ *        powers of 1000, in either case. Refused: Mb, Mib and b alone, where b means a bit
  *
  * len      characters of text to parse
  * Returns  false, and leaves the result unchanged, if they are not such a quantity, or it is too
@@ -121,15 +121,17 @@ TG_API FILE *tg_stream_open(int fd, int *error_p);
  * it and renames it to `path`. Call commit or abandon in the end.
  * Links    are kept; the file that a link leads to is replaced
  * Streams  a pipe, a device, or this process's standard output or error is written directly
- * Errors   TG_E_IO (names the path and the reason), TG_E_NOMEM
+ * Writers  one at a time: `path`.tmp is locked (F_OFD_SETLK) while it is open
+ * Errors   TG_E_IO (names the path and the reason; also: another tg_newfile is writing it),
+ *          TG_E_NOMEM
  * Threads  one at a time */
 typedef struct tg_newfile tg_newfile;
 TG_API TG_NODISCARD tg_status tg_newfile_open(const char *path, tg_newfile **f_p);
 /* A file that others read while it grows: it has its own name from the first byte. Commit flushes
  * and syncs it; abandon closes it, and what was written stays. Links and streams are treated as
  * above.
- * A regular file is locked (flock) while it is open, so a second writer gets TG_E_IO, also in the
- * same process, and the file is left as it is.
+ * A regular file is locked in the same way, so a second writer gets TG_E_IO, also in the same
+ * process, and the file is left as it is.
  * append  false: the file is emptied first. true: it is kept, except for an incomplete last line
  *         that a killed process has left
  * Errors  as above; TG_E_IO: another tg_newfile is writing it */

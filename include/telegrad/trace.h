@@ -4,6 +4,8 @@
 
 #include "telegrad/base.h"
 
+#include <stdio.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -49,6 +51,10 @@ TG_API void tg_trace_span(tg_trace *trace, int rank, tg_trace_row row, const cha
  * Errors   TG_E_IO
  * Threads  no other thread may record at the same time */
 TG_API TG_NODISCARD tg_status tg_trace_write(const tg_trace *trace, const char *path);
+/* The same to a stream, which is left open. A failed write sets its error indicator.
+ * Errors   TG_E_NOMEM
+ * Threads  as above */
+TG_API TG_NODISCARD tg_status tg_trace_print(const tg_trace *trace, FILE *out);
 
 #ifdef __cplusplus
 }

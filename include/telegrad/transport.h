@@ -13,13 +13,17 @@
  *            each rank in another one. The results are the same as if they ran one after the other.
  *          - Waiting for one makes progress on all. A wait ends only when every rank has started
  *            that operation, so start what other ranks may wait for before you wait yourself.
- *          - A failure of one shuts the transport; all others fail with the same error. A rank that
- *            runs out of memory while it creates one shuts it too, because the others would wait.
+ *          - A failure of one shuts the transport; all others fail with the same error, and so do
+ *            those created later. A rank that runs out of memory while it creates one shuts it too,
+ *            because the others would wait.
  *            A failure that all ranks know of (their settings differ) ends that one alone.
  *          - A call that refuses its arguments (TG_E_ARG, TG_E_SPEC, ...) sends nothing, and the
  *            transport stays as it was. If every rank made the same mistake, call again with other
  *            arguments. If this rank alone did, the others wait for it: destroy the transport.
  *            Then they get TG_E_PEER at once, which names this rank.
+ * Lifetime A transport, its table of functions and its clock are used where they lie. They must
+ *          live until the last reducer and session on the transport is destroyed, and the clock
+ *          until the transport is. Destroy in this order: reducers and sessions, transport, clock.
  * Threads  Different threads may use different reducers and sessions of a transport at the same
  *          time. If any_thread is false, only the thread that created the first one may use them;
  *          other threads get TG_E_STATE. While a session with a communication thread exists, that
@@ -42,7 +46,8 @@ typedef struct tg_request {
 
 typedef struct tg_transport tg_transport;
 
-/* The functions of a transport. The table and the tg_transport are used where they lie. */
+/* The functions of a transport. The table and the tg_transport are used where they lie. A function
+ * that fails says why with tg_fail. */
 typedef struct tg_transport_ops {
     size_t struct_size; /* sizeof(tg_transport_ops) */
     const char *name;
@@ -107,9 +112,13 @@ struct tg_transport {
  * its own range of them. */
 #define TG_TAG_LIMIT ((uint32_t)1 << 24)
 
-/* Leave and free the transport; NULL is fine. Ranks that still wait for this one get TG_E_PEER at
- * once. Destroy its reducers and sessions before: if some are left, all their calls fail with
- * TG_E_STATE, and the transport is freed with the last of them. */
+/* Leave and free the transport, one of your own too; NULL is fine. (Its function `destroy` alone
+ * would leave behind what reducers and sessions know of it.) Ranks that still wait for this one get
+ * TG_E_PEER at once. Destroy its reducers and sessions before: if some are left, all their calls
+ * fail with TG_E_STATE, and the transport is freed with the last of them.
+ * Threads  if any_thread is false, the thread that created its first reducer or session. Called by
+ *          another one while some are left, it marks them as failed; this rank then leaves in the
+ *          next call that uses one of them, or with the last of them */
 TG_API void tg_transport_destroy(tg_transport *t);
 
 /* Connect `size` ranks of one process through memory.
@@ -145,7 +154,7 @@ TG_API TG_NODISCARD tg_status tg_link_parse(const char *text, tg_link *link_p);
 /* Decorator: emulate a link over `inner`. All ranks of a job must be shaped (their links may
  * differ) and share one clock, as the processes of one machine do. Each message is accompanied by a
  * stamp of 24 bytes, which is not counted as traffic.
- * inner   owned by the new transport on success
+ * inner   owned by the new transport on success; used by no reducer or session yet
  * Errors  TG_E_ARG (a rate below 1 bit/s or above 1e18, a time above an hour, inner is shaped
  *         already), TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_transport_shaped(tg_transport *inner, const tg_link *link,
@@ -166,7 +175,7 @@ TG_API TG_NODISCARD tg_status tg_transport_shaped_links(tg_transport *inner, con
                                                         const int *nodes, tg_transport **t_p);
 
 /* Decorator for tests: inject faults into `inner`.
- * inner   owned by the new transport on success
+ * inner   owned by the new transport on success; used by no reducer or session yet
  * spec    "fault:" and any of these keys:
  *             drop=0.01      probability per message that it is lost
  *             corrupt=0.01   ... that one of its bits flips

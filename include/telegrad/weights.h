@@ -26,10 +26,15 @@ typedef struct tg_weights tg_weights;
  * allowed.
  * Errors  TG_E_IO, TG_E_CORRUPT, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_weights_open(const char *path, tg_weights **w_p);
-/* Read model.safetensors of the newest checkpoint in a folder that tg_session_save wrote to, and
- * verify it against the checksum in COMMIT.
+/* Read the weights of the newest checkpoint in a folder that tg_session_save wrote to, and verify
+ * them against the checksum beside them: final.safetensors if the run ended there and the file
+ * exists (tg_session_save_final), else model.safetensors. Newer folders without a COMMIT are not
+ * read; tg_log warns of them.
  * Errors  as above; TG_E_IO (no finished checkpoint), TG_E_VERSION (an older format) */
 TG_API TG_NODISCARD tg_status tg_weights_open_newest(const char *dir, tg_weights **w_p);
+/* The same for model.safetensors, from which a resumed run continues, in any case.
+ * Errors  as above */
+TG_API TG_NODISCARD tg_status tg_weights_open_saved(const char *dir, tg_weights **w_p);
 TG_API void tg_weights_close(tg_weights *w); /* NULL is fine */
 
 /* The file's path. Lives as long as w. */

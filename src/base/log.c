@@ -21,9 +21,7 @@ void tg_log_set(void (*fn)(void *arg, tg_log_level level, const char *message), 
 
 void tg_log(tg_log_level level, const char *format, ...)
 {
-    if (!format)
-        return;
-    if (inside_fn)
+    if (!format || inside_fn)
         return;
     pthread_mutex_lock(&log_mutex);
     if (log_fn) {

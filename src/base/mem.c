@@ -40,6 +40,13 @@ tg_status tg_alloc(size_t count, size_t size, void *ptr_p)
     return TG_OK;
 }
 
+void tg__free_at(void *pointer_p)
+{
+    void *p;
+    memcpy(&p, pointer_p, sizeof p); /* it points to a pointer of any type */
+    free(p);
+}
+
 static uint64_t hash_word(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * UINT64_C(0x100000001b3);
@@ -67,4 +74,20 @@ uint64_t tg_hash(uint64_t hash, const void *bytes, size_t len)
     hash ^= hash >> 33;
     hash *= UINT64_C(0xc4ceb9fe1a85ec53);
     return hash ^ hash >> 33;
+}
+
+tg_status tg__grow(void *array_p, size_t *cap_p, size_t need, size_t size, const char *what)
+{
+    enum { FEWEST = 16 };
+    void *array;
+    if (need <= *cap_p)
+        return TG_OK;
+    const size_t cap = TG__MAX(TG__MAX(2 * *cap_p, need), (size_t)FEWEST);
+    memcpy(&array, array_p, sizeof array); /* array_p points to a pointer of any type */
+    array = cap <= SIZE_MAX / size ? realloc(array, cap * size) : NULL;
+    if (!array)
+        return tg_fail(TG_E_NOMEM, "out of memory: %zu %s", cap, what);
+    memcpy(array_p, &array, sizeof array);
+    *cap_p = cap;
+    return TG_OK;
 }

@@ -12,6 +12,25 @@
 #define TG__MIN(a, b) ((a) < (b) ? (a) : (b))
 #define TG__MAX(a, b) ((a) > (b) ? (a) : (b))
 
+/* Make room for `need` elements of `size` bytes in an array, whose elements stay. It grows
+ * to at least twice its size.
+ * array_p  address of a pointer of any type, to memory of malloc or NULL
+ * cap_p    elements that there is room for
+ * what     the elements, for the message
+ * Errors   TG_E_NOMEM: array and cap are unchanged */
+TG_NODISCARD tg_status tg__grow(void *array_p, size_t *cap_p, size_t need, size_t size,
+                                const char *what);
+
+/* Before a local pointer, which must be initialised: what it points to is released with free() at
+ * the end of its block. */
+#define TG__FREED __attribute__((cleanup(tg__free_at)))
+void tg__free_at(void *pointer_p);
+
+/* x^n by multiplications only, so that every machine gets the same bits. Threads: any */
+double tg__real_power(double x, uint64_t n);
+/* Print text as a JSON string, which is UTF-8: other bytes become U+FFFD. */
+void tg__print_json(FILE *file, const char *text);
+
 /* Little-endian loads and stores at any alignment. */
 static inline uint16_t tg__get16(const uint8_t *p)
 {

@@ -101,12 +101,34 @@ static void hash_separates(void **state)
     assert_true(ab_c != a_bc);
 }
 
+static void arrays_grow(void **state)
+{
+    (void)state;
+    uint32_t *array = NULL;
+    size_t cap = 0;
+    assert_int_equal(tg__grow(&array, &cap, 0, sizeof *array, "numbers"), TG_OK);
+    assert_null(array);
+    for (uint32_t i = 0; i < 5000; i++) {
+        assert_int_equal(tg__grow(&array, &cap, i + 1, sizeof *array, "numbers"), TG_OK);
+        assert_true(cap > i && cap < 2 * i + 17);
+        array[i] = i;
+    }
+    for (uint32_t i = 0; i < 5000; i++)
+        assert_int_equal(array[i], i);
+    const size_t before = cap;
+    assert_int_equal(tg__grow(&array, &cap, SIZE_MAX / 2, sizeof *array, "numbers"), TG_E_NOMEM);
+    assert_non_null(strstr(tg_error(), "numbers"));
+    assert_int_equal(cap, before);
+    assert_int_equal(array[4999], 4999);
+    free(array);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(allocation),     cmocka_unit_test(too_much),
         cmocka_unit_test(byte_order),     cmocka_unit_test(hash_definition),
-        cmocka_unit_test(hash_separates),
+        cmocka_unit_test(hash_separates), cmocka_unit_test(arrays_grow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,70 +1,17 @@
 /* A file appears under its name only when it is complete and on disk. A target that is not a
  * regular file, or is this process's own output, has no such moment and is written directly. */
 #include "base/arg.h"
-#include "telegrad/tools.h"
+#include "base/mem.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define LINKS_MAX 40 /* the kernel's limit */
 #define BUFFER_BYTES ((size_t)1 << 16)
-
-typedef struct sink {
-    int fd, *error_p;
-} sink;
-
-static ssize_t sink_write(void *to, const char *bytes, size_t len)
-{
-    const sink *s = to;
-    size_t done = 0;
-    while (done < len) {
-        const ssize_t n = write(s->fd, bytes + done, len - done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0) {
-            *s->error_p = *s->error_p ? *s->error_p : errno;
-            break;
-        }
-        done += (size_t)n;
-    }
-    return (ssize_t)done;
-}
-
-static int sink_seek(void *to, off64_t *at, int whence)
-{
-    const sink *s = to;
-    const off_t now = lseek(s->fd, *at, whence);
-    *at = now;
-    return now < 0 ? -1 : 0;
-}
-
-static int sink_close(void *to)
-{
-    sink *s = to;
-    const int failed = close(s->fd);
-    free(s);
-    return failed;
-}
-
-FILE *tg_stream_open(int fd, int *error_p)
-{
-    static const cookie_io_functions_t functions = {
-        .write = sink_write, .seek = sink_seek, .close = sink_close};
-    sink *s = error_p ? malloc(sizeof *s) : NULL;
-    if (!s)
-        return NULL;
-    *s = (sink){fd, error_p};
-    *error_p = 0;
-    FILE *file = fopencookie(s, "wb", functions);
-    if (!file)
-        free(s);
-    return file;
-}
 
 struct tg_newfile {
     FILE *file;
@@ -111,20 +58,26 @@ static void release(tg_newfile *f)
     free(f);
 }
 
+/* The folder that holds the file at `path`; cuts off the name. */
+static const char *folder(char *path)
+{
+    char *slash = strrchr(path, '/');
+    if (!slash)
+        return ".";
+    slash[slash == path ? 1 : 0] = '\0';
+    return path;
+}
+
 /* The new name is durable once its directory is synced. Best effort: some file systems refuse to
  * sync a directory, and the file itself is complete already. */
 static void sync_directory(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    char *dir = slash == path ? strdup("/")
-                : slash       ? strndup(path, (size_t)(slash - path))
-                              : strdup(".");
-    int fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    TG__FREED char *copy = strdup(path);
+    const int fd = copy ? open(folder(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (fd >= 0) {
         (void)fsync(fd);
         close(fd);
     }
-    free(dir);
 }
 
 /* Follow the symbolic links at the end of path, even if the target does not exist. NULL: out of
@@ -164,11 +117,50 @@ static int standard_fd(const struct stat *info)
 }
 
 /* Open the file directly; if it is a standard descriptor, duplicate that, so that both share one
- * offset and nothing is overwritten. */
+ * offset and nothing is overwritten. Opening a FIFO without a reader fails, where it would
+ * otherwise wait, perhaps for ever; writing to it waits as usual. */
 static int open_as_it_is(const char *path, int standard)
 {
-    return standard < 0 ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)
-                        : fcntl(standard, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (standard >= 0)
+        return fcntl(standard, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
+    if (fd >= 0)
+        (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+    return fd;
+}
+
+static const char *why_not_opened(int error)
+{
+    return error == ENXIO ? "it is a FIFO that no process reads" : strerror(error);
+}
+
+static tg_status busy(const char *path)
+{
+    return tg_fail(TG_E_IO, "cannot open %s for writing: another run is writing it", path);
+}
+
+/* The lock of a file's writer belongs to the open file, so that it holds within one process too.
+ * On a file system without locks, nothing is locked. */
+static bool lock(int fd)
+{
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    return fcntl(fd, F_OFD_SETLK, &all) == 0 || (errno != EAGAIN && errno != EACCES);
+}
+
+/* Look without locking: a lock held for an instant would refuse another writer. */
+static bool is_locked(int fd)
+{
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    return fcntl(fd, F_OFD_GETLK, &all) == 0 && all.l_type != F_UNLCK;
+}
+
+static bool is_written(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    const bool locked = fd >= 0 && is_locked(fd);
+    if (fd >= 0)
+        close(fd);
+    return locked;
 }
 
 /* Create a new file. A leftover of a crash under that name is removed, and a link is not
@@ -176,7 +168,18 @@ static int open_as_it_is(const char *path, int standard)
 static int open_aside(const char *tmp)
 {
     (void)unlink(tmp);
-    return open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    const int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd >= 0)
+        (void)lock(fd); /* nobody else has it: it is new */
+    return fd;
+}
+
+/* True if the temporary file is still the one that f has open. */
+static bool is_own(const tg_newfile *f)
+{
+    struct stat open_one, named;
+    return fstat(f->fd, &open_one) == 0 && lstat(f->aside, &named) == 0 &&
+           same_file(&open_one, &named);
 }
 
 typedef struct target {
@@ -203,51 +206,6 @@ static tg_status find(const char *path, target *t)
     return TG_OK;
 }
 
-/* Takes ownership of t->path, even on failure. */
-static tg_newfile *make(target *t)
-{
-    tg_newfile *f = calloc(1, sizeof *f);
-    if (!f)
-        free(t->path);
-    else
-        f->path = t->path;
-    return f;
-}
-
-tg_status tg_newfile_open(const char *path, tg_newfile **f_p)
-{
-    TG__ARG(path);
-    TG__ARG(f_p);
-    target t;
-    TG_TRY(find(path, &t));
-    tg_newfile *f = make(&t);
-    if (f && t.aside && asprintf(&f->aside, "%s.tmp", f->path) < 0) {
-        f->aside = NULL;
-        release(f);
-        f = NULL;
-    }
-    if (!f)
-        return tg_fail(TG_E_NOMEM, "out of memory: name of %s", path);
-    if (open_stream(f, t.aside ? open_aside(f->aside) : open_as_it_is(path, t.standard))) {
-        *f_p = f;
-        return TG_OK;
-    }
-    tg_status status = tg_fail(TG_E_IO, "cannot open %s for writing: %s", t.aside ? f->aside : path,
-                               strerror(errno));
-    release(f);
-    return status;
-}
-
-/* The folder that holds the file at `path`; cuts off the name. */
-static const char *folder(char *path)
-{
-    char *slash = strrchr(path, '/');
-    if (!slash)
-        return ".";
-    slash[slash == path ? 1 : 0] = '\0';
-    return path;
-}
-
 tg_status tg_newfile_check(const char *path, bool alone)
 {
     TG__ARG(path);
@@ -256,7 +214,8 @@ tg_status tg_newfile_check(const char *path, bool alone)
     TG_TRY(find(path, &t));
     const char *dir = t.aside ? folder(t.path) : NULL;
     if (alone && !t.aside)
-        status = tg_fail(TG_E_IO, "%s is no regular file: several processes cannot share it", path);
+        status = tg_fail(TG_E_IO, "%s is not a regular file, so several processes cannot share it",
+                         path);
     else if (dir && access(dir, W_OK) != 0)
         status = tg_fail(TG_E_IO, "cannot write in %s: %s", dir, strerror(errno));
     else if (!dir && t.standard < 0 && access(path, W_OK) != 0)
@@ -289,19 +248,16 @@ static tg_status cut_half_line(int fd, const char *path)
     return TG_OK;
 }
 
-/* Two writers of one file would replace each other's text. The lock belongs to the descriptor; on a
- * file system without locks, nothing is locked. */
-static tg_status lock(int fd, int how, const char *path)
+static int open_growing(const char *path, bool append)
 {
-    if (flock(fd, how | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-        return tg_fail(TG_E_IO, "cannot open %s for writing: another run is writing it", path);
-    return TG_OK;
+    return open(path, O_RDWR | O_CREAT | O_CLOEXEC | (append ? O_APPEND : 0), 0666);
 }
 
 /* The old contents are removed only if nobody else writes the file. */
 static tg_status begin_growing(int fd, const char *path, bool append)
 {
-    TG_TRY(lock(fd, LOCK_EX, path));
+    if (!lock(fd))
+        return busy(path);
     if (append)
         return cut_half_line(fd, path);
     if (ftruncate(fd, 0) != 0)
@@ -309,23 +265,32 @@ static tg_status begin_growing(int fd, const char *path, bool append)
     return TG_OK;
 }
 
-tg_status tg_newfile_open_growing(const char *path, bool append, tg_newfile **f_p)
+/* growing: write a regular file under its own name */
+static tg_status open_file(const char *path, bool growing, bool append, tg_newfile **f_p)
 {
-    TG__ARG(path);
-    TG__ARG(f_p);
     target t;
     TG_TRY(find(path, &t));
-    tg_newfile *f = make(&t);
-    if (!f)
+    tg_newfile *f = calloc(1, sizeof *f);
+    if (!f) {
+        free(t.path);
         return tg_fail(TG_E_NOMEM, "out of memory: name of %s", path);
-    f->growing = t.aside;
-    const int flags = O_RDWR | O_CREAT | O_CLOEXEC | (append ? O_APPEND : 0);
-    tg_status status =
-        open_stream(f, t.aside ? open(f->path, flags, 0666) : open_as_it_is(path, t.standard))
-            ? TG_OK
-            : tg_fail(TG_E_IO, "cannot open %s for writing: %s", path, strerror(errno));
-    if (f->file && t.aside)
+    }
+    f->path = t.path;
+    f->growing = growing && t.aside;
+    tg_status status = TG_OK;
+    if (t.aside && !growing && asprintf(&f->aside, "%s.tmp", f->path) < 0) {
+        f->aside = NULL;
+        status = tg_fail(TG_E_NOMEM, "out of memory: name of %s", path);
+    } else if (f->aside && is_written(f->aside)) {
+        status = busy(path);
+    } else if (!open_stream(f, f->aside     ? open_aside(f->aside)
+                               : f->growing ? open_growing(f->path, append)
+                                            : open_as_it_is(path, t.standard))) {
+        status = tg_fail(TG_E_IO, "cannot open %s for writing: %s", f->aside ? f->aside : path,
+                         why_not_opened(errno));
+    } else if (f->growing) {
         status = begin_growing(f->fd, path, append);
+    }
     if (status != TG_OK)
         tg_newfile_abandon(f);
     else
@@ -333,17 +298,20 @@ tg_status tg_newfile_open_growing(const char *path, bool append, tg_newfile **f_
     return status;
 }
 
-/* name: the caller's name for the file. */
-static tg_status check_unlocked(const char *path, const char *name)
+tg_status tg_newfile_open(const char *path, tg_newfile **f_p)
 {
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) /* the attempt to write it reports why */
-        return TG_OK;
-    const tg_status status = lock(fd, LOCK_SH, name);
-    close(fd);
-    return status;
+    TG__ARGS(path, f_p);
+    return open_file(path, false, false, f_p);
 }
 
+tg_status tg_newfile_open_growing(const char *path, bool append, tg_newfile **f_p)
+{
+    TG__ARGS(path, f_p);
+    return open_file(path, true, append, f_p);
+}
+
+/* Another run may still begin to write the file between this check and the opening, which then
+ * fails; nothing is emptied before the file is locked. */
 tg_status tg_newfile_check_growing(const char *path)
 {
     TG__ARG(path);
@@ -351,8 +319,8 @@ tg_status tg_newfile_check_growing(const char *path)
     TG_TRY(find(path, &t));
     const bool exists = access(t.path, F_OK) == 0;
     tg_status status = TG_OK;
-    if (exists && t.aside)
-        status = check_unlocked(t.path, path);
+    if (exists && t.aside && is_written(t.path)) /* if it cannot be opened, access says why */
+        status = busy(path);
     if (status == TG_OK && t.standard < 0 && access(exists ? t.path : folder(t.path), W_OK) != 0)
         status = tg_fail(TG_E_IO, "cannot open %s for writing: %s", path, strerror(errno));
     free(t.path);
@@ -370,21 +338,29 @@ tg_status tg_newfile_commit(tg_newfile *f)
         step = "sync";
         error = errno;
     }
+    /* A second descriptor keeps the lock: no other writer may come between the closing, which may
+     * fail, and the new name. */
+    const int held = f->aside ? fcntl(f->fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1) : -1;
+    const bool own = !f->aside || is_own(f);
     if (fclose(f->file) != 0 && !error)
         error = errno;
-    if (f->aside && !error && rename(f->aside, f->path) != 0) {
+    if (f->aside && own && !error && rename(f->aside, f->path) != 0) {
         step = "rename the new file to";
         written = f->path;
         error = errno;
     }
     tg_status status = TG_OK;
-    if (error) {
+    if (!own) {
+        status = busy(f->path);
+    } else if (error) {
         if (f->aside)
             unlink(f->aside);
         status = tg_fail(TG_E_IO, "cannot %s %s: %s", step, written, strerror(error));
     } else if (f->aside) {
         sync_directory(f->path);
     }
+    if (held >= 0)
+        close(held);
     release(f);
     return status;
 }
@@ -394,9 +370,9 @@ void tg_newfile_abandon(tg_newfile *f)
     if (!f)
         return;
     if (f->file) {
-        fclose(f->file);
-        if (f->aside)
+        if (f->aside && is_own(f))
             unlink(f->aside);
+        fclose(f->file);
     }
     release(f);
 }

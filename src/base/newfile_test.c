@@ -6,7 +6,9 @@
 #include <cmocka.h>
 #include "base/mem.h"
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -191,6 +193,10 @@ static void no_regular_file(void **state)
     tg_newfile *f;
     unlink(path);
     assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(tg_newfile_open(path, &f), TG_E_IO); /* at once: it has no reader */
+    assert_non_null(strstr(tg_error(), "a FIFO that no process reads"));
+    assert_int_equal(tg_newfile_open_growing(path, false, &f), TG_E_IO);
+    assert_non_null(strstr(tg_error(), "a FIFO that no process reads"));
     int fd = open(path, O_RDONLY | O_NONBLOCK);
     assert_true(fd >= 0);
     write_at(path, "text");
@@ -264,14 +270,95 @@ static void one_writer(void **state)
     assert_content("");
 }
 
+static void *look_often(void *end)
+{
+    while (!atomic_load((atomic_bool *)end)) {
+        const tg_status looked = tg_newfile_check_growing(path); /* refused while it is open */
+        (void)looked;
+    }
+    return NULL;
+}
+
+/* Looking whether a file could be opened never keeps anyone from opening it. */
+static void looking_takes_no_lock(void **state)
+{
+    (void)state;
+    atomic_bool end = false;
+    pthread_t thread;
+    tg_newfile *f;
+    unlink(path);
+    assert_int_equal(tg_newfile_open_growing(path, false, &f), TG_OK);
+    assert_int_equal(tg_newfile_commit(f), TG_OK);
+    assert_int_equal(pthread_create(&thread, NULL, look_often, &end), 0);
+    for (int i = 0; i < 20000; i++) {
+        if (tg_newfile_open_growing(path, true, &f) != TG_OK)
+            fail_msg("%d: %s", i, tg_error());
+        tg_newfile_abandon(f);
+    }
+    atomic_store(&end, true);
+    pthread_join(thread, NULL);
+}
+
+/* What another run writes after the check and before the opening is not lost. */
+static void another_comes_between(void **state)
+{
+    (void)state;
+    tg_newfile *first, *second = NULL;
+    unlink(path);
+    assert_int_equal(tg_newfile_check_growing(path), TG_OK);
+    assert_int_equal(tg_newfile_open_growing(path, false, &first), TG_OK);
+    assert_true(fputs("first\n", tg_newfile_stream(first)) >= 0);
+    assert_int_equal(fflush(tg_newfile_stream(first)), 0);
+    assert_int_equal(tg_newfile_open_growing(path, false, &second), TG_E_IO);
+    assert_null(second);
+    assert_int_equal(tg_newfile_commit(first), TG_OK);
+    assert_content("first\n");
+}
+
+/* The same for files that are replaced: the second writer is refused, and the file that the first
+ * one completes is its own. If its temporary file is taken away, it says so and replaces none. */
+static void one_replacement_at_a_time(void **state)
+{
+    (void)state;
+    tg_newfile *first, *second = NULL;
+    char aside[4096];
+    write_file("old");
+    assert_int_equal(tg_newfile_open(path, &first), TG_OK);
+    assert_int_equal(tg_newfile_open(path, &second), TG_E_IO);
+    assert_null(second);
+    assert_non_null(strstr(tg_error(), "another run is writing it"));
+    assert_true(fputs("first", tg_newfile_stream(first)) >= 0);
+    assert_int_equal(tg_newfile_commit(first), TG_OK);
+    assert_content("first");
+
+    assert_int_equal(tg_newfile_open(path, &first), TG_OK);
+    snprintf(aside, sizeof aside, "%s", tg_newfile_aside(first));
+    unlink(aside);
+    assert_int_equal(tg_newfile_open(path, &second),
+                     TG_OK); /* as a run that did not see the lock */
+    assert_true(fputs("half", tg_newfile_stream(second)) >= 0);
+    assert_int_equal(tg_newfile_commit(first), TG_E_IO);
+    assert_non_null(strstr(tg_error(), "another run is writing it"));
+    assert_content("first");
+    assert_int_equal(tg_newfile_commit(second), TG_OK);
+    assert_content("half");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(commit_replaces), cmocka_unit_test(abandon_keeps_the_old),
-        cmocka_unit_test(open_fails),      cmocka_unit_test(rename_fails),
-        cmocka_unit_test(write_fails),     cmocka_unit_test(links_stay),
-        cmocka_unit_test(no_regular_file), cmocka_unit_test(own_output),
+        cmocka_unit_test(commit_replaces),
+        cmocka_unit_test(abandon_keeps_the_old),
+        cmocka_unit_test(open_fails),
+        cmocka_unit_test(rename_fails),
+        cmocka_unit_test(write_fails),
+        cmocka_unit_test(links_stay),
+        cmocka_unit_test(no_regular_file),
+        cmocka_unit_test(own_output),
         cmocka_unit_test(one_writer),
+        cmocka_unit_test(looking_takes_no_lock),
+        cmocka_unit_test(another_comes_between),
+        cmocka_unit_test(one_replacement_at_a_time),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -1,4 +1,4 @@
-#include "base/number.h"
+#include "base/mem.h"
 #include <locale.h>
 #include <math.h>
 #include <pthread.h>

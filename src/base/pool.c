@@ -5,8 +5,7 @@
 #include <stdlib.h>
 
 struct tg__pool {
-    unsigned threads; /* including the caller's */
-    pthread_t *thread;
+    unsigned threads;     /* including the caller's */
     pthread_mutex_t user; /* held by the caller whose loop it is */
     pthread_mutex_t mutex;
     pthread_cond_t work, done;
@@ -18,6 +17,7 @@ struct tg__pool {
     atomic_size_t next;
     void (*fn)(void *arg, size_t i);
     void *arg;
+    pthread_t thread[]; /* (threads - 1) */
 };
 
 static void take_tasks(tg__pool *p)
@@ -62,7 +62,6 @@ static void stop(tg__pool *p, unsigned started)
     pthread_cond_destroy(&p->done);
     pthread_mutex_destroy(&p->mutex);
     pthread_mutex_destroy(&p->user);
-    free(p->thread);
     free(p);
 }
 
@@ -75,19 +74,14 @@ tg_status tg__pool_create(unsigned threads, tg__pool **pool_p)
         return TG_OK;
     }
     tg__pool *p;
-    TG_TRY(tg_alloc(1, sizeof *p, &p));
-    tg_status status = tg_alloc(threads, sizeof *p->thread, &p->thread);
-    if (status != TG_OK) {
-        free(p);
-        return status;
-    }
+    TG_TRY(tg_alloc(1, sizeof *p + threads * sizeof p->thread[0], &p));
     p->threads = threads;
     pthread_mutex_init(&p->user, NULL);
     pthread_mutex_init(&p->mutex, NULL);
     pthread_cond_init(&p->work, NULL);
     pthread_cond_init(&p->done, NULL);
     for (unsigned i = 0; i + 1 < threads; i++) {
-        status = tg__thread_start("tg-codec", work, p, &p->thread[i]);
+        const tg_status status = tg__thread_start("tg-codec", work, p, &p->thread[i]);
         if (status != TG_OK) {
             stop(p, i);
             return status;

@@ -67,8 +67,6 @@ void tg_rng_block(const tg_rng_key *key, uint64_t counter, uint32_t out[4])
 
 double tg_rng_uniform(const tg_rng_key *key, uint64_t counter)
 {
-    if (!key)
-        return 0;
     uint32_t w[4];
     tg_rng_block(key, counter, w);
     return tg__unit(w[0], w[1]);

@@ -25,66 +25,6 @@ static size_t count_keys(const tg_entry *entry)
     return n;
 }
 
-/* Check the whole string: no blanks, matching brackets. */
-static tg_status check_text(const char *kind, const char *text)
-{
-    size_t depth = 0;
-    for (const char *p = text; *p; p++) {
-        unsigned char c = (unsigned char)*p;
-        if (c <= ' ' || c == 0x7f)
-            return tg_fail(TG_E_SPEC,
-                           "%s \"%.64s\": blank or control character at position %zu: allowed: "
-                           "name:key=value,key=value without blanks",
-                           kind, text, (size_t)(p - text) + 1);
-        if (c == '[')
-            depth++;
-        if (c == ']' && depth-- == 0)
-            return tg_fail(TG_E_SPEC, "%s \"%.64s\": \"]\" at position %zu closes nothing", kind,
-                           text, (size_t)(p - text) + 1);
-    }
-    if (depth)
-        return tg_fail(TG_E_SPEC, "%s \"%.64s\": %zu \"[\" without \"]\"", kind, text, depth);
-    return TG_OK;
-}
-
-static tg_status find_entry(const char *kind, const tg_entry *const *entries, size_t count,
-                            const char *name, const tg_entry **entry_p)
-{
-    char list[TG__WORD_LIST] = "";
-    tg_nearest near;
-    tg_nearest_begin(&near, name);
-    for (size_t i = 0; i < count; i++) {
-        const size_t len = strlen(entries[i]->name);
-        if (strcmp(entries[i]->name, name) == 0) {
-            *entry_p = entries[i];
-            return TG_OK;
-        }
-        tg__word_list_add(list, entries[i]->name, len);
-        tg_nearest_offer(&near, entries[i]->name, len);
-    }
-    return tg_fail(TG_E_SPEC, "unknown %s \"%.64s\": %sallowed: %s", kind, name,
-                   tg_nearest_hint(&near), list);
-}
-
-static tg_status find_key(const char *kind, const tg_entry *entry, const char *name,
-                          size_t *index_p)
-{
-    char list[TG__WORD_LIST] = "";
-    tg_nearest near;
-    tg_nearest_begin(&near, name);
-    for (size_t i = 0; entry->keys && entry->keys[i].name; i++) {
-        const size_t len = strlen(entry->keys[i].name);
-        if (strcmp(entry->keys[i].name, name) == 0) {
-            *index_p = i;
-            return TG_OK;
-        }
-        tg__word_list_add(list, entry->keys[i].name, len);
-        tg_nearest_offer(&near, entry->keys[i].name, len);
-    }
-    return tg_fail(TG_E_SPEC, "unknown key \"%.64s\" of %s \"%s\": %sallowed: %s", name, kind,
-                   entry->name, tg_nearest_hint(&near), list[0] ? list : "none, it has no keys");
-}
-
 /* End the item at `item` with a zero byte; returns the start of the next one, NULL after the last.
  */
 static char *cut_item(char *item)
@@ -103,7 +43,26 @@ static char *cut_item(char *item)
     return NULL;
 }
 
-static tg_status parse_item(const char *kind, char *item, tg_spec *spec)
+/* "density=0,1": the comma ends the value, and the digits after it would be a key.
+ * rest  what follows the comma; NULL: the value is the last */
+static tg_status check_comma(const char *kind, const tg_entry *entry, const tg_key *key,
+                             const char *value, const char *rest)
+{
+    const char *digits = rest ? rest : "";
+    const size_t len = strcspn(digits, ",");
+    const bool fraction = *digits >= '0' && *digits <= '9' && !memchr(digits, '=', len);
+    const bool whole = strspn(value, "-0123456789") == strlen(value);
+    if (!fraction || !whole || (key->type != TG_KEY_REAL && key->type != TG_KEY_DURATION))
+        return TG_OK;
+    const int cut = len < 32 ? (int)len : 32;
+    return tg_fail(TG_E_SPEC,
+                   "%s \"%s\": %s=%.32s,%.*s: a comma ends a value: write the decimal point: "
+                   "%s=%.32s.%.*s",
+                   kind, entry->name, key->name, value, cut, digits, key->name, value, cut, digits);
+}
+
+/* rest: the items after this one; NULL: none. */
+static tg_status parse_item(const char *kind, char *item, const char *rest, tg_spec *spec)
 {
     const tg_entry *entry = spec->entry;
     char *equals = strchr(item, '=');
@@ -111,18 +70,22 @@ static tg_status parse_item(const char *kind, char *item, tg_spec *spec)
         *equals = '\0';
     size_t index = 0;
     if (!*item)
-        return tg_fail(TG_E_SPEC, "%s \"%s\": a key is missing: allowed: key=value,key=value", kind,
-                       entry->name);
-    TG_TRY(find_key(kind, entry, item, &index));
+        return tg_fail(TG_E_SPEC,
+                       "%s \"%s\": a key is missing between commas: allowed: key=value,key=value",
+                       kind, entry->name);
+    TG_TRY(tg__spec_find_key(kind, entry, item, &index));
     const tg_key *key = &entry->keys[index];
     tg__spec_value *value = &spec->values[index];
     if (!equals || !equals[1])
         return tg_fail(TG_E_SPEC, "key \"%s\" of %s \"%s\" has no value: allowed: %s=VALUE",
                        key->name, kind, entry->name, key->name);
     if (value->given)
-        return tg_fail(TG_E_SPEC, "key \"%s\" of %s \"%s\" is given twice: allowed: once",
-                       key->name, kind, entry->name);
-    TG_TRY(tg__spec_value_parse(key, equals + 1, value));
+        return tg_fail(TG_E_SPEC, "key \"%s\" of %s \"%s\" is given twice", key->name, kind,
+                       entry->name);
+    TG_TRY(check_comma(kind, entry, key, equals + 1, rest));
+    const tg_status status = tg__spec_value_parse(key, equals + 1, value);
+    if (status != TG_OK)
+        return tg_fail(status, "%s \"%s\": %s", kind, entry->name, tg_error());
     value->has = value->given = true;
     return TG_OK;
 }
@@ -163,6 +126,53 @@ static tg_status make_text(tg_spec *spec)
               : tg_fail(TG_E_NOMEM, "out of memory: text of spec \"%s\"", spec->entry->name);
 }
 
+static const tg__spec_value *find_value(const tg_spec *spec, const char *key, tg_key_type *type_p)
+{
+    for (size_t i = 0; spec && key && i < spec->nkeys; i++) {
+        if (strcmp(spec->entry->keys[i].name, key) == 0) {
+            *type_p = spec->entry->keys[i].type;
+            return &spec->values[i];
+        }
+    }
+    return NULL;
+}
+
+static tg_status make_values(tg_spec *spec)
+{
+    const size_t nkeys = count_keys(spec->entry);
+    TG_TRY(tg_alloc(nkeys, sizeof *spec->values, &spec->values));
+    spec->nkeys = nkeys;
+    return TG_OK;
+}
+
+static tg_status derive(const char *kind, const tg_spec *from, tg_spec *spec)
+{
+    TG_TRY(make_values(spec));
+    for (size_t i = 0; i < spec->nkeys; i++) {
+        const tg_key *key = &spec->entry->keys[i];
+        tg_key_type type = key->type;
+        const tg__spec_value *value = find_value(from, key->name, &type);
+        if (value && value->has && type == key->type)
+            TG_TRY(tg__spec_value_copy(key, value, &spec->values[i]));
+    }
+    TG_TRY(fill_defaults(kind, spec));
+    return make_text(spec);
+}
+
+tg_status tg__spec_derive(const char *kind, const tg_entry *entry, const tg_spec *from,
+                          tg_spec **spec_p)
+{
+    tg_spec *spec;
+    TG_TRY(tg_alloc(1, sizeof *spec, &spec));
+    spec->entry = entry;
+    const tg_status status = derive(kind, from, spec);
+    if (status == TG_OK)
+        *spec_p = spec;
+    else
+        tg_spec_free(spec);
+    return status;
+}
+
 /* Parses text in place, cutting it into its parts. */
 static tg_status parse(const char *kind, const tg_entry *const *entries, size_t count, char *text,
                        tg_spec *spec)
@@ -170,14 +180,12 @@ static tg_status parse(const char *kind, const tg_entry *const *entries, size_t 
     char *items = strchr(text, ':');
     if (items)
         *items++ = '\0';
-    TG_TRY(find_entry(kind, entries, count, text, &spec->entry));
-    size_t nkeys = count_keys(spec->entry);
-    TG_TRY(tg_alloc(nkeys, sizeof *spec->values, &spec->values));
-    spec->nkeys = nkeys;
+    TG_TRY(tg__spec_find_entry(kind, entries, count, text, &spec->entry));
+    TG_TRY(make_values(spec));
     while (items) {
         char *item = items;
         items = cut_item(item);
-        TG_TRY(parse_item(kind, item, spec));
+        TG_TRY(parse_item(kind, item, items, spec));
     }
     TG_TRY(fill_defaults(kind, spec));
     return make_text(spec);
@@ -186,17 +194,14 @@ static tg_status parse(const char *kind, const tg_entry *const *entries, size_t 
 tg_status tg_spec_parse(const char *kind, const tg_entry *const *entries, size_t count,
                         const char *text, tg_spec **spec_p)
 {
-    TG__ARG(kind);
-    TG__ARG(text);
-    TG__ARG(spec_p);
+    TG__ARGS(kind, text, spec_p);
     if (!entries && count)
         return tg_fail(TG_E_ARG, "tg_spec_parse: entries is NULL");
-    TG_TRY(check_text(kind, text));
+    TG_TRY(tg__spec_check_text(kind, text));
     tg_spec *spec = calloc(1, sizeof *spec);
-    char *copy = strdup(text);
+    TG__FREED char *copy = strdup(text);
     tg_status status = spec && copy ? parse(kind, entries, count, copy, spec)
                                     : tg_fail(TG_E_NOMEM, "out of memory: %s spec", kind);
-    free(copy);
     if (status == TG_OK)
         *spec_p = spec;
     else
@@ -217,34 +222,17 @@ void tg_spec_free(tg_spec *spec)
 
 const tg_entry *tg_spec_entry(const tg_spec *spec)
 {
-    if (!spec)
-        return NULL;
-    return spec->entry;
+    return spec ? spec->entry : NULL;
 }
 
 const char *tg_spec_name(const tg_spec *spec)
 {
-    if (!spec)
-        return NULL;
-    return spec->entry->name;
+    return spec ? spec->entry->name : NULL;
 }
 
 const char *tg_spec_text(const tg_spec *spec)
 {
-    if (!spec)
-        return NULL;
-    return spec->text;
-}
-
-static const tg__spec_value *find_value(const tg_spec *spec, const char *key, tg_key_type *type_p)
-{
-    for (size_t i = 0; spec && key && i < spec->nkeys; i++) {
-        if (strcmp(spec->entry->keys[i].name, key) == 0) {
-            *type_p = spec->entry->keys[i].type;
-            return &spec->values[i];
-        }
-    }
-    return NULL;
+    return spec ? spec->text : NULL;
 }
 
 bool tg_spec_given(const tg_spec *spec, const char *key)
@@ -308,7 +296,7 @@ tg_status tg__spec_set(tg_spec *spec, const char *key, const char *text)
 {
     size_t index = 0;
     tg__spec_value value = {.has = true};
-    TG_TRY(find_key("spec", spec->entry, key, &index));
+    TG_TRY(tg__spec_find_key("spec", spec->entry, key, &index));
     TG_TRY(tg__spec_value_parse(&spec->entry->keys[index], text, &value));
     value.given = spec->values[index].given;
     free(spec->values[index].word);
@@ -321,8 +309,7 @@ tg_status tg__spec_set(tg_spec *spec, const char *key, const char *text)
 tg_status tg_duration_steps(tg_duration d, uint64_t steps_per_epoch, const char *what,
                             uint64_t *steps_p)
 {
-    TG__ARG(what);
-    TG__ARG(steps_p);
+    TG__ARGS(what, steps_p);
     if (d.epochs && steps_per_epoch == 0)
         return tg_fail(TG_E_SPEC,
                        "%s=%gep: the number of steps in an epoch is not known here: allowed: %s in "

@@ -4,7 +4,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "base/spec_topk.h"
+#include "spec_topk.h"
 
 static void unknown_names(void **state)
 {
@@ -15,14 +15,23 @@ static void unknown_names(void **state)
     assert_refused("Topk", "unknown method \"Topk\": did you mean \"topk\"? allowed: dense, topk");
     assert_refused("topk=1",
                    "unknown method \"topk=1\": did you mean \"topk\"? allowed: dense, topk");
+    assert_refused("k=1", "unknown method \"k=1\": a name and a colon come before its keys; "
+                          "allowed: dense, topk");
+    assert_refused("topk,density=0.1",
+                   "unknown method \"topk,density=0.1\": a colon ends the name: "
+                   "write topk:density=0.1");
+    assert_refused("topk=density=0.1",
+                   "unknown method \"topk=density=0.1\": a colon ends the name: "
+                   "write topk:density=0.1");
     assert_refused("topk:foo=1",
                    "unknown key \"foo\" of method \"topk\": allowed: density, values, warmup, "
                    "exact, k, inner, any, count, low, period");
     assert_refused("topk:densty=1",
                    "unknown key \"densty\" of method \"topk\": did you mean \"density\"? "
                    "allowed: density, values, warmup, exact, k, inner, any, count, low, period");
-    assert_refused("topk:values=bf61", "values=bf61: did you mean \"bf16\"? allowed: f32, f16, "
-                                       "bf16");
+    assert_value_refused("topk:values=bf61",
+                         "values=bf61: did you mean \"bf16\"? allowed: f32, f16, "
+                         "bf16");
     assert_refused("dense:foo=1", "unknown key \"foo\" of method \"dense\": allowed: none, it has "
                                   "no keys");
 }
@@ -30,19 +39,21 @@ static void unknown_names(void **state)
 static void out_of_range(void **state)
 {
     (void)state;
-    assert_refused("topk:density=2", "density=2: allowed: 0 < density <= 1");
-    assert_refused("topk:density=0", "density=0: allowed: 0 < density <= 1");
-    assert_refused("topk:density=-0.0", "density=-0.0: allowed: 0 < density <= 1");
-    assert_refused("topk:k=0", "k=0: allowed: k >= 1");
-    assert_refused("topk:low=4294967296", "low=4294967296: allowed: low <= 4294967295");
-    assert_refused("topk:period=101", "period=101: allowed: whole steps (200) or epochs (4ep, "
-                                      "0.5ep), 1 <= period <= 100");
-    assert_refused("topk:period=0ep", "period=0ep: allowed: whole steps (200) or epochs (4ep, "
-                                      "0.5ep), 1 <= period <= 100");
-    assert_refused("topk:values=f64", "values=f64: allowed: f32, f16, bf16");
-    assert_refused("topk:values=f", "values=f: allowed: f32, f16, bf16");
-    assert_refused("topk:values=f32|f16", "values=f32|f16: allowed: f32, f16, bf16");
-    assert_refused("topk:exact=1", "exact=1: allowed: yes, no");
+    assert_value_refused("topk:density=2", "density=2: allowed: 0 < density <= 1");
+    assert_value_refused("topk:density=0", "density=0: allowed: 0 < density <= 1");
+    assert_value_refused("topk:density=-0.0", "density=-0.0: allowed: 0 < density <= 1");
+    assert_value_refused("topk:k=0", "k=0: allowed: k >= 1");
+    assert_value_refused("topk:low=4294967296", "low=4294967296: allowed: low <= 4294967295");
+    assert_value_refused("topk:period=101",
+                         "period=101: allowed: whole steps (200) or epochs (4ep, "
+                         "0.5ep), 1 <= period <= 100");
+    assert_value_refused("topk:period=0ep",
+                         "period=0ep: allowed: whole steps (200) or epochs (4ep, "
+                         "0.5ep), 1 <= period <= 100");
+    assert_value_refused("topk:values=f64", "values=f64: allowed: f32, f16, bf16");
+    assert_value_refused("topk:values=f", "values=f: allowed: f32, f16, bf16");
+    assert_value_refused("topk:values=f32|f16", "values=f32|f16: allowed: f32, f16, bf16");
+    assert_value_refused("topk:exact=1", "exact=1: allowed: yes, no");
 }
 
 static void bad_numbers(void **state)
@@ -65,16 +76,39 @@ static void bad_numbers(void **state)
         snprintf(text, sizeof text, "topk:any=%s", reals[i]);
         snprintf(want, sizeof want,
                  "any=%s: not a finite decimal number; allowed: any finite number", reals[i]);
-        assert_refused(text, want);
+        assert_value_refused(text, want);
     }
     for (size_t i = 0; i < TG_COUNT(ints); i++) {
         snprintf(text, sizeof text, "topk:count=%s", ints[i]);
         snprintf(want, sizeof want,
                  "count=%s: not a whole number of 64 bits; allowed: any whole number", ints[i]);
-        assert_refused(text, want);
+        assert_value_refused(text, want);
     }
-    assert_refused("topk:density=abc",
-                   "density=abc: not a finite decimal number; allowed: 0 < density <= 1");
+    assert_value_refused("topk:density=abc",
+                         "density=abc: not a finite decimal number; allowed: 0 < density <= 1");
+}
+
+/* A decimal comma: the comma ends the value, and the digits after it are no key. */
+static void decimal_commas(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *value, *point;
+    } bad[] = {{"topk:density=0,1", "density=0,1", "density=0.1"},
+               {"topk:density=0,05,values=f16", "density=0,05", "density=0.05"},
+               {"topk:any=-1,5e-3", "any=-1,5e-3", "any=-1.5e-3"},
+               {"topk:warmup=0,5ep", "warmup=0,5ep", "warmup=0.5ep"}};
+    char want[256];
+    for (size_t i = 0; i < TG_COUNT(bad); i++) {
+        snprintf(want, sizeof want, "%s: a comma ends a value: write the decimal point: %s",
+                 bad[i].value, bad[i].point);
+        assert_value_refused(bad[i].text, want);
+    }
+    /* here it cannot be one */
+    assert_refused("topk:k=3,5", "unknown key \"5\" of method \"topk\": allowed: density, values, "
+                                 "warmup, exact, k, inner, any, count, low, period");
+    assert_refused("topk:5", "unknown key \"5\" of method \"topk\": allowed: density, values, "
+                             "warmup, exact, k, inner, any, count, low, period");
 }
 
 static void bad_durations(void **state)
@@ -100,20 +134,21 @@ static void bad_durations(void **state)
                  "warmup=%s: not a duration; allowed: whole steps (200) or epochs (4ep, 0.5ep), "
                  "warmup >= 0",
                  bad[i]);
-        assert_refused(text, want);
+        assert_value_refused(text, want);
     }
 }
 
 static void bad_syntax(void **state)
 {
     (void)state;
-    assert_refused("topk:k=1,k=1", "key \"k\" of method \"topk\" is given twice: allowed: once");
+    assert_refused("topk:k=1,k=1", "key \"k\" of method \"topk\" is given twice");
     assert_refused("topk:k", "key \"k\" of method \"topk\" has no value: allowed: k=VALUE");
     assert_refused("topk:k=", "key \"k\" of method \"topk\" has no value: allowed: k=VALUE");
     static const char *const no_key[] = {"topk:", "topk:k=1,", "topk:,k=1", "topk:=1"};
     for (size_t i = 0; i < TG_COUNT(no_key); i++)
-        assert_refused(no_key[i],
-                       "method \"topk\": a key is missing: allowed: key=value,key=value");
+        assert_refused(
+            no_key[i],
+            "method \"topk\": a key is missing between commas: allowed: key=value,key=value");
     assert_refused("topk:k=1, any=1",
                    "method \"topk:k=1, any=1\": blank or control character at position 10: "
                    "allowed: name:key=value,key=value without blanks");
@@ -132,16 +167,16 @@ static void brackets(void **state)
     assert_refused("topk:inner=[a", "method \"topk:inner=[a\": 1 \"[\" without \"]\"");
     assert_refused("topk:inner=[[a]", "method \"topk:inner=[[a]\": 1 \"[\" without \"]\"");
     assert_refused("topk:inner=a]",
-                   "method \"topk:inner=a]\": \"]\" at position 13 closes nothing");
+                   "method \"topk:inner=a]\": the \"]\" at position 13 has no \"[\" before it");
     assert_refused("topk:inner=]a[",
-                   "method \"topk:inner=]a[\": \"]\" at position 12 closes nothing");
+                   "method \"topk:inner=]a[\": the \"]\" at position 12 has no \"[\" before it");
     static const char *const bad[] = {"[]", "[a]b", "b[a]", "[a][b]", "a:b"};
     for (size_t i = 0; i < TG_COUNT(bad); i++) {
         char text[64], want[128];
         snprintf(text, sizeof text, "topk:inner=%s", bad[i]);
         snprintf(want, sizeof want,
                  "inner=%s: allowed: a spec string in brackets, inner=[name:key=...]", bad[i]);
-        assert_refused(text, want);
+        assert_value_refused(text, want);
     }
     /* A comma and an equals sign inside belong to the nested spec; what follows does not. */
     tg_spec *spec = parse("topk:inner=[x:k=3,any=1],k=2");
@@ -149,7 +184,7 @@ static void brackets(void **state)
     assert_false(tg_spec_has(spec, "any"));
     assert_string_equal(tg_spec_word(spec, "inner"), "x:k=3,any=1");
     tg_spec_free(spec);
-    assert_refused("topk:k=[1]", "k=[1]: not a whole number of 64 bits; allowed: k >= 1");
+    assert_value_refused("topk:k=[1]", "k=[1]: not a whole number of 64 bits; allowed: k >= 1");
 }
 
 /* Hostile lengths and depths: an error, and what is allowed still shows. */
@@ -220,10 +255,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unknown_names), cmocka_unit_test(out_of_range),
-        cmocka_unit_test(bad_numbers),   cmocka_unit_test(bad_durations),
-        cmocka_unit_test(bad_syntax),    cmocka_unit_test(brackets),
-        cmocka_unit_test(long_texts),    cmocka_unit_test(many_names),
-        cmocka_unit_test(bad_default),
+        cmocka_unit_test(bad_numbers),   cmocka_unit_test(decimal_commas),
+        cmocka_unit_test(bad_durations), cmocka_unit_test(bad_syntax),
+        cmocka_unit_test(brackets),      cmocka_unit_test(long_texts),
+        cmocka_unit_test(many_names),    cmocka_unit_test(bad_default),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

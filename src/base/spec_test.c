@@ -4,7 +4,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "base/spec_topk.h"
+#include "spec_topk.h"
 #include <locale.h>
 
 static void assert_text(const char *text, const char *want)
@@ -119,7 +119,8 @@ static void numbers_or_words(void **state)
         tg_spec *spec = NULL;
         char text[64], want[128];
         snprintf(text, sizeof text, "2bit:threshold=%s", bad[i][0]);
-        snprintf(want, sizeof want, "threshold=%s: %sallowed: 0 < threshold <= 4; or auto, never",
+        snprintf(want, sizeof want,
+                 "codec \"2bit\": threshold=%s: %sallowed: 0 < threshold <= 4; or auto, never",
                  bad[i][0], bad[i][1]);
         assert_int_equal(tg_spec_parse("codec", list, 1, text, &spec), TG_E_SPEC);
         assert_string_equal(tg_error(), want);
@@ -150,10 +151,11 @@ static void whole_numbers_or_words(void **state)
     }
     tg_spec *spec = NULL;
     assert_int_equal(tg_spec_parse("codec", list, 1, "csc:chunk=10", &spec), TG_E_SPEC);
-    assert_string_equal(tg_error(), "chunk=10: allowed: 1 <= chunk <= 9; or auto");
+    assert_string_equal(tg_error(), "codec \"csc\": chunk=10: allowed: 1 <= chunk <= 9; or auto");
     assert_int_equal(tg_spec_parse("codec", list, 1, "csc:chunk=2.5", &spec), TG_E_SPEC);
-    assert_string_equal(tg_error(), "chunk=2.5: not a whole number of 64 bits; allowed: "
-                                    "1 <= chunk <= 9; or auto");
+    assert_string_equal(tg_error(),
+                        "codec \"csc\": chunk=2.5: not a whole number of 64 bits; allowed: "
+                        "1 <= chunk <= 9; or auto");
 }
 
 /* Each is the same number as its decimal form, to the last bit, and is written as that. */
@@ -181,8 +183,8 @@ static void percentages(void **state)
         snprintf(text, sizeof text, "topk:density=%s", bad[i]);
         assert_int_equal(tg_spec_parse("method", entries, 2, text, &spec), TG_E_SPEC);
     }
-    assert_refused("topk:density=101%", "density=101%: allowed: 0 < density <= 1");
-    assert_refused("topk:k=1%", "k=1%: not a whole number of 64 bits; allowed: k >= 1");
+    assert_value_refused("topk:density=101%", "density=101%: allowed: 0 < density <= 1");
+    assert_value_refused("topk:k=1%", "k=1%: not a whole number of 64 bits; allowed: k >= 1");
 }
 
 static void duration_steps(void **state)

@@ -1,6 +1,6 @@
 #include "base/spec_value.h"
 #include "telegrad/tools.h"
-#include "base/number.h"
+#include "base/mem.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -87,41 +87,30 @@ static const char *word_hint(const tg_key *key, const char *text, tg_nearest *ne
     return tg_nearest_hint(near);
 }
 
-static tg_status parse_int(const tg_key *key, const char *text, tg__spec_value *value)
+static tg_status parse_number(const tg_key *key, const char *text, tg__spec_value *value)
 {
-    int64_t v;
+    const bool whole = key->type == TG_KEY_INT;
+    int64_t integer = 0;
+    double v = 0;
     char list[TG__WORD_LIST] = "";
     const char *word = find_choice(key, text, list);
     if (word)
         return keep_word(word, strlen(text), value);
-    bool ok = tg_int_parse(text, &v);
-    if (ok && in_range(key, key->min, (double)v)) {
-        value->integer = v;
+    bool ok = whole ? tg_int_parse(text, &integer)
+                    : tg_real_parse(text, &v) || tg_percent_parse(text, &v);
+    if (ok && in_range(key, key->min, whole ? (double)integer : v)) {
+        if (whole)
+            value->integer = integer;
+        else
+            value->real = v;
         return TG_OK;
     }
     tg_nearest near;
-    return tg_fail(TG_E_SPEC, "%s=%.64s: %s%sallowed: %s%s%s", key->name, text,
-                   ok ? "" : "not a whole number of 64 bits; ",
-                   ok ? "" : word_hint(key, text, &near),
-                   range_of(key, key->min, "any whole number").text, list[0] ? "; or " : "", list);
-}
-
-static tg_status parse_real(const tg_key *key, const char *text, tg__spec_value *value)
-{
-    double v;
-    char list[TG__WORD_LIST] = "";
-    const char *word = find_choice(key, text, list);
-    if (word)
-        return keep_word(word, strlen(text), value);
-    bool ok = tg_real_parse(text, &v) || tg_percent_parse(text, &v);
-    if (ok && in_range(key, key->min, v)) {
-        value->real = v;
-        return TG_OK;
-    }
-    tg_nearest near;
-    return tg_fail(TG_E_SPEC, "%s=%.64s: %s%sallowed: %s%s%s", key->name, text,
-                   ok ? "" : "not a finite decimal number; ", ok ? "" : word_hint(key, text, &near),
-                   range_of(key, key->min, "any finite number").text, list[0] ? "; or " : "", list);
+    const char *wrong = whole ? "not a whole number of 64 bits; " : "not a finite decimal number; ";
+    const char *any = whole ? "any whole number" : "any finite number";
+    return tg_fail(TG_E_SPEC, "%s=%.64s: %s%sallowed: %s%s%s", key->name, text, ok ? "" : wrong,
+                   ok ? "" : word_hint(key, text, &near), range_of(key, key->min, any).text,
+                   list[0] ? "; or " : "", list);
 }
 
 /* Returns false if it is not a duration; the caller checks the range. */
@@ -200,13 +189,30 @@ static tg_status parse_nested(const tg_key *key, const char *text, tg__spec_valu
     return keep_word(text + 1, len - 2, value);
 }
 
+tg_status tg__spec_value_copy(const tg_key *key, const tg__spec_value *from, tg__spec_value *value)
+{
+    char list[TG__WORD_LIST] = "";
+    const bool choice = from->word != NULL && key->type != TG_KEY_SPEC;
+    const bool number = from->word == NULL && key->type != TG_KEY_FLAG;
+    const double v = key->type == TG_KEY_INT    ? (double)from->integer
+                     : key->type == TG_KEY_REAL ? from->real
+                                                : from->duration.count;
+    if (choice && !find_choice(key, from->word, list))
+        return tg_fail(TG_E_SPEC, "%s=%.64s: allowed: %s", key->name, from->word, list);
+    if (number && !in_range(key, key->min, v))
+        return tg_fail(TG_E_SPEC, "%s=%g: allowed: %s", key->name, v,
+                       range_of(key, key->min, "any finite number").text);
+    *value = *from;
+    value->word = NULL;
+    return from->word != NULL ? keep_word(from->word, strlen(from->word), value) : TG_OK;
+}
+
 tg_status tg__spec_value_parse(const tg_key *key, const char *text, tg__spec_value *value)
 {
     switch (key->type) {
     case TG_KEY_INT:
-        return parse_int(key, text, value);
     case TG_KEY_REAL:
-        return parse_real(key, text, value);
+        return parse_number(key, text, value);
     case TG_KEY_FLAG:
         return parse_flag(key, text, value);
     case TG_KEY_CHOICE:

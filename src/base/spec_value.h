@@ -1,5 +1,5 @@
-/* One value of a spec string: conversion between text and a number, word or duration, checked
- * against its key. */
+/* The parts of a spec string; first of all a value: conversion between text and a number, word or
+ * duration, checked against its key. */
 #ifndef TG_BASE_SPEC_VALUE_H
 #define TG_BASE_SPEC_VALUE_H
 
@@ -20,8 +20,20 @@ typedef struct tg__spec_value {
 TG_NODISCARD tg_status tg__spec_value_parse(const tg_key *key, const char *text,
                                             tg__spec_value *value);
 
+/* Copy a value of another spec's key of the same type and name.
+ * Errors  TG_E_SPEC (the key does not allow it), TG_E_NOMEM */
+TG_NODISCARD tg_status tg__spec_value_copy(const tg_key *key, const tg__spec_value *from,
+                                           tg__spec_value *value);
+
 /* Write the value in its normal form, which parses to the same value. */
 void tg__spec_value_print(const tg_key *key, const tg__spec_value *value, FILE *file);
+
+/* Make a spec of an entry whose keys take their values from those of the same name and type in
+ * another spec; the others have their defaults.
+ * kind    for messages
+ * Errors  TG_E_SPEC (a key does not allow the value), TG_E_NOMEM */
+TG_NODISCARD tg_status tg__spec_derive(const char *kind, const tg_entry *entry, const tg_spec *from,
+                                       tg_spec **spec_p);
 
 /* Set a key of spec to another value. Everything read from the spec before, its text included,
  * becomes invalid.
@@ -44,5 +56,19 @@ bool tg__spec_is_open(const tg_spec *spec);
  * = 0. */
 #define TG__WORD_LIST 640
 void tg__word_list_add(char list[TG__WORD_LIST], const char *word, size_t len);
+
+/* ---- text, name and keys: what is refused, and what was meant (spec_find.c) ------------------ */
+
+/* In these functions, kind is for messages; each fails with TG_E_SPEC. */
+
+/* Check the whole string: no blanks, matching brackets. */
+TG_NODISCARD tg_status tg__spec_check_text(const char *kind, const char *text);
+/* Find the entry with this name. */
+TG_NODISCARD tg_status tg__spec_find_entry(const char *kind, const tg_entry *const *entries,
+                                           size_t count, const char *name,
+                                           const tg_entry **entry_p);
+/* Find the key with this name. */
+TG_NODISCARD tg_status tg__spec_find_key(const char *kind, const tg_entry *entry, const char *name,
+                                         size_t *index_p);
 
 #endif

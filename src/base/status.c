@@ -1,4 +1,5 @@
-#include "telegrad/base.h"
+#include "base/arg.h"
+#include "telegrad/tools.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,37 +12,12 @@ static _Thread_local char error_text[ERROR_BYTES];
 
 const char *tg_status_name(tg_status status)
 {
-    switch (status) {
-    case TG_OK:
-        return "TG_OK";
-    case TG_E_ARG:
-        return "TG_E_ARG";
-    case TG_E_SPEC:
-        return "TG_E_SPEC";
-    case TG_E_NOMEM:
-        return "TG_E_NOMEM";
-    case TG_E_SPACE:
-        return "TG_E_SPACE";
-    case TG_E_CORRUPT:
-        return "TG_E_CORRUPT";
-    case TG_E_VERSION:
-        return "TG_E_VERSION";
-    case TG_E_MISMATCH:
-        return "TG_E_MISMATCH";
-    case TG_E_PEER:
-        return "TG_E_PEER";
-    case TG_E_NONFINITE:
-        return "TG_E_NONFINITE";
-    case TG_E_STATE:
-        return "TG_E_STATE";
-    case TG_E_IO:
-        return "TG_E_IO";
-    case TG_E_UNSUPPORTED:
-        return "TG_E_UNSUPPORTED";
-    case TG_E_STOPPED:
-        return "TG_E_STOPPED";
-    }
-    return "TG_E_?";
+    static const char *const names[] = {
+        /* by value */
+        "TG_OK",        "TG_E_ARG",     "TG_E_SPEC",        "TG_E_NOMEM",  "TG_E_SPACE",
+        "TG_E_CORRUPT", "TG_E_VERSION", "TG_E_MISMATCH",    "TG_E_PEER",   "TG_E_NONFINITE",
+        "TG_E_STATE",   "TG_E_IO",      "TG_E_UNSUPPORTED", "TG_E_STOPPED"};
+    return (size_t)status < TG_COUNT(names) ? names[status] : "TG_E_?";
 }
 
 const char *tg_error(void)
@@ -64,6 +40,16 @@ tg_status tg_fail(tg_status status, const char *format, ...)
         memcpy(text + sizeof text - 4, "...", 4);
     memcpy(error_text, text, sizeof text);
     return status;
+}
+
+tg_status tg__check_args(const char *call, const char *names, const void *const *ptr)
+{
+    for (size_t len; *names != '\0'; names += len + strspn(names + len, ", "), ptr++) {
+        len = strcspn(names, ",");
+        if (*ptr == NULL)
+            return tg_fail(TG_E_ARG, "%s: %.*s is NULL", call, (int)len, names);
+    }
+    return TG_OK;
 }
 
 const char *tg_version(void)

@@ -86,9 +86,7 @@ void tg_trace_destroy(tg_trace *trace)
 
 tg_status tg_trace_name(tg_trace *trace, const char *text, const char **name_p)
 {
-    TG__ARG(trace);
-    TG__ARG(text);
-    TG__ARG(name_p);
+    TG__ARGS(trace, text, name_p);
     const size_t bytes = strlen(text) + 1;
     kept_name *name;
     TG_TRY(tg_alloc(1, sizeof *name + bytes, &name));
@@ -123,27 +121,6 @@ void tg_trace_span(tg_trace *trace, int rank, tg_trace_row row, const char *name
     atomic_store_explicit(&s->busy, false, memory_order_release);
 }
 
-/* As JSON, which is UTF-8: invalid bytes become U+FFFD. */
-static void print_text(FILE *file, const char *text)
-{
-    fputc('"', file);
-    for (size_t left = strlen(text), len; left > 0; text += len, left -= len) {
-        const unsigned char c = (unsigned char)*text;
-        len = tg_utf8_decode(text, left, NULL);
-        if (len == 0) {
-            fputs("\\ufffd", file);
-            len = 1;
-        } else if (c == '"' || c == '\\') {
-            fprintf(file, "\\%c", c);
-        } else if (c < 0x20) {
-            fprintf(file, "\\u%04x", c);
-        } else {
-            fwrite(text, 1, len, file);
-        }
-    }
-    fputc('"', file);
-}
-
 /* Nanoseconds as microseconds with three decimals, in any locale. */
 static void print_us(FILE *file, int64_t ns)
 {
@@ -164,7 +141,7 @@ static void print_span(FILE *file, const placed *p)
     uint64_t dur = s->end_ns > s->begin_ns ? (uint64_t)s->end_ns - (uint64_t)s->begin_ns : 0;
     fprintf(file, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%zu,\"cat\":\"%s\",\"name\":", s->rank,
             tid_of(s->row, p->lane), row_names[s->row]);
-    print_text(file, s->name);
+    tg__print_json(file, s->name);
     fputs(",\"ts\":", file);
     print_us(file, s->begin_ns);
     fputs(",\"dur\":", file);
@@ -245,13 +222,12 @@ static void print_events(FILE *file, placed *p, size_t n, int64_t *scratch)
         print_span(file, &p[i]);
 }
 
-tg_status tg_trace_write(const tg_trace *trace, const char *path)
+tg_status tg_trace_print(const tg_trace *trace, FILE *out)
 {
-    TG__ARG(trace);
-    TG__ARG(path);
+    TG__ARGS(trace, out);
     uint64_t recorded = 0;
-    placed *p = NULL;
-    int64_t *scratch = NULL;
+    TG__FREED placed *p = NULL;
+    TG__FREED int64_t *scratch = NULL;
     size_t kept = 0;
     TG_TRY(tg_alloc(RINGS * trace->capacity, sizeof *p, &p));
     for (int k = 0; k < RINGS; k++) {
@@ -263,20 +239,24 @@ tg_status tg_trace_write(const tg_trace *trace, const char *path)
     }
     qsort(p, kept, sizeof *p, by_place);
 
-    tg_newfile *out;
-    tg_status status = tg_alloc(kept, sizeof *scratch, &scratch);
+    TG_TRY(tg_alloc(kept, sizeof *scratch, &scratch));
+    fprintf(out,
+            "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"producer\":\"telegrad %s\","
+            "\"dropped\":%" PRIu64 "},\n\"traceEvents\":[\n",
+            tg_version(), recorded - kept);
+    print_events(out, p, kept, scratch);
+    fputs("\n]}\n", out);
+    return TG_OK;
+}
+
+tg_status tg_trace_write(const tg_trace *trace, const char *path)
+{
+    TG__ARGS(trace, path);
+    tg_newfile *file;
+    TG_TRY(tg_newfile_open(path, &file));
+    const tg_status status = tg_trace_print(trace, tg_newfile_stream(file));
     if (status == TG_OK)
-        status = tg_newfile_open(path, &out);
-    if (status == TG_OK) {
-        fprintf(tg_newfile_stream(out),
-                "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"producer\":\"telegrad %s\","
-                "\"dropped\":%" PRIu64 "},\n\"traceEvents\":[\n",
-                tg_version(), recorded - kept);
-        print_events(tg_newfile_stream(out), p, kept, scratch);
-        fputs("\n]}\n", tg_newfile_stream(out));
-        status = tg_newfile_commit(out);
-    }
-    free(scratch);
-    free(p);
+        return tg_newfile_commit(file);
+    tg_newfile_abandon(file);
     return status;
 }

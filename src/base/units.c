@@ -1,6 +1,5 @@
 #include "telegrad/tools.h"
 #include "base/mem.h"
-#include "base/number.h"
 #include <math.h>
 #include <string.h>
 
@@ -115,6 +114,10 @@ bool tg_bytes_parse(const char *text, size_t len, double *bytes_p)
     (void)prefix(q.small, 1000, &decimal);
     if (q.small[skip] == '\0')
         return finish(q.number * binary, bytes_p);
+    /* A small b behind a capital prefix is a bit, as in 4Mb, and so is one alone. */
+    const char *unit = q.unit + skip;
+    if (strcmp(unit, "b") == 0 && (skip == 0 || strcmp(q.unit, q.small) != 0))
+        return false;
     return found(q.small + skip, units, TG_COUNT(units), &each) &&
            finish(q.number * decimal * each, bytes_p);
 }

@@ -74,7 +74,8 @@ static void sizes(void **state)
         {"500000", 500000},   {"64K", 65536}, {"64k", 65536}, {"4M", 4194304},  {"4MiB", 4194304},
         {"4 mib", 4194304},   {"4MB", 4e6},   {"4mb", 4e6},   {"64kB", 64e3},   {"1.5M", 1572864},
         {"1G", 1073741824.0}, {"1GB", 1e9},   {"12B", 12},    {"12 bytes", 12}, {"4Mi", 4194304}};
-    static const char *const bad[] = {"M", "4X", "4MBB", "-1", "4Mbit", "", "4 M B"};
+    static const char *const bad[] = {"M", "4X",    "4MBB", "-1",   "4Mbit",
+                                      "",  "4 M B", "4Mb",  "4Mib", "12b"};
     check(tg_bytes_parse, good, TG_COUNT(good), bad, TG_COUNT(bad));
 }
 

@@ -1,4 +1,5 @@
-#include "telegrad/tools.h"
+#include "base/mem.h"
+#include <string.h>
 
 size_t tg_utf8_decode(const char *text, size_t len, uint32_t *code_p)
 {
@@ -20,4 +21,24 @@ size_t tg_utf8_decode(const char *text, size_t len, uint32_t *code_p)
     if (code_p)
         *code_p = code;
     return size;
+}
+
+void tg__print_json(FILE *file, const char *text)
+{
+    fputc('"', file);
+    for (size_t left = strlen(text), len; left > 0; text += len, left -= len) {
+        const unsigned char c = (unsigned char)*text;
+        len = tg_utf8_decode(text, left, NULL);
+        if (len == 0) {
+            fputs("\\ufffd", file);
+            len = 1;
+        } else if (c == '"' || c == '\\') {
+            fprintf(file, "\\%c", c);
+        } else if (c < 0x20) {
+            fprintf(file, "\\u%04x", c);
+        } else {
+            fwrite(text, 1, len, file);
+        }
+    }
+    fputc('"', file);
 }

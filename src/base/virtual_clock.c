@@ -202,7 +202,7 @@ tg_status tg_clock_enter(const tg_clock *clock, uint64_t order)
     if (v == NULL)
         return TG_OK;
     if (self != NULL)
-        return tg_fail(TG_E_STATE, "this thread is a member of a virtual clock already");
+        return tg_fail(TG_E_STATE, "this thread has already entered a virtual clock");
     TG_TRY(add(v, order, &m));
     begin(m);
     return TG_OK;
@@ -230,10 +230,8 @@ static void *run_member(void *arg)
 tg_status tg_clock_thread_start(const tg_clock *clock, uint64_t order, const char *name,
                                 void *(*run)(void *), void *arg, tg_clock_thread **t_p)
 {
-    TG__ARG(clock);
-    TG__ARG(name);
+    TG__ARGS(clock, name, t_p);
     TG__ARG(run);
-    TG__ARG(t_p);
     TG_TRY(tg__clock_check("tg_clock_thread_start: clock", clock));
     virtual *v = virtual_of(clock);
     member *m = NULL;
@@ -328,8 +326,9 @@ static void work(void *arg, int64_t ns)
 
 tg_status tg__clock_stuck(void)
 {
-    return tg_fail(TG_E_STATE, "virtual clock: every thread that takes part waits for another, and "
-                               "nothing is due");
+    return tg_fail(
+        TG_E_STATE,
+        "virtual clock: deadlock: every thread that has entered it waits for another one");
 }
 
 tg__waited tg__clock_wait(const tg_clock *clock, pthread_cond_t *cond, pthread_mutex_t *mutex,

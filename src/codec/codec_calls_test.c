@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "codec/codec_made.h"
+#include "codec_made.h"
 #include "each_level.h"
 #include "vectors.h"
 
@@ -72,6 +72,81 @@ static void bad_arguments_are_named(void **state)
     assert_int_equal(tg_frame_decode(frame, len, &none), TG_E_CORRUPT);
     tg_codec_destroy(c);
     tg_codec_destroy(NULL);
+}
+
+static void assert_says(tg_status status, tg_status want, const char *text)
+{
+    assert_int_equal(status, want);
+    if (strstr(tg_error(), text) == NULL)
+        fail_msg("\"%s\" lacks \"%s\"", tg_error(), text);
+}
+
+/* Memory of vector and frame that overlaps, and elements that are not finite, are refused before
+ * anything is written. */
+static void memory_and_elements_are_named(void **state)
+{
+    (void)state;
+    enum { N = 8 };
+    union {
+        float x[64];
+        uint8_t bytes[256];
+    } m = {.x = {1, 2, 3, 4, 5, 6, 7, 8}};
+    size_t len = 77;
+    tg_codec *c = create("f32");
+    const size_t bound = tg_codec_bound(c, N);
+    tg_array a = tg_array_f32(m.x, N);
+    static const char overlaps[] = "tg_codec_encode: dst=", decode[] = "tg_frame_decode: x->data=",
+                      add[] = "tg_frame_decode_add: x->data=";
+    assert_says(tg_codec_encode(c, NULL, &a, m.bytes, sizeof m, &len), TG_E_ARG, overlaps);
+    assert_says(tg_codec_encode(c, NULL, &a, m.bytes + 31, sizeof m - 31, &len), TG_E_ARG,
+                overlaps);
+    tg_array later = tg_array_f32(m.x + 10, N);
+    assert_says(tg_codec_encode(c, NULL, &later, m.bytes, sizeof m, &len), TG_E_ARG, overlaps);
+    assert_int_equal(len, 77);
+    /* what lies behind the largest frame is not touched */
+    later = tg_array_f32(m.x + (bound + 3) / 4, N);
+    assert_int_equal(tg_codec_encode(c, NULL, &later, m.bytes, sizeof m, &len), TG_OK);
+    assert_says(tg_frame_decode(m.bytes, len, &a), TG_E_ARG, decode);
+    assert_says(tg_frame_decode_add(m.bytes, len, &a), TG_E_ARG, add);
+    assert_int_equal(tg_frame_decode(m.bytes, len, &later), TG_OK);
+    m.x[60] = NAN;
+    later = tg_array_f32(m.x + 56, N);
+    assert_says(tg_codec_encode(c, NULL, &later, m.bytes, bound, &len), TG_E_NONFINITE,
+                "tg_codec_encode: element 4 of x is nan: allowed: finite numbers");
+    tg_codec_destroy(c);
+}
+
+/* Values of the context that no caller means. */
+static void contexts_are_checked(void **state)
+{
+    (void)state;
+    float x[4] = {1, 2, 3, 4}, bad[4] = {1, 1, 1, NAN}, minus[4] = {-1};
+    uint8_t frame[256];
+    size_t len;
+    static const tg_segment two[] = {{0, 2, 2, 1, 0}, {2, 2, 2, 1, 0}};
+    const tg_encode_context cases[] = {
+        {.gradient = bad},
+        {.scale = minus},
+        {.scale = bad + 2, .segments = two, .nsegments = 2},
+        {.memory = bad, .segments = two, .nsegments = 2},
+        {.memory = minus},
+        {.scale = (const float *)(const void *)((const char *)x + 2)}};
+    static const char *const says[] = {"ctx->gradient[3]=nan: allowed: finite numbers",
+                                       "ctx->scale[0]=-1: allowed: finite numbers >= 0",
+                                       "ctx->scale[1]=nan",
+                                       "ctx->memory[3]=nan",
+                                       "ctx->memory[0]=-1",
+                                       "must be aligned to 4 bytes"};
+    tg_codec *c = create("2bit:threshold=auto");
+    tg_array a = tg_array_f32(x, 4);
+    for (size_t i = 0; i < TG_COUNT(cases); i++) {
+        tg_encode_context ctx = cases[i];
+        ctx.struct_size = sizeof ctx;
+        assert_says(tg_codec_encode(c, &ctx, &a, frame, sizeof frame, &len), TG_E_ARG, says[i]);
+    }
+    tg_encode_context ctx = {.struct_size = sizeof ctx, .scale = bad, .gradient = x};
+    assert_int_equal(tg_codec_encode(c, &ctx, &a, frame, sizeof frame, &len), TG_OK);
+    tg_codec_destroy(c);
 }
 
 /* The vector of the 2-bit method's description, threshold 4. */
@@ -178,7 +253,8 @@ int main(void)
 {
     each_level();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_arguments_are_named),  cmocka_unit_test(twobit_hand_vector),
+        cmocka_unit_test(bad_arguments_are_named),  cmocka_unit_test(memory_and_elements_are_named),
+        cmocka_unit_test(contexts_are_checked),     cmocka_unit_test(twobit_hand_vector),
         cmocka_unit_test(density_of_the_call),      cmocka_unit_test(tensors_compete_within),
         cmocka_unit_test(one_tensor_is_the_bucket),
     };

@@ -2,12 +2,6 @@
 #include "codec/codec_impl.h"
 #include "kernel/kernel.h"
 
-static size_t bound(const tg_codec *c, size_t n)
-{
-    (void)c;
-    return TG__FRAME_HEAD + n * sizeof(float);
-}
-
 /* One part's copy, shared by the cores of a pool. */
 typedef struct job {
     uint8_t *payload;
@@ -26,7 +20,7 @@ static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *
     (void)ctx;
     for (size_t i = 0; i < nparts; i++) {
         size_t m = parts[i].hi - parts[i].lo;
-        TG_TRY(tg__part_room(&parts[i], bound(c, m)));
+        TG_TRY(tg__part_room(&parts[i], tg__codec_bound(c, m)));
         job j = {.payload = parts[i].dst + TG__FRAME_HEAD, .x = x + parts[i].lo};
         tg__pool_chunks(c->pool, m, TG__CHUNK, put_range, &j);
         tg__part_dense_placed(&parts[i], TG__ID_f32);
@@ -51,7 +45,6 @@ const tg__codec_ops tg__codec_f32 = {
     .entry = {"f32", "no compression", "", NULL},
     .wire_id = TG__ID_f32,
     .properties = TG__LINEAR | TG__LOSSLESS,
-    .bound = bound,
     .encode = encode,
     .check = check,
     .decode = decode,

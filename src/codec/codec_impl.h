@@ -3,10 +3,11 @@
 #ifndef TG_CODEC_CODEC_H
 #define TG_CODEC_CODEC_H
 
+#include "base/owned.h"
 #include "base/pool.h"
 #include "telegrad/codec.h"
 #include "wire/frame.h"
-#include "telegrad/spec.h"
+#include "base/keys.h"
 
 /* The encoded vector as every receiver will decode it: dense, or the support with its decoded
  * values. A selected element whose value is quantised to 0 belongs to the support. Valid until the
@@ -44,9 +45,11 @@ typedef struct tg__codec_ops tg__codec_ops;
 struct tg_codec {
     const tg__codec_ops *ops;
     const tg_spec *spec; /* owned by the handle */
-    void *impl;          /* the codec's own */
+    void *impl;          /* the codec's own: ops->impl_bytes, zeroed before init */
     tg__pool *pool;      /* cores for encode; NULL: the calling one. Borrowed, or own_pool */
     tg__pool *own_pool;
+    float *decoded;  /* dense views */
+    tg__owned owned; /* impl, and scratch memory */
 };
 
 struct tg__codec_ops {
@@ -54,20 +57,32 @@ struct tg__codec_ops {
     uint8_t wire_id;
     uint32_t properties;
 
-    tg_status (*init)(tg_codec *c); /* read c->spec, set c->impl */
-    void (*fini)(tg_codec *c);
+    size_t impl_bytes;
+    tg_status (*init)(tg_codec *c); /* read c->spec into c->impl; NULL: nothing to read */
+    void (*fini)(tg_codec *c);      /* release what c->owned does not; NULL: nothing */
     /* Floats of ctx->memory per segment; NULL: none. */
     size_t (*memory)(const tg_codec *c);
-    /* Largest size of a frame of n elements, in bytes, head included. */
+    /* Largest size of a frame of n elements, in bytes, head included. NULL: that of a dense one. */
     size_t (*bound)(const tg_codec *c, size_t n);
     /* Encode x (n) into the parts, which cover [0, n) in order.
      * ctx     not NULL
      * x       finite: callers check (tg_codec_encode, feedback). Every finite vector must give
      *         valid frames, however large: form scales and sums so that they cannot overflow, or
      *         limit them to the largest float. The result of other vectors is unspecified but safe
-     * view_p  [out] NULL: not wanted */
+     * view_p  [out] NULL: not wanted
+     * NULL: encode_part does it, part by part */
     tg_status (*encode)(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
                         tg__part *parts, size_t nparts, tg__view *view_p);
+    /* Encode the part's elements of x, the whole vector, for a dense view. The part has room for
+     * the bound.
+     * decoded  [out] (hi - lo) as receivers will decode them; NULL: not wanted */
+    tg_status (*encode_part)(tg_codec *c, const tg_encode_context *ctx, const float *x,
+                             tg__part *part, float *decoded);
+    /* r += g, encode r, r -= decoded, in one pass over r (n): frames and r get the same bits as in
+     * three. The parts have room for the bound. NULL: not available.
+     * Errors  TG_E_NONFINITE (r + g is not finite), TG_E_NOMEM: r and the frames are spoilt */
+    tg_status (*settle)(tg_codec *c, const tg_encode_context *ctx, float *r, const float *g,
+                        size_t n, tg__part *parts, size_t nparts);
     /* For coded frames with this codec's id. check validates everything; decode is called only
      * after it, on the same bytes.
      * decode   dst[lo..hi) = (add: +=) elements [lo, hi) of the frame; dst (n) points to element 0.
@@ -93,6 +108,11 @@ const tg__codec_ops *const *tg__codecs(size_t *count_p);
 const tg_entry *const *tg__codec_entries(size_t *count_p);
 const tg__codec_ops *tg__codec_by_id(uint8_t wire_id); /* NULL if there is none */
 
+/* Create the codec `name`, with the settings of another spec that have the names of its keys.
+ * Errors  TG_E_SPEC, TG_E_NOMEM */
+TG_NODISCARD tg_status tg__codec_derive(const char *name, const tg_spec *settings,
+                                        tg_codec **codec_p);
+
 size_t tg__codec_bound(const tg_codec *c, size_t n);
 
 /* Encode into parts (see ops->encode).
@@ -114,7 +134,10 @@ bool tg__frame_decode_finite(const uint8_t *frame, size_t len, float *dst, tg__p
 
 /* ---- for codecs ------------------------------------------------------------------------------ */
 
-/* Fail with TG_E_NONFINITE: for passes that form their vector themselves (fused.c). */
+/* Encode by ops->encode_part. */
+TG_NODISCARD tg_status tg__encode_parts(tg_codec *c, const tg_encode_context *ctx, const float *x,
+                                        size_t n, tg__part *parts, size_t nparts, tg__view *view_p);
+/* Fail with TG_E_NONFINITE: for passes that form their vector themselves (ops->settle). */
 tg_status tg__encode_spoilt(const tg_codec *c);
 /* Check that a frame of `len` bytes fits into the part.
  * Errors  TG_E_SPACE */
@@ -153,9 +176,8 @@ void tg__floats_put(uint8_t *dst, const float *src, size_t n);
 void tg__floats_get(float *dst, const uint8_t *src, size_t n);
 void tg__floats_add(float *dst, const uint8_t *src, size_t n); /* dst += src */
 
-/* Scratch memory that grows: make room for n elements of `size` bytes. If it grows, its contents
- * are lost.
- * ptr_p   address of a pointer of any type
+/* Scratch memory that grows, until the codec is destroyed (tg__owned_room).
+ * ptr_p   address of a pointer of any type in c->impl
  * Errors  TG_E_NOMEM */
-TG_NODISCARD tg_status tg__scratch(void *ptr_p, size_t *cap_p, size_t n, size_t size);
+TG_NODISCARD tg_status tg__scratch(tg_codec *c, void *ptr_p, size_t n, size_t size);
 #endif

@@ -7,9 +7,9 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "codec/codec_made.h"
+#include "codec_made.h"
 #include "each_level.h"
-#include "kernel/guarded.h"
+#include "guarded.h"
 #include "vectors.h"
 
 static const size_t lengths[] = {0, 1, 7, 8, 31, 33, 4097};

@@ -21,11 +21,8 @@ tg_status tg_mxnet_2bit_encode(float *residual, const float *g, size_t n, float 
                                void *dst, size_t dst_cap)
 {
     size_t len = tg_mxnet_2bit_bytes(n);
-    if (n > 0) {
-        TG__ARG(residual);
-        TG__ARG(g);
-        TG__ARG(dst);
-    }
+    if (n > 0)
+        TG__ARGS(residual, g, dst);
     TG_TRY(tg__compat_check("tg_mxnet_2bit_encode", n, threshold));
     if (dst_cap < len)
         return tg_fail(TG_E_SPACE, "tg_mxnet_2bit_encode: %zu bytes: %zu are needed for n=%zu",
@@ -46,20 +43,18 @@ tg_status tg_mxnet_2bit_decode_add(const void *src, size_t len, size_t n, float 
                                    float *dst)
 {
     const uint8_t *bytes = src;
-    if (n > 0) {
-        TG__ARG(src);
-        TG__ARG(dst);
-    }
+    if (n > 0)
+        TG__ARGS(src, dst);
     TG_TRY(tg__compat_check("tg_mxnet_2bit_decode_add", n, threshold));
     if (len != tg_mxnet_2bit_bytes(n))
-        return tg_fail(TG_E_CORRUPT, "2-bit words: %zu bytes: %zu for n=%zu", len,
+        return tg_fail(TG_E_CORRUPT, "2-bit words: %zu bytes: must be %zu for n=%zu", len,
                        tg_mxnet_2bit_bytes(n), n);
     for (size_t i = 0; i < 4 * len; i++) {
         unsigned code = bytes[i / 4] >> shift(i) & 3;
         if (code == NEITHER || (i >= n && code != 0))
             return tg_fail(TG_E_CORRUPT,
-                           "2-bit words: code %u of element %zu (n=%zu): 0, 2 or 3, "
-                           "and 0 beyond the last",
+                           "2-bit words: code %u of element %zu (n=%zu): must be 0, 2 or 3, and 0 "
+                           "beyond the last element",
                            code, i, n);
     }
     for (size_t i = 0; i < n; i++) {

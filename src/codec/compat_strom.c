@@ -11,8 +11,7 @@ tg_status tg_strom_encode(float *residual, const float *g, size_t n, float thres
     size_t count = 0;
     TG__ARG(count_p);
     if (n > 0) {
-        TG__ARG(residual);
-        TG__ARG(g);
+        TG__ARGS(residual, g);
         if (dst_cap > 0)
             TG__ARG(dst);
     }
@@ -47,7 +46,8 @@ tg_status tg_strom_decode_add(const uint32_t *words, size_t count, size_t n, flo
     TG_TRY(tg__compat_check("tg_strom_decode_add", n, threshold));
     for (size_t j = 0; j < count; j++)
         if ((words[j] & ~NEGATIVE) >= n)
-            return tg_fail(TG_E_CORRUPT, "Strom's words: index %u in word %zu: below n=%zu",
+            return tg_fail(TG_E_CORRUPT,
+                           "Strom's words: index %u in word %zu: must be below n, which is %zu",
                            words[j] & ~NEGATIVE, j, n);
     for (size_t j = 0; j < count; j++)
         dst[words[j] & ~NEGATIVE] += words[j] & NEGATIVE ? -threshold : threshold;

@@ -109,26 +109,27 @@ void tg__frame_decode_add(const uint8_t *frame, size_t len, float *dst, tg__pool
     decode(frame, len, dst, true, pool, NULL);
 }
 
-static tg_status check_public(const void *frame, size_t len, const tg_array *x)
+static tg_status check_public(const char *call, const void *frame, size_t len, const tg_array *x)
 {
-    TG_TRY(tg__array_check(x));
+    TG_TRY(tg__array_check(call, x));
+    if (tg__overlap(frame, len, x->data, x->n * sizeof(float)))
+        return tg_fail(TG_E_ARG, "%s: x->data=%p overlaps frame=%p: allowed: memory of its own",
+                       call, x->data, frame);
     return tg__frame_check(frame, len, x->n, -1);
 }
 
 tg_status tg_frame_decode(const void *frame, size_t len, tg_array *x)
 {
-    TG__ARG(frame);
-    TG__ARG(x);
-    TG_TRY(check_public(frame, len, x));
+    TG__ARGS(frame, x);
+    TG_TRY(check_public(__func__, frame, len, x));
     tg__frame_decode(frame, len, x->data, NULL);
     return TG_OK;
 }
 
 tg_status tg_frame_decode_add(const void *frame, size_t len, tg_array *x)
 {
-    TG__ARG(frame);
-    TG__ARG(x);
-    TG_TRY(check_public(frame, len, x));
+    TG__ARGS(frame, x);
+    TG_TRY(check_public(__func__, frame, len, x));
     tg__frame_decode_add(frame, len, x->data, NULL);
     return TG_OK;
 }

@@ -12,7 +12,6 @@
 #include "exchange/gather.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { NOTE = 8 }; /* bytes; tg__gather_all can carry 4096 ranks' notes */
@@ -20,10 +19,8 @@ enum { NOTE = 8 }; /* bytes; tg__gather_all can carry 4096 ranks' notes */
 static tg_status run(tg__engine *e, const tg__speech *s, tg__op *op)
 {
     tg_transport *t = tg__engine_transport(e);
-    TG_TRY(tg__gather_create(t->rank, t->size, s->cap, &op->x));
+    TG_TRY(tg__gather_create(t->rank, t->size, s->cap, s->full, &op->x));
     tg__gather_set(op->x, s->own, s->len);
-    for (int rank = 0; rank < s->full; rank++)
-        tg__gather_expect(op->x, rank, s->cap);
     op->task.group = s->group;
     TG_TRY(tg__engine_submit(e, op));
     return tg__engine_wait(e, op);
@@ -34,20 +31,6 @@ static tg_status alone(tg__engine *e, tg_status status)
 {
     if (status == TG_E_NOMEM)
         tg__engine_give_up(e, status, tg__engine_transport(e)->rank);
-    return status;
-}
-
-tg_status tg__collect(tg__engine *e, const tg__speech *s, tg__op **op_p)
-{
-    tg__op *op;
-    tg_status status = tg_alloc(1, sizeof *op, &op);
-    if (status != TG_OK)
-        return alone(e, status);
-    status = alone(e, run(e, s, op));
-    if (status == TG_OK)
-        *op_p = op;
-    else
-        tg__op_release(e, op);
     return status;
 }
 
@@ -77,8 +60,9 @@ static bool differ(const notes *n, int k, int about)
     return memcmp(n->all + (size_t)k * row + at, n->all + (size_t)n->rank * row + at, NOTE) != 0;
 }
 
-/* Find a rank that certainly lies. */
-static tg_status find_liar(const notes *n, int *liar_p)
+/* Find a rank that certainly lies, or two ranks of which one lies: then neither is blamed
+ * (-1). */
+static tg_status judge(const notes *n, int *liar_p)
 {
     for (int k = 0; k < n->size; k++) {
         *liar_p = k;
@@ -92,12 +76,7 @@ static tg_status find_liar(const notes *n, int *liar_p)
                            "did",
                            k, n->rank, n->what);
     }
-    return TG_OK;
-}
-
-/* Find two ranks of which one lies. Neither is blamed. */
-static tg_status find_suspects(const notes *n)
-{
+    *liar_p = -1;
     for (int r = 0; r < n->size; r++)
         for (int k = 0; k < n->size; k++)
             if (differ(n, k, r))
@@ -111,32 +90,28 @@ static tg_status find_suspects(const notes *n)
 static tg_status compare_notes(tg__engine *e, const char *what, const tg__exchange *x)
 {
     const size_t size = (size_t)x->size;
-    uint8_t *all;
-    int liar = -1;
-    tg_status status = alone(e, tg_alloc(size * (size + 1), NOTE, &all));
-    TG_TRY(status);
+    TG__FREED uint8_t *all = NULL;
+    int liar;
+    TG_TRY(alone(e, tg_alloc(size * (size + 1), NOTE, &all)));
     uint8_t *own = all + size * size * NOTE;
     take_notes(x, own);
-    status = tg__gather_all(e, own, size * NOTE, all);
-    if (status == TG_OK) {
-        const notes n = {.all = all, .size = x->size, .rank = x->rank, .what = what};
-        status = find_liar(&n, &liar);
-        if (status == TG_OK) {
-            liar = -1;
-            status = find_suspects(&n);
-        }
-        if (status != TG_OK)
-            tg__engine_give_up(e, status, liar);
-    }
-    free(all);
+    TG_TRY(tg__gather_all(e, NULL, own, size * NOTE, all));
+    const notes n = {.all = all, .size = x->size, .rank = x->rank, .what = what};
+    const tg_status status = judge(&n, &liar);
+    if (status != TG_OK)
+        tg__engine_give_up(e, status, liar);
     return status;
 }
 
-tg_status tg__collect_alike(tg__engine *e, const char *what, const tg__speech *s, tg__op **op_p)
+/* ---- public functions ------------------------------------------------------------------------ */
+
+tg_status tg__collect(tg__engine *e, const char *what, const tg__speech *s, tg__op **op_p)
 {
     tg__op *op;
-    TG_TRY(tg__collect(e, s, &op));
-    const tg_status status = compare_notes(e, what, op->x);
+    TG_TRY(alone(e, tg_alloc(1, sizeof *op, &op)));
+    tg_status status = alone(e, run(e, s, op));
+    if (status == TG_OK && what != NULL)
+        status = compare_notes(e, what, op->x);
     if (status == TG_OK)
         *op_p = op;
     else
@@ -144,37 +119,17 @@ tg_status tg__collect_alike(tg__engine *e, const char *what, const tg__speech *s
     return status;
 }
 
-/* ---- public functions ------------------------------------------------------------------------ */
-
-static void copy_out(tg__engine *e, tg__op *op, void *all)
+tg_status tg__gather_all(tg__engine *e, const char *what, const void *own, size_t len, void *all)
 {
-    uint8_t *to = all;
-    for (int rank = 0; rank < op->x->size; rank++) {
-        size_t len;
-        const uint8_t *bytes = tg__gather_get(op->x, rank, &len);
-        memcpy(to, bytes, len);
-        to += len;
+    const int size = tg__engine_transport(e)->size;
+    const tg__speech s = {.own = own, .len = len, .cap = len, .full = size};
+    tg__op *op;
+    TG_TRY(tg__collect(e, what, &s, &op));
+    for (int rank = 0; rank < size; rank++) {
+        size_t got; /* len */
+        memcpy((uint8_t *)all + (size_t)rank * len, tg__gather_get(op->x, rank, &got), len);
     }
     tg__op_release(e, op);
-}
-
-tg_status tg__gather_all(tg__engine *e, const void *own, size_t len, void *all)
-{
-    const int size = tg__engine_transport(e)->size;
-    const tg__speech s = {.own = own, .len = len, .cap = len, .full = size};
-    tg__op *op = NULL;
-    TG_TRY(tg__collect(e, &s, &op));
-    copy_out(e, op, all);
-    return TG_OK;
-}
-
-tg_status tg__gather_alike(tg__engine *e, const char *what, const void *own, size_t len, void *all)
-{
-    const int size = tg__engine_transport(e)->size;
-    const tg__speech s = {.own = own, .len = len, .cap = len, .full = size};
-    tg__op *op = NULL;
-    TG_TRY(tg__collect_alike(e, what, &s, &op));
-    copy_out(e, op, all);
     return TG_OK;
 }
 
@@ -182,10 +137,10 @@ tg_status tg__share(tg__engine *e, const char *what, void *data, size_t len)
 {
     const bool says = tg__engine_transport(e)->rank == 0;
     const tg__speech s = {.own = data, .len = says ? len : 0, .cap = len, .full = 1};
-    tg__op *op = NULL;
-    TG_TRY(tg__collect_alike(e, what, &s, &op));
-    const uint8_t *bytes = tg__gather_get(op->x, 0, &len);
-    memcpy(data, bytes, len);
+    tg__op *op;
+    TG_TRY(tg__collect(e, what, &s, &op));
+    size_t got; /* len */
+    memcpy(data, tg__gather_get(op->x, 0, &got), len);
     tg__op_release(e, op);
     return TG_OK;
 }
@@ -214,14 +169,13 @@ static tg_status hear(tg__engine *e, int rank, const verdict *v)
 tg_status tg__agree(tg__engine *e, tg_status own)
 {
     const int size = tg__engine_transport(e)->size;
-    verdict mine = {.status = (int32_t)own}, *all;
+    verdict mine = {.status = (int32_t)own};
+    TG__FREED verdict *all = NULL;
     if (own != TG_OK)
         snprintf(mine.text, sizeof mine.text, "%s", tg_error());
-    tg_status status = alone(e, tg_alloc((size_t)size, sizeof *all, &all));
-    TG_TRY(status);
-    status = tg__gather_alike(e, "a verdict", &mine, sizeof mine, all);
-    for (int rank = 0; status == TG_OK && rank < size; rank++)
-        status = hear(e, rank, &all[rank]);
-    free(all);
-    return status;
+    TG_TRY(alone(e, tg_alloc((size_t)size, sizeof *all, &all)));
+    TG_TRY(tg__gather_all(e, "a verdict", &mine, sizeof mine, all));
+    for (int rank = 0; rank < size; rank++)
+        TG_TRY(hear(e, rank, &all[rank]));
+    return TG_OK;
 }

@@ -14,8 +14,8 @@ static tg_status start(tg__engine *e, tg_driver driver)
     const tg_transport *t = e->hub->transport;
     if (driver == TG_DRIVER_THREAD && !t->any_thread)
         return tg_fail(TG_E_UNSUPPORTED,
-                       "driver thread: transport \"%s\" is bound to the thread that made it (MPI "
-                       "needs MPI_THREAD_MULTIPLE): use the inline driver",
+                       "transport \"%s\" is bound to a thread (MPI needs MPI_THREAD_MULTIPLE): "
+                       "allowed: the inline driver",
                        t->ops->name);
     if (driver == TG_DRIVER_INLINE || !t->any_thread)
         return TG_OK;
@@ -44,7 +44,7 @@ tg_status tg__engine_create(tg_transport *transport, tg_driver driver, int64_t t
             tg__hub_leave(e->hub);
     }
     if (status != TG_OK) {
-        tg__waits_destroy(e->channel.waits);
+        free(e->channel.waits);
         free(e);
         return status;
     }
@@ -91,15 +91,20 @@ static void keep(tg__engine *e, tg__op *op)
     e->given = op;
 }
 
+static void free_op(tg__op *op)
+{
+    tg__flight_fini(&op->flight);
+    tg__exchange_destroy(op->x);
+    free(op);
+}
+
 void tg__op_release(tg__engine *e, tg__op *op)
 {
     if (!tg__engine_is_done(e, op)) {
         keep(e, op);
         return;
     }
-    tg__flight_fini(&op->flight);
-    tg__exchange_destroy(op->x);
-    free(op);
+    free_op(op);
 }
 
 /* Call with the lock held. tg_error() does not change. */
@@ -143,9 +148,7 @@ static void free_given(tg__engine *e)
     while (e->given != NULL) {
         tg__op *op = e->given;
         e->given = op->next;
-        tg__flight_fini(&op->flight);
-        tg__exchange_destroy(op->x);
-        free(op);
+        free_op(op);
     }
 }
 
@@ -167,20 +170,21 @@ bool tg__engine_destroy(tg__engine *e)
     if (!held)
         free_given(e);
     tg__channel_fini(&e->channel);
-    tg__waits_destroy(e->channel.waits);
+    free(e->channel.waits);
     free(e);
     return !held;
 }
 
 /* ---- becoming a channel ---------------------------------------------------------------------- */
 
-void tg__engine_begin_setup(tg__engine *e)
+void tg__engine_begin_setup(tg__engine *e, uint8_t claim[TG__CLAIM_BYTES])
 {
     tg__hub *h = e->hub;
     pthread_mutex_lock(&h->lock);
     while (h->in_setup)
         (void)tg__hub_wait(h);
     h->in_setup = true;
+    memcpy(claim, h->claim, TG__CLAIM_BYTES);
     pthread_mutex_unlock(&h->lock);
 }
 
@@ -191,13 +195,6 @@ void tg__engine_end_setup(tg__engine *e)
     h->in_setup = false;
     tg__hub_changed(h);
     pthread_mutex_unlock(&h->lock);
-}
-
-void tg__engine_claim(tg__engine *e, uint8_t claim[TG__CLAIM_BYTES])
-{
-    pthread_mutex_lock(&e->hub->lock);
-    memcpy(claim, e->hub->claim, TG__CLAIM_BYTES);
-    pthread_mutex_unlock(&e->hub->lock);
 }
 
 tg_status tg__engine_join(tg__engine *e, const uint8_t claims[TG__CLAIM_BYTES], uint64_t hash,
@@ -244,7 +241,7 @@ tg_status tg__engine_submit(tg__engine *e, tg__op *op)
         e->newest = op;
         op->state = TG__OP_QUEUED;
         tg__op **link = &h->queue;
-        while (*link != NULL && (*link)->priority <= op->priority)
+        while (*link != NULL && (*link)->flight.priority <= op->flight.priority)
             link = &(*link)->next;
         op->next = *link;
         *link = op;
@@ -261,14 +258,14 @@ static bool is_past(const tg__op *op, tg__op_state state)
     return op->state == TG__OP_IDLE || op->state >= state;
 }
 
-static tg_status wait_for(tg__engine *e, tg__op *op, tg__op_state state)
+tg_status tg__engine_wait_for(tg__engine *e, tg__op *op, tg__op_state state)
 {
     tg__hub *h = e->hub;
     TG_TRY(tg__hub_check_thread(h));
     pthread_mutex_lock(&h->lock);
-    if (h->status == TG_OK && !is_past(op, state))
+    if (h->failure.status == TG_OK && !is_past(op, state))
         tg__waits_begin(e->channel.waits, h->transport->clock);
-    while (h->status == TG_OK && !is_past(op, state)) {
+    while (h->failure.status == TG_OK && !is_past(op, state)) {
         tg__waited how = TG__WOKEN;
         if (h->has_thread)
             how = tg__hub_wait(h);
@@ -285,27 +282,12 @@ static tg_status wait_for(tg__engine *e, tg__op *op, tg__op_state state)
     return status;
 }
 
-tg_status tg__engine_wait_begun(tg__engine *e, tg__op *op)
-{
-    return wait_for(e, op, TG__OP_BEGUN);
-}
-
-tg_status tg__engine_wait_encoded(tg__engine *e, tg__op *op)
-{
-    return wait_for(e, op, TG__OP_ENCODED);
-}
-
-tg_status tg__engine_wait(tg__engine *e, tg__op *op)
-{
-    return wait_for(e, op, TG__OP_DONE);
-}
-
 tg_status tg__engine_progress(tg__engine *e)
 {
     tg__hub *h = e->hub;
     TG_TRY(tg__hub_check_thread(h));
     pthread_mutex_lock(&h->lock);
-    if (!h->has_thread && tg__hub_may_drive(h) && h->status == TG_OK)
+    if (!h->has_thread && tg__hub_may_drive(h) && h->failure.status == TG_OK)
         tg__hub_drive(h, tg_now_ns(h->transport->clock));
     const tg_status status = tg__hub_failure(h);
     pthread_mutex_unlock(&h->lock);
@@ -322,19 +304,12 @@ bool tg__engine_is_done(tg__engine *e, const tg__op *op)
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
-uint64_t tg__engine_bytes(tg__engine *e)
+uint64_t tg__engine_bytes(tg__engine *e, uint64_t *near_p)
 {
     pthread_mutex_lock(&e->hub->lock);
-    uint64_t bytes = e->bytes_sent;
-    pthread_mutex_unlock(&e->hub->lock);
-    return bytes;
-}
-
-uint64_t tg__engine_bytes_near(tg__engine *e, uint64_t *sent_p)
-{
-    pthread_mutex_lock(&e->hub->lock);
-    uint64_t bytes = e->bytes_near;
-    *sent_p = e->bytes_sent;
+    const uint64_t bytes = e->bytes_sent;
+    if (near_p != NULL)
+        *near_p = e->bytes_near;
     pthread_mutex_unlock(&e->hub->lock);
     return bytes;
 }
@@ -354,7 +329,7 @@ void tg__engine_waited(const tg__engine *e, int64_t *ns)
 {
     const tg__waits *w = e->channel.waits;
     for (int rank = 0; rank < e->hub->transport->size; rank++)
-        ns[rank] = atomic_load_explicit(&w->total_ns[rank], memory_order_relaxed);
+        ns[rank] = atomic_load_explicit(&w->peer[rank].total_ns, memory_order_relaxed);
 }
 
 tg_transport *tg__engine_transport(const tg__engine *e)

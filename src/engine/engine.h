@@ -31,22 +31,19 @@ typedef struct tg__op {
     tg__method *method;
     tg__task task;
     tg__exchange *x; /* bare: the exchange to launch */
-    uint64_t step;
-    uint16_t bucket, flags; /* flags of the envelopes */
-    int priority;           /* smaller is taken up first; FIFO among equals */
-    /* Costs on a simulated clock: of begin; of starting and of finishing a round; per byte of
-     * received frames (picoseconds). */
-    int64_t encode_cost_ns, start_cost_ns, finish_cost_ns, decode_cost_ps;
+    uint16_t flags;  /* of the envelopes */
+    /* The exchange in flight. The caller sets its bucket, its costs, and its priority: operations
+     * with a smaller one are taken up first; FIFO among equals */
+    tg__flight flight;
     /* [out] final once DONE (encode_ns and task once ENCODED) */
     uint16_t flags_in; /* also NONFINITE if the task has an `overflow` */
-    uint64_t bytes_sent;
+    uint64_t bytes_sent, bytes_near;
     int64_t encode_ns, begin_ns, end_ns;
     int64_t decode_ns; /* between begin and end: checking, decoding and combining, in all rounds */
     /* for the engine only */
     struct tg__engine *engine;
     uint32_t sequence; /* of its first round, among its engine's exchanges */
     tg__op_state state;
-    tg__flight flight;
     struct tg__op *next, *older, *newer;
 } tg__op;
 
@@ -87,13 +84,13 @@ void tg__engine_stop_if(tg__engine *e, bool (*wants)(const void *arg), const voi
 void tg__engine_all_know(tg__engine *e);
 
 /* How an engine becomes a channel. All ranks take part, for one engine of the transport at a time:
- * 1. begin_setup waits until no other thread's engine is between begin_setup and end_setup. 2. The
- * ranks exchange their claims: the tags that they have given away. 3. join gives the engine a
- * channel number and tags, the same on all ranks. It is omitted if the
+ * 1. begin_setup waits until no other thread's engine is between begin_setup and end_setup, and
+ *    returns this rank's claim: the tags that it has given away.
+ * 2. The ranks exchange their claims.
+ * 3. join gives the engine a channel number and tags, the same on all ranks. It is omitted if the
  *    ranks' settings differ.
  * 4. end_setup lets the next engine in. */
-void tg__engine_begin_setup(tg__engine *e);
-void tg__engine_claim(tg__engine *e, uint8_t claim[TG__CLAIM_BYTES]);
+void tg__engine_begin_setup(tg__engine *e, uint8_t claim[TG__CLAIM_BYTES]);
 /* claims   of all ranks, merged by tg__claim_merge
  * hash     envelopes carry it from now on
  * at_once  exchanges that can be in flight at once (others wait); a power of two
@@ -106,13 +103,14 @@ void tg__engine_end_setup(tg__engine *e);
  * do with other engines. Never blocks on the network. */
 TG_NODISCARD tg_status tg__engine_submit(tg__engine *e, tg__op *op);
 /* Wait for op. An op that was never submitted counts as done.
- *     wait_begun    its buffer has been read (BEGUN or later)
- *     wait_encoded  no begin of its method is due or running (ENCODED or DONE)
- *     wait          its result is complete (DONE)
+ * state   BEGUN, ENCODED (no begin of its method is due or running), or DONE (its result is
+ *         complete), which tg__engine_wait waits for
  * Errors  the transport's failure, which is final, whichever engine it occurred on */
-TG_NODISCARD tg_status tg__engine_wait_begun(tg__engine *e, tg__op *op);
-TG_NODISCARD tg_status tg__engine_wait_encoded(tg__engine *e, tg__op *op);
-TG_NODISCARD tg_status tg__engine_wait(tg__engine *e, tg__op *op);
+TG_NODISCARD tg_status tg__engine_wait_for(tg__engine *e, tg__op *op, tg__op_state state);
+static inline TG_NODISCARD tg_status tg__engine_wait(tg__engine *e, tg__op *op)
+{
+    return tg__engine_wait_for(e, op, TG__OP_DONE);
+}
 /* Make progress on all engines without blocking. Does nothing while another thread drives. */
 TG_NODISCARD tg_status tg__engine_progress(tg__engine *e);
 /* True if op is DONE. Makes no progress. */
@@ -129,9 +127,8 @@ void tg__engine_on_wait(tg__engine *e, void (*tell)(void *arg, const tg_wait *wa
  * ns  [out] (size) */
 void tg__engine_waited(const tg__engine *e, int64_t *ns);
 
-uint64_t tg__engine_bytes(tg__engine *e); /* handed to the transport so far */
-/* ... of them to near ranks; *sent_p is the total at the same moment. */
-uint64_t tg__engine_bytes_near(tg__engine *e, uint64_t *sent_p);
+/* Bytes handed to the transport so far; *near_p (NULL: not asked for): of them to near ranks. */
+uint64_t tg__engine_bytes(tg__engine *e, uint64_t *near_p);
 tg_transport *tg__engine_transport(const tg__engine *e);
 
 #endif

@@ -26,7 +26,7 @@ static void test_done_at_launch(void **state)
     (void)state;
     tg_transport *t[2];
     tg__engine *e;
-    tg__op far = {.step = 1}, own = {.step = 1, .bucket = 1};
+    tg__op far = {.task.step = 1}, own = {.task.step = 1, .flight.bucket = 1};
     assert_int_equal(tg_transport_inproc(2, t), TG_OK);
     plain = t[0]->ops;
     tg_transport_ops watched = *plain;
@@ -34,8 +34,8 @@ static void test_done_at_launch(void **state)
     t[0]->ops = &watched;
     assert_int_equal(tg__engine_create(t[0], TG_DRIVER_INLINE, INT64_C(20000000000), NULL, &e),
                      TG_OK);
-    assert_int_equal(tg__gather_create(0, 2, 8, &far.x), TG_OK);
-    assert_int_equal(tg__gather_create(0, 1, 8, &own.x), TG_OK);
+    assert_int_equal(tg__gather_create(0, 2, 8, 0, &far.x), TG_OK);
+    assert_int_equal(tg__gather_create(0, 1, 8, 0, &own.x), TG_OK);
     assert_int_equal(tg__engine_submit(e, &far), TG_OK); /* rank 1 never answers */
     assert_int_equal(tg__engine_submit(e, &own), TG_OK);
     assert_int_equal(tg__engine_wait(e, &own), TG_OK);

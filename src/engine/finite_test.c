@@ -185,10 +185,10 @@ static void add_choices(const tg_entry *e, const char *before, const char *name)
 static int list_specs(void **state)
 {
     size_t count;
-    const tg__method_def *const *methods = tg__methods(&count);
+    const tg_entry *const *methods = tg__method_entries(&count);
     (void)state;
     for (size_t i = 0; i < count; i++) {
-        const tg_entry *e = &methods[i]->entry;
+        const tg_entry *e = methods[i];
         const bool warms = find_key(e, "warmup") != NULL;
         const char *before = warms ? "warmup=0," : "";
         char keys[64];

@@ -8,7 +8,27 @@
 #include <stdlib.h>
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static tg__hub *hubs; /* all */
+static tg__hub *hubs;   /* all with members */
+static tg__hub *failed; /* those without, of transports that exist and have failed */
+
+/* Call these two with the list's lock held. NULL: there is none. */
+static tg__hub *find(const tg_transport *t)
+{
+    tg__hub *h = hubs;
+    while (h != NULL && h->transport != t)
+        h = h->next;
+    return h;
+}
+
+static tg__hub *take(tg__hub **list, const tg_transport *t)
+{
+    while (*list != NULL && (*list)->transport != t)
+        list = &(*list)->next;
+    tg__hub *h = *list;
+    if (h != NULL)
+        *list = h->next;
+    return h;
+}
 
 static tg_status make(tg_transport *t, tg__hub **h_p)
 {
@@ -28,13 +48,27 @@ static tg_status make(tg_transport *t, tg__hub **h_p)
     return TG_OK;
 }
 
-/* Call with the list's lock held. NULL: there is none. */
-static tg__hub *find(const tg_transport *t)
+static bool may_use(const tg__hub *h)
 {
-    tg__hub *h = hubs;
-    while (h != NULL && h->transport != t)
-        h = h->next;
-    return h;
+    return h->transport->any_thread || pthread_equal(h->owner, pthread_self());
+}
+
+/* The engines fail. If this thread may not use the transport, the owner's next call shuts it. */
+static void orphan(tg__hub *h)
+{
+    static const char why[] = "the transport was destroyed on this rank (%d) while a reducer or "
+                              "session used it: destroy it after them";
+    const int rank = h->transport->rank;
+    pthread_mutex_lock(&h->lock);
+    if (may_use(h)) {
+        tg__hub_seize(h);
+        tg__hub_shut(h, TG_E_STATE, rank, why, rank);
+        tg__hub_release(h);
+    } else if (h->failure.status == TG_OK) {
+        (void)tg__latch_set(&h->failure, tg_fail(TG_E_STATE, why, rank));
+        h->must_shut = true;
+    }
+    pthread_mutex_unlock(&h->lock);
 }
 
 /* If the transport is destroyed while engines use it, they fail, and the last one destroys it. */
@@ -42,25 +76,18 @@ static bool keep_orphan(tg_transport *t)
 {
     pthread_mutex_lock(&list_lock);
     tg__hub *h = find(t);
+    if (h == NULL)
+        free(take(&failed, t));
     const bool first = h != NULL && !h->is_orphan;
     if (first) {
         h->is_orphan = true;
         h->members++;
     }
     pthread_mutex_unlock(&list_lock);
-    if (first && tg__hub_check_thread(h) == TG_OK) {
-        pthread_mutex_lock(&h->lock);
-        tg__hub_seize(h);
-        tg__hub_shut(
-            h, TG_E_STATE, t->rank,
-            "the transport was destroyed on this rank (%d) while a reducer or session used "
-            "it: destroy it after them",
-            t->rank);
-        tg__hub_release(h);
-        pthread_mutex_unlock(&h->lock);
-    }
-    if (first)
+    if (first) {
+        orphan(h);
         tg__hub_leave(h);
+    }
     return h != NULL;
 }
 
@@ -73,6 +100,10 @@ tg_status tg__hub_enter(tg_transport *t, tg__hub **h_p)
     if (h == NULL) {
         status = make(t, &h);
         if (status == TG_OK) {
+            tg__hub *old = take(&failed, t);
+            if (old != NULL)
+                h->before = old->failure.status != TG_OK ? old->failure : old->before;
+            free(old);
             h->next = hubs;
             hubs = h;
         }
@@ -90,18 +121,21 @@ void tg__hub_leave(tg__hub *h)
     pthread_mutex_lock(&list_lock);
     const bool last = --h->members == 0;
     if (last) {
-        tg__hub **link = &hubs;
-        while (*link != h)
-            link = &(*link)->next;
-        *link = h->next;
+        (void)take(&hubs, h->transport);
+        tg__pump_fini(&h->pump);
+        pthread_cond_destroy(&h->changed);
+        pthread_mutex_destroy(&h->lock);
+    }
+    const bool remember =
+        last && !h->is_orphan && (h->failure.status != TG_OK || h->before.status != TG_OK);
+    if (remember) {
+        h->next = failed;
+        failed = h;
     }
     pthread_mutex_unlock(&list_lock);
-    if (!last)
+    if (!last || remember)
         return;
     tg_transport *orphan = h->is_orphan ? h->transport : NULL;
-    tg__pump_fini(&h->pump);
-    pthread_cond_destroy(&h->changed);
-    pthread_mutex_destroy(&h->lock);
     free(h);
     if (orphan != NULL)
         orphan->ops->destroy(orphan);
@@ -109,7 +143,7 @@ void tg__hub_leave(tg__hub *h)
 
 tg_status tg__hub_check_thread(const tg__hub *h)
 {
-    if (h->transport->any_thread || pthread_equal(h->owner, pthread_self()))
+    if (may_use(h))
         return TG_OK;
     return tg_fail(
         TG_E_STATE,
@@ -120,31 +154,45 @@ tg_status tg__hub_check_thread(const tg__hub *h)
 
 /* ---- with the lock held ---------------------------------------------------------------------- */
 
-tg_status tg__hub_failure(const tg__hub *h)
+static void leave(tg__hub *h, int because_of)
 {
-    return h->status == TG_OK ? TG_OK : tg_fail(h->status, "%s", h->error);
+    tg_transport *t = h->transport;
+    if (because_of >= 0 && h->pump.failure.status == TG_OK && t->ops->blame != NULL)
+        t->ops->blame(t, because_of);
+    h->held = !t->ops->shut(t) || h->held;
 }
 
+tg_status tg__hub_failure(tg__hub *h)
+{
+    if (h->must_shut && may_use(h)) {
+        h->must_shut = false;
+        leave(h, h->transport->rank);
+    }
+    return tg__latch_get(&h->failure);
+}
+
+/* After `shut` a transport only says that this rank has left it: repeat why. */
 void tg__hub_fail(tg__hub *h, tg_status status)
 {
+    if (status == TG_E_STATE && h->before.status != TG_OK)
+        status = tg__latch_get(&h->before);
     tg__hub_shut(h, status, status == TG_E_NOMEM ? h->transport->rank : -1, "%s", tg_error());
 }
 
 /* A failed pump has already reported whom it blames, and shut the transport. */
 void tg__hub_shut(tg__hub *h, tg_status status, int because_of, const char *format, ...)
 {
-    tg_transport *t = h->transport;
-    if (h->status == TG_OK) {
+    if (h->failure.status == TG_OK) {
         va_list args;
         va_start(args, format);
-        vsnprintf(h->error, sizeof h->error, format, args);
+        vsnprintf(h->failure.error, sizeof h->failure.error, format, args);
         va_end(args);
-        h->status = status;
-        if (because_of >= 0 && h->pump.status == TG_OK && t->ops->blame != NULL)
-            t->ops->blame(t, because_of);
+        h->failure.status = status;
+    } else {
+        because_of = -1;
     }
     tg__hub_changed(h);
-    h->held = !t->ops->shut(t) || h->held;
+    leave(h, because_of);
 }
 
 void tg__hub_changed(tg__hub *h)
@@ -229,17 +277,17 @@ void tg__hub_drive(tg__hub *h, int64_t deadline_ns)
 
 void tg__hub_give_up(tg__hub *h, tg_status status, int because_of)
 {
-    char why[1024];
-    snprintf(why, sizeof why, "%s", tg_error());
+    tg__latch failure = {0};
+    tg__latch_set(&failure, status);
     if (tg__hub_check_thread(h) == TG_OK) {
         pthread_mutex_lock(&h->lock);
         tg__hub_seize(h);
-        if (h->status == TG_OK)
-            tg__hub_shut(h, status, because_of, "%s", why);
+        if (h->failure.status == TG_OK)
+            tg__hub_shut(h, status, because_of, "%s", failure.error);
         tg__hub_release(h);
         pthread_mutex_unlock(&h->lock);
     }
-    (void)tg_fail(status, "%s", why);
+    (void)tg__latch_get(&failure);
 }
 
 /* Shut a transport that has no engine. None can be created while the list is locked. */
@@ -252,8 +300,8 @@ static void shut_alone(tg_transport *t)
 
 void tg__leave_transport(tg_transport *t, tg_status status)
 {
-    char why[1024];
-    snprintf(why, sizeof why, "%s", tg_error());
+    tg__latch failure = {0};
+    tg__latch_set(&failure, status);
     if (tg__transport_check("leaving", "transport", t) == TG_OK) {
         pthread_mutex_lock(&list_lock);
         tg__hub *h = find(t);
@@ -267,7 +315,7 @@ void tg__leave_transport(tg_transport *t, tg_status status)
             tg__hub_leave(h);
         }
     }
-    (void)tg_fail(status, "%s", why);
+    (void)tg__latch_get(&failure);
 }
 
 /* ---- the communication thread ---------------------------------------------------------------- */
@@ -277,7 +325,7 @@ static void *communicate(void *arg)
     tg__hub *h = arg;
     tg__waited how = TG__WOKEN;
     pthread_mutex_lock(&h->lock);
-    while (!h->quit && h->status == TG_OK) {
+    while (!h->quit && h->failure.status == TG_OK) {
         if (how == TG__STUCK)
             tg__hub_fail(h, tg__clock_stuck());
         else if (!tg__hub_may_drive(h))

@@ -8,6 +8,7 @@
 #ifndef TG_HUB_H
 #define TG_HUB_H
 
+#include "base/latch.h"
 #include "base/thread.h"
 #include "base/virtual_clock.h"
 #include "engine/engine.h"
@@ -32,9 +33,10 @@ typedef struct tg__hub {
     bool starts_or_ends;  /* the communication thread is being started or joined */
     bool in_setup;        /* an engine is between begin_setup and end_setup */
     uint8_t claim[TG__CLAIM_BYTES];
-    tg_status status; /* the first failure; final */
-    char error[512];
-    bool held; /* the transport could not release posted buffers */
+    tg__latch failure;
+    bool held;        /* the transport could not release posted buffers */
+    bool must_shut;   /* failed on a thread that may not use the transport: the owner shuts it */
+    tg__latch before; /* the failure of an earlier hub of this transport, which shut it. Constant */
 
     tg_clock_thread *thread; /* for the thread that starts or joins it */
     tg__pump pump;           /* from here on for the driving thread only */
@@ -82,7 +84,7 @@ TG_NODISCARD tg_status tg__hub_check_thread(const tg__hub *h);
 /* Call the functions below with the lock held. */
 /* remove op from the list of open operations */
 void tg__engine_close(tg__op *op);
-TG_NODISCARD tg_status tg__hub_failure(const tg__hub *h); /* TG_OK: none */
+TG_NODISCARD tg_status tg__hub_failure(tg__hub *h); /* TG_OK: none */
 /* Fail with tg_error(), and shut the transport. If memory ran out, this rank blames itself. */
 void tg__hub_fail(tg__hub *h, tg_status status);
 /* The same with the given text; tg_error() does not change. Unless the pump has done so already,

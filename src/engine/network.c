@@ -11,7 +11,6 @@
 #include "telegrad/clock.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -35,7 +34,6 @@ typedef struct talkers {
     int count, rank;
     bool talks;        /* this rank measures */
     tg__group leaders; /* rank NULL: all ranks */
-    int *all;          /* (size) 0, 1, ...: the group of all ranks */
 } talkers;
 
 static tg_status once(tg__engine *e, tg__op *op)
@@ -60,29 +58,18 @@ static tg_status time_runs(tg__engine *e, tg__op *op, int run, int runs, double 
     return TG_OK;
 }
 
-/* Create an operation for exchange x within group. Takes ownership of x. */
-static tg_status own_op(tg__exchange *x, const tg__group *group, tg__op **op_p)
-{
-    const tg_status status = tg_alloc(1, sizeof **op_p, op_p);
-    if (status != TG_OK) {
-        tg__exchange_destroy(x);
-        return status;
-    }
-    (*op_p)->x = x;
-    (*op_p)->task.group = group;
-    return TG_OK;
-}
-
 /* Seconds of this rank's exchanges of m bytes with the other measuring ranks. Other ranks run as
  * many empty exchanges, so that all ranks count alike. */
 static tg_status time_own(const talkers *k, size_t m, int run, int runs, double *seconds_p)
 {
-    tg__exchange *x;
     tg__op *op;
-    TG_TRY(tg__gather_create(k->rank, k->talks ? k->count : 1, m, &x));
-    tg__gather_say_all(x);
-    TG_TRY(own_op(x, k->talks && k->leaders.rank != NULL ? &k->leaders : NULL, &op));
-    const tg_status status = time_runs(k->engine, op, run, runs, seconds_p);
+    TG_TRY(tg_alloc(1, sizeof *op, &op));
+    op->task.group = k->talks ? &k->leaders : NULL;
+    tg_status status = tg__gather_create(k->rank, k->talks ? k->count : 1, m, 0, &op->x);
+    if (status == TG_OK) {
+        tg__gather_set(op->x, NULL, m);
+        status = time_runs(k->engine, op, run, runs, seconds_p);
+    }
     tg__op_release(k->engine, op);
     if (status == TG_OK && !k->talks)
         *seconds_p = 0;
@@ -113,7 +100,7 @@ static tg_status largest(tg__engine *e, const tg__exchange *x, double *seconds_p
  * waited since the last common exchange. */
 static tg_status time_messages(const talkers *k, size_t m, int run, int runs, double *seconds_p)
 {
-    const tg__group all = {.rank = k->all, .patience = k->talks ? 1 : 2 + (unsigned)(run * runs)};
+    const tg__group all = {.patience = k->talks ? 1 : 2 + (unsigned)(run * runs)};
     double own;
     TG_TRY(time_own(k, m, run, runs, &own));
     const tg__speech speech = {.own = &own,
@@ -122,7 +109,7 @@ static tg_status time_messages(const talkers *k, size_t m, int run, int runs, do
                                .full = tg__engine_transport(k->engine)->size,
                                .group = &all};
     tg__op *op;
-    TG_TRY(tg__collect_alike(k->engine, "how long exchanges took", &speech, &op));
+    TG_TRY(tg__collect(k->engine, "how long exchanges took", &speech, &op));
     const tg_status status = largest(k->engine, op->x, seconds_p);
     tg__op_release(k->engine, op);
     return status;
@@ -147,7 +134,8 @@ static tg_status measure(const talkers *k, tg__network *net_p)
 tg_status tg__network_measure(tg__engine *e, const tg__nodes *nodes, tg__network *net_p)
 {
     const tg_transport *t = tg__engine_transport(e);
-    talkers k = {.engine = e, .count = t->size, .rank = t->rank, .talks = true};
+    talkers k = {
+        .engine = e, .count = t->size, .rank = t->rank, .talks = true, .leaders = {.patience = 1}};
     if (tg__nodes_talkers(nodes, t->size) == 1) {
         *net_p = (tg__network){0};
         return TG_OK;
@@ -156,12 +144,7 @@ tg_status tg__network_measure(tg__engine *e, const tg__nodes *nodes, tg__network
         k.count = nodes->count;
         k.talks = nodes->index == 0;
         k.rank = k.talks ? nodes->node : 0;
-        k.leaders = (tg__group){.rank = nodes->leader, .patience = 1};
+        k.leaders.rank = nodes->leader;
     }
-    TG_TRY(tg_alloc((size_t)t->size, sizeof *k.all, &k.all));
-    for (int rank = 0; rank < t->size; rank++)
-        k.all[rank] = rank;
-    const tg_status status = measure(&k, net_p);
-    free(k.all);
-    return status;
+    return measure(&k, net_p);
 }

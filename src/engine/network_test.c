@@ -39,7 +39,7 @@ static tg_status measure(rank *r)
         TG_TRY(r->nodes == NULL ? tg_transport_shaped(r->t, &link, &r->t)
                                 : tg_transport_shaped_nodes(r->t, &link, r->nodes, &r->t));
     }
-    TG_TRY(tg__nodes_create(r->nodes, r->t->rank, r->t->size, &nodes));
+    TG_TRY(tg__nodes_create("network", r->nodes, r->t->rank, r->t->size, &nodes));
     TG_TRY(tg__engine_create(r->t, r->driver, r->timeout_ns, NULL, &e));
     const tg_status status = tg__network_measure(e, nodes, &r->net);
     assert_true(tg__engine_destroy(e));

@@ -24,13 +24,9 @@ static tg_status launch(tg__hub *h, tg__op *op, tg__exchange *x)
     op->flight.x = x;
     op->flight.channel = &e->channel;
     op->flight.sequence = e->first + (op->sequence + op->flight.program_round) % e->at_once;
-    op->flight.step = op->step;
-    op->flight.bucket = op->bucket;
-    op->flight.priority = op->priority;
+    op->flight.step = op->task.step;
     op->flight.flags_out = op->flags | op->flags_in;
     op->flight.group = op->task.group;
-    op->flight.start_cost_ns = op->start_cost_ns;
-    op->flight.byte_cost_ps = op->decode_cost_ps;
     return tg__pump_launch(&h->pump, &op->flight);
 }
 
@@ -45,10 +41,11 @@ static tg_status take_up(tg__hub *h, tg__op *op)
     const tg_clock *clock = h->transport->clock;
     tg__exchange *x = op->x;
     op->flags_in = 0;
-    op->bytes_sent = 0;
+    op->bytes_sent = op->bytes_near = 0;
     op->decode_ns = 0;
     int64_t begin = tg_now_ns(clock);
-    tg_clock_work(clock, op->encode_cost_ns);
+    if (op->flight.costs != NULL)
+        tg_clock_work(clock, op->flight.costs->encode_ns);
     if (op->method != NULL)
         TG_TRY(op->method->def->program->begin(op->method, &op->task, &x));
     if (op->task.overflow != NULL)
@@ -58,7 +55,8 @@ static tg_status take_up(tg__hub *h, tg__op *op)
     op->begin_ns = end;
     if (op->method != NULL)
         tg_trace_span(op->engine->trace, h->transport->rank, TG_ROW_ENCODE,
-                      op->task.coded ? "encode" : "encode dense", begin, end, op->step, op->bucket);
+                      op->task.coded ? "encode" : "encode dense", begin, end, op->task.step,
+                      op->flight.bucket);
     TG_TRY(launch(h, op, x));
     op->next = h->active;
     h->active = op;
@@ -73,11 +71,13 @@ static tg_status advance(tg__hub *h, tg__op *op, bool *done_p)
     tg__exchange *x = NULL;
     const uint16_t round = op->flight.program_round;
     op->bytes_sent += op->flight.bytes_sent;
+    op->bytes_near += op->flight.bytes_near;
     op->flags_in |= op->flight.flags_in;
     int64_t begin = tg_now_ns(clock);
     op->task.round = round + 1u;
     op->task.flagged = (op->flags_in & TG__FLAG_NONFINITE) != 0;
-    tg_clock_work(clock, op->finish_cost_ns);
+    if (op->flight.costs != NULL)
+        tg_clock_work(clock, op->flight.costs->finish_ns);
     if (op->method != NULL)
         TG_TRY(op->method->def->program->next(op->method, &op->task, &x));
     if (op->flight.x->overflow && op->task.overflow == NULL)
@@ -99,7 +99,7 @@ static tg_status advance(tg__hub *h, tg__op *op, bool *done_p)
     if (op->method != NULL)
         tg_trace_span(op->engine->trace, h->transport->rank, TG_ROW_EXCHANGE,
                       op->task.coded ? "exchange" : "exchange dense", op->begin_ns, op->end_ns,
-                      op->step, op->bucket);
+                      op->task.step, op->flight.bucket);
     return TG_OK;
 }
 

@@ -302,7 +302,7 @@ static void test_nodes(void **state)
     tg__nodes *n = NULL;
     char *text = NULL;
     size_t len;
-    assert_int_equal(tg__nodes_create(of, 2, 6, &n), TG_OK);
+    assert_int_equal(tg__nodes_create("f", of, 2, 6, &n), TG_OK);
     assert_int_equal(n->count, 3);
     assert_int_equal(n->node, 0);
     assert_int_equal(n->index, 1);
@@ -313,18 +313,21 @@ static void test_nodes(void **state)
     assert_true(n->near[0] && !n->near[1] && !n->near[5]);
     assert_false(n->equal);
     FILE *f = open_memstream(&text, &len);
-    tg__nodes_print(n, f);
-    tg__nodes_print(NULL, f);
+    tg__nodes_print(n, false, f);
+    tg__nodes_print(NULL, false, f);
+    tg__nodes_print(n, true, f);
     fclose(f);
-    assert_string_equal(text, "nodes=0x1 1x1 0x2 2x2\n");
+    assert_string_equal(text, "nodes=0x1 1x1 0x2 2x2\n"
+                              "nodes=rank 0 on node 0, rank 1 on node 1, ranks 2-3 on node 0, "
+                              "ranks 4-5 on node 2\n");
     free(text);
     tg__nodes_destroy(n);
-    assert_int_equal(tg__nodes_create(own, 0, 3, &n), TG_OK); /* one level */
+    assert_int_equal(tg__nodes_create("f", own, 0, 3, &n), TG_OK); /* one level */
     assert_null(n);
-    assert_int_equal(tg__nodes_create(NULL, 0, 3, &n), TG_OK);
+    assert_int_equal(tg__nodes_create("f", NULL, 0, 3, &n), TG_OK);
     assert_null(n);
-    assert_int_equal(tg__nodes_create(bad, 0, 2, &n), TG_E_ARG);
-    assert_non_null(strstr(tg_error(), "rank 1 is of node -5"));
+    assert_int_equal(tg__nodes_create("f", bad, 0, 2, &n), TG_E_ARG);
+    assert_non_null(strstr(tg_error(), "f: config->nodes[1]=-5: allowed: 0 and up"));
 }
 
 int main(void)

@@ -6,21 +6,13 @@
 #include <stdatomic.h>
 #include <string.h>
 
-static void mean_begin(float *acc, size_t n)
-{
-    if (n > 0)
-        memset(acc, 0, n * sizeof *acc);
-}
-
-static void mean_add(float *acc, size_t n, const uint8_t *frame, size_t len, int rank,
-                     tg__pool *pool)
+void tg__mean_add(float *acc, size_t n, const uint8_t *frame, size_t len, tg__pool *pool)
 {
     (void)n;
-    (void)rank;
     tg__frame_decode_add(frame, len, acc, pool);
 }
 
-static void mean_finish(float *acc, size_t n, int size)
+void tg__mean_finish(float *acc, size_t n, int size)
 {
     tg__kernel()->scale(acc, 1.0f / (float)size, n);
 }
@@ -34,10 +26,10 @@ typedef struct job {
     atomic_bool *spoilt; /* [out] some element is not finite */
 } job;
 
-static void begin_range(void *arg, size_t lo, size_t hi)
+static void zero_range(void *arg, size_t lo, size_t hi)
 {
-    const job *j = arg;
-    j->combine->begin(j->acc + lo, hi - lo);
+    float *acc = arg;
+    memset(acc + lo, 0, (hi - lo) * sizeof *acc);
 }
 
 static void finish_range(void *arg, size_t lo, size_t hi)
@@ -48,14 +40,14 @@ static void finish_range(void *arg, size_t lo, size_t hi)
 
 void tg__combine_begin(const tg__exchange *x, float *acc, size_t n)
 {
-    job j = {.combine = x->combine, .acc = acc};
-    tg__pool_chunks(x->pool, n, TG__CHUNK, begin_range, &j);
+    tg__pool_chunks(x->pool, n, TG__CHUNK, zero_range, acc);
 }
 
 void tg__combine_finish(const tg__exchange *x, float *acc, size_t n)
 {
     job j = {.combine = x->combine, .acc = acc, .size = x->size};
-    tg__pool_chunks(x->pool, n, TG__CHUNK, finish_range, &j);
+    if (x->combine->finish)
+        tg__pool_chunks(x->pool, n, TG__CHUNK, finish_range, &j);
 }
 
 /* Work in small pieces, so that finish finds each one in the cache. */
@@ -67,7 +59,8 @@ static void take_range(void *arg, size_t lo, size_t hi)
         const size_t n = TG__MIN(hi - at, (size_t)PIECE);
         if (j->acc != j->src)
             memcpy(j->acc + at, j->src + at, n * sizeof *j->acc);
-        j->combine->finish(j->acc + at, n, j->size);
+        if (j->combine->finish)
+            j->combine->finish(j->acc + at, n, j->size);
         if (!tg__kernel()->all_finite(j->acc + at, n))
             atomic_store(j->spoilt, true);
     }
@@ -83,7 +76,6 @@ bool tg__combine_take(const tg__exchange *x, float *dst, const float *acc, size_
 
 const tg__combine tg__combine_mean = {
     .name = "mean",
-    .begin = mean_begin,
-    .add = mean_add,
-    .finish = mean_finish,
+    .add = tg__mean_add,
+    .finish = tg__mean_finish,
 };

@@ -15,25 +15,6 @@
 #include "kernel/kernel.h"
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
-
-static void begin(float *acc, size_t n)
-{
-    if (n > 0)
-        memset(acc, 0, n * sizeof *acc);
-}
-
-static void add(float *acc, size_t n, const uint8_t *frame, size_t len, int rank, tg__pool *pool)
-{
-    (void)n;
-    (void)rank;
-    tg__frame_decode_add(frame, len, acc, pool);
-}
-
-static void finish(float *acc, size_t n, int size)
-{
-    tg__kernel()->scale(acc, 1.0f / (float)size, n);
-}
 
 /* Bytes for the norms (tensors, size), one tensor's norms in sorted order, and a vector (n). */
 static size_t room(size_t n, size_t tensors, int size)
@@ -151,9 +132,9 @@ static void all(const tg__exchange *x, float *acc, const uint8_t **frames, const
 
 const tg__combine tg__combine_clipped = {
     .name = "clipped",
-    .begin = begin,
-    .add = add,
-    .finish = finish,
+    .add = tg__mean_add,
+    .finish = tg__mean_finish,
     .all = all,
     .room = room,
+    .cuts = true,
 };

@@ -1,28 +1,14 @@
 /* mean = (back(y[0] + y[1] + ... + y[P-1]) + x[q] + ...) * (1 / P), in f32. The coefficients y of
  * frames that hold coefficients are added in rank order and transformed back once. Then the vectors
  * x of the other frames are added in rank order. */
-#include "exchange/combine_dct.h"
+#include "exchange/exchange.h"
 #include "codec/block/codec_dct.h"
-#include "kernel/kernel.h"
-#include <string.h>
 
-static void begin(float *acc, size_t n)
-{
-    if (n > 0)
-        memset(acc, 0, n * sizeof *acc);
-}
-
-static void add(float *acc, size_t n, const uint8_t *frame, size_t len, int rank, tg__pool *pool)
+static void add(float *acc, size_t n, const uint8_t *frame, size_t len, tg__pool *pool)
 {
     (void)n;
-    (void)rank;
     if (!tg__dct_add(acc, frame, len))
         tg__frame_decode_add(frame, len, acc, pool);
-}
-
-static void finish(float *acc, size_t n, int size)
-{
-    tg__kernel()->scale(acc, 1.0f / (float)size, n);
 }
 
 static void all(const tg__exchange *x, float *acc, const uint8_t **frames, const size_t *lens)
@@ -40,8 +26,7 @@ static void all(const tg__exchange *x, float *acc, const uint8_t **frames, const
 
 const tg__combine tg__combine_dct = {
     .name = "dct",
-    .begin = begin,
     .add = add,
-    .finish = finish,
+    .finish = tg__mean_finish,
     .all = all,
 };

@@ -2,19 +2,10 @@
  * (dense or zero). NaNs are ignored. */
 #include "base/mem.h"
 #include "exchange/exchange.h"
-#include <string.h>
 
-static void max_begin(float *acc, size_t n)
-{
-    if (n > 0)
-        memset(acc, 0, n * sizeof *acc);
-}
-
-static void max_add(float *acc, size_t n, const uint8_t *frame, size_t len, int rank,
-                    tg__pool *pool)
+static void max_add(float *acc, size_t n, const uint8_t *frame, size_t len, tg__pool *pool)
 {
     (void)len;
-    (void)rank;
     (void)pool;
     for (size_t i = 0; frame[1] == TG__FORM_DENSE && i < n; i++) {
         float x;
@@ -23,16 +14,7 @@ static void max_add(float *acc, size_t n, const uint8_t *frame, size_t len, int 
     }
 }
 
-static void max_finish(float *acc, size_t n, int size)
-{
-    (void)acc;
-    (void)n;
-    (void)size;
-}
-
 const tg__combine tg__combine_max = {
     .name = "max",
-    .begin = max_begin,
     .add = max_add,
-    .finish = max_finish,
 };

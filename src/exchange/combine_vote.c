@@ -10,19 +10,10 @@
 #include "codec/sign/codec_sign.h"
 #include "exchange/exchange.h"
 #include "kernel/kernel.h"
-#include <string.h>
 
-static void vote_begin(float *acc, size_t n)
-{
-    if (n > 0)
-        memset(acc, 0, n * sizeof *acc);
-}
-
-static void vote_add(float *acc, size_t n, const uint8_t *frame, size_t len, int rank,
-                     tg__pool *pool)
+static void vote_add(float *acc, size_t n, const uint8_t *frame, size_t len, tg__pool *pool)
 {
     (void)n;
-    (void)rank;
     if (tg__sign_bits(frame))
         tg__frame_decode_add(frame, len, acc, pool);
 }
@@ -59,8 +50,8 @@ static void vote_all(const tg__exchange *x, float *acc, const uint8_t **frames, 
 
 const tg__combine tg__combine_vote = {
     .name = "vote",
-    .begin = vote_begin,
     .add = vote_add,
     .finish = vote_finish,
     .all = vote_all,
+    .votes = true,
 };

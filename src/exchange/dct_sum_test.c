@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "exchange/combine_dct.h"
+#include "exchange/exchange.h"
 #include "vectors.h"
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,6 @@
 #define TG_EXCHANGE_DIRECT_H
 
 #include "exchange/message.h"
-#include "exchange/reencode.h"
 
 typedef struct tg__direct {
     tg__messages parts;  /* (P) own parts, to send */
@@ -13,17 +12,16 @@ typedef struct tg__direct {
     size_t *in_len;      /* (P) bytes of each part's frame; 0: not arrived */
     size_t *block_len;   /* (P) the same for blocks */
     size_t block_n;      /* elements of this rank's block */
-    float *sum;          /* (block_n) its sum */
+    /* (block_n) its sum, in its frame; coded: in its own memory, where it keeps the leftover */
+    float *sum;
     bool coded;          /* blocks are frames of x->codec; false: dense f32 */
-    tg__reencoder again; /* coded: `sum` then has its own memory and keeps the leftover */
     int next;            /* the parts of ranks below it are in the sum; P: the block is finished */
     bool spoilt;         /* a decoded block is not finite */
     uint32_t told, over; /* messages returned as wishes, and completed */
 } tg__direct;
 
-/* Members of tg__exchange_ops. */
-TG_NODISCARD tg_status tg__direct_init(tg__exchange *x, bool coded);
-void tg__direct_fini(tg__exchange *x);
+/* Members of tg__exchange_ops. Blocks are coded if x has a leftover. */
+TG_NODISCARD tg_status tg__direct_init(tg__exchange *x);
 TG_NODISCARD tg_status tg__direct_start(tg__exchange *x);
 size_t tg__direct_wants(tg__exchange *x, tg__wish *wish, size_t max);
 TG_NODISCARD tg_status tg__direct_done(tg__exchange *x, uint32_t id, size_t len);

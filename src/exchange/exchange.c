@@ -52,18 +52,25 @@ tg_status tg__exchange_create(const tg__exchange_ops *ops, int rank, int size, s
                               tg_codec *codec, const tg__combine *combine, tg__exchange **x_p)
 {
     const bool valid = rank >= 0 && rank < size && n <= TG_MAX_ELEMENTS;
-    if (!valid || !ops->sliceable || combine != &tg__combine_mean ||
-        codec->ops->wire_id != TG__ID_f32)
-        return tg__whole_create(ops, rank, size, n, codec, combine, x_p);
-    tg__cost cost;
-    ops->cost(size, n, 4.0 * (double)n, &cost);
-    const uint32_t slices = tg__slice_count(size, n, 4.0 * (double)n, cost.rounds);
-    return slices > 1 ? tg__sliced_create(ops, rank, size, n, codec, slices, x_p)
-                      : tg__whole_create(ops, rank, size, n, codec, combine, x_p);
+    uint32_t slices = 1;
+    if (valid && ops->sliceable && combine == &tg__combine_mean &&
+        codec->ops->wire_id == TG__ID_f32) {
+        tg__cost cost;
+        ops->cost(size, n, 4.0 * (double)n, &cost);
+        slices = tg__slice_count(size, n, 4.0 * (double)n, cost.rounds);
+    }
+    return tg__slices_create(ops, rank, size, n, codec, combine, slices, x_p);
 }
 
-tg_status tg__whole_create(const tg__exchange_ops *ops, int rank, int size, size_t n,
-                           tg_codec *codec, const tg__combine *combine, tg__exchange **x_p)
+static tg_status init(tg__exchange *x)
+{
+    TG_TRY(tg__owned_alloc(&x->owned, 1, x->ops->impl_bytes, &x->impl));
+    return x->ops->init(x);
+}
+
+tg_status tg__slices_create(const tg__exchange_ops *ops, int rank, int size, size_t n,
+                            tg_codec *codec, const tg__combine *combine, uint32_t slices,
+                            tg__exchange **x_p)
 {
     if (size < 1 || rank < 0 || rank >= size)
         return tg_fail(TG_E_ARG, "rank=%d of %d ranks: allowed: 0 <= rank < size", rank, size);
@@ -71,13 +78,9 @@ tg_status tg__whole_create(const tg__exchange_ops *ops, int rank, int size, size
         return tg_fail(TG_E_ARG, "n=%zu elements: allowed: at most %zu", n, TG_MAX_ELEMENTS);
     tg__exchange *x;
     TG_TRY(tg_alloc(1, sizeof *x, &x));
-    x->ops = ops;
-    x->rank = rank;
-    x->size = size;
-    x->n = n;
-    x->codec = codec;
-    x->combine = combine;
-    tg_status status = ops->init(x);
+    *x = (tg__exchange){
+        .ops = ops, .rank = rank, .size = size, .n = n, .codec = codec, .combine = combine};
+    tg_status status = slices > 1 ? tg__sliced_init(x, slices) : init(x);
     if (status != TG_OK) {
         tg__exchange_destroy(x);
         return status;
@@ -90,10 +93,7 @@ void tg__exchange_destroy(tg__exchange *x)
 {
     if (!x)
         return;
-    if (x->impl)
-        x->ops->fini(x);
-    free(x->impl);
-    free(x->parts);
+    tg__owned_free(&x->owned);
     free(x);
 }
 

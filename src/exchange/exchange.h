@@ -22,6 +22,7 @@
 #ifndef TG_EXCHANGE_H
 #define TG_EXCHANGE_H
 
+#include "base/owned.h"
 #include "codec/codec_impl.h"
 #include "wire/envelope.h"
 #include "telegrad/spec.h"
@@ -39,32 +40,39 @@ typedef struct tg__wish {
 
 typedef struct tg__exchange tg__exchange;
 
-/* How decoded frames become the aggregate: mean, vote, median-clipped mean, maximum. begin and
- * finish work element by element, so several cores may share a vector. */
+/* How decoded frames become the aggregate: mean, vote, median-clipped mean, maximum. finish
+ * works element by element, so several cores may share a vector. */
 typedef struct tg__combine {
     const char *name;
-    void (*begin)(float *acc, size_t n);
-    /* Called in rank order; the frame has been checked. */
-    void (*add)(float *acc, size_t n, const uint8_t *frame, size_t len, int rank, tg__pool *pool);
-    void (*finish)(float *acc, size_t n, int size);
-    /* begin, add and finish in one call: acc (x->n) from the checked frames of all ranks. The list
+    /* Called in rank order, first on zeros; the frame has been checked. */
+    void (*add)(float *acc, size_t n, const uint8_t *frame, size_t len, tg__pool *pool);
+    void (*finish)(float *acc, size_t n, int size); /* NULL: nothing is left to do */
+    /* All of it in one call: acc (x->n) from the checked frames of all ranks. The list
      * of frames is overwritten. Exchanges that have all frames at hand call it; NULL: none do. It
      * gives the same bits, unless it uses x->segments: then only such exchanges can serve it. */
     void (*all)(const tg__exchange *x, float *acc, const uint8_t **frames, const size_t *lens);
     size_t (*room)(size_t n, size_t tensors, int size); /* bytes of x->room; NULL: 0 */
+    bool votes; /* the result is a vote on signs, not a mean */
+    bool cuts;  /* ranks are compared by their norms; a mean unless the method has clip=median */
 } tg__combine;
-/* Run begin and finish on the cores of x->pool. */
+/* Zeros to add to, and finish, on the cores of x->pool. */
 void tg__combine_begin(const tg__exchange *x, float *acc, size_t n);
 void tg__combine_finish(const tg__exchange *x, float *acc, size_t n);
 /* dst = finish(acc), one pass over memory less than copy and finish; acc does not change unless it
  * is dst. Returns true if dst is finite. */
 bool tg__combine_take(const tg__exchange *x, float *dst, const float *acc, size_t n);
-/* mean: begin with zeros, add decoded values, multiply by 1.0f / size (exact for powers of two). */
+/* mean: add decoded values, multiply by 1.0f / size (exact for powers of two). */
 extern const tg__combine tg__combine_mean;
+/* Its two steps. */
+void tg__mean_add(float *acc, size_t n, const uint8_t *frame, size_t len, tg__pool *pool);
+void tg__mean_finish(float *acc, size_t n, int size);
 /* Majority vote: the sign of the sum of signs; for codec sign with scale=none. */
 extern const tg__combine tg__combine_vote;
 /* mean, with each tensor of a rank scaled down to the median of the ranks' norms. */
 extern const tg__combine tg__combine_clipped;
+/* mean of dct frames, from the sum of their coefficients; x->segments are the tensors. Only
+ * exchanges that have all frames at hand can use it, because its `add` leaves coefficients. */
+extern const tg__combine tg__combine_dct;
 
 /* For two-way methods: encode a finished block of exchange direct, with x->recode_arg. mean
  * overlaps the memory of the frame's payload, so read all of it before writing the frame. If a
@@ -86,12 +94,26 @@ typedef struct tg__cost {
     double serial;
 } tg__cost;
 
+/* What an exchange can sum, and what a method sends: a method can use the exchanges with which it
+ * has a bit in common. */
+enum {
+    TG__SUMS_DENSE = 1,      /* f32 vectors, with a sum as precise as f32 */
+    TG__SUMS_CODED = 2,      /* frames of any codec, cut into parts; sums are not coded again */
+    TG__SUMS_WHOLE = 4,      /* frames that must not be cut: tensors are coded as a whole */
+    TG__SUMS_SELECTED = 8,   /* sparse frames; elements of sums are selected again */
+    TG__SUMS_ROUNDED = 16,   /* frames of a codec that rounds; sums are rounded again, once */
+    TG__SUMS_REROUNDED = 32, /* the same, but at every step of several */
+    TG__SUMS_ALL = 63
+};
+
 typedef struct tg__exchange_ops {
     tg_entry entry;
-    /* Allocate for x->n, x->codec, x->size; set x->parts and x->nparts.
+    const char *brief; /* delays, and what matters in the choice: for the help of methods */
+    unsigned sums;     /* TG__SUMS_* */
+    size_t impl_bytes; /* of x->impl, zeroed before init */
+    /* Allocate for x->n, x->codec, x->size, from x->owned; set x->parts and x->nparts.
      * Errors  TG_E_NOMEM, TG_E_UNSUPPORTED */
     tg_status (*init)(tg__exchange *x);
-    void (*fini)(tg__exchange *x);
     tg_status (*start)(tg__exchange *x);
     size_t (*wants)(tg__exchange *x, tg__wish *wish, size_t max);
     tg_status (*done)(tg__exchange *x, uint32_t id, size_t len);
@@ -110,6 +132,7 @@ typedef struct tg__exchange_ops {
      * any cut of the vector */
     bool sliceable;
     bool automatic;   /* exchange=auto may choose it */
+    bool apart;       /* nothing is summed: every rank has its own result */
     bool decodes_own; /* the result contains this rank's own decoded values (not broadcast, push) */
 } tg__exchange_ops;
 
@@ -151,7 +174,9 @@ struct tg__exchange {
     /* With ops->leftover: the context for encoding sums, with a random stream of its own. Set
      * before each start; its segments are those of the vector, or none. */
     tg_encode_context context;
+    tg_segment *cut; /* scratch of tg__reencode */
     void *impl;
+    tg__owned owned; /* memory, released with the exchange */
 };
 
 const tg__exchange_ops *const *tg__exchanges(size_t *count_p);

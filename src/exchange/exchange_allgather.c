@@ -8,15 +8,13 @@
  * acknowledgements: the frames that arrive from the peers serve as such.
  *
  * Cost     1 round, 1 delay; each rank sends (P-1) frames. It has the fewest rounds, and suits
- *          small
- *          frames and few ranks
+ *          small frames and few ranks
  * Source   the all-gather of Lin et al. 2018 (arXiv:1712.01887), sec. 3, with direct messages in
  *          place of a ring */
 #include "exchange/message.h"
 #include "base/mem.h"
 #include "exchange/stream.h"
 #include "kernel/parallel.h"
-#include <stdlib.h>
 #include <string.h>
 
 /* Messages of the own frame in flight. Each takes a share of the window, so that some arrive while
@@ -43,36 +41,20 @@ typedef struct allgather {
 
 static tg_status allgather_init(tg__exchange *x)
 {
-    allgather *a;
-    size_t P = (size_t)x->size;
-    TG_TRY(tg_alloc(1, sizeof *a, &a));
-    x->impl = a;
-    TG_TRY(tg__parts_of_vector(x, &a->own));
+    allgather *a = x->impl;
+    const size_t P = (size_t)x->size;
+    TG_TRY(tg__parts_alloc(x, &a->own, 1));
     const size_t cap = a->own.cap;
     a->unit = tg__stream_unit(x->size, cap);
     const uint32_t units = tg__units(cap, a->unit);
     const bool whole = x->size == 1 || cap <= TG__WHOLE_BYTES;
-    TG_TRY(tg__messages_alloc(&a->cut, 1, whole ? 0 : tg__outgoing_at(units, a->unit)));
-    TG_TRY(tg__messages_alloc(&a->in, P, cap));
-    TG_TRY(tg_alloc(P, sizeof *a->incoming, &a->incoming));
-    TG_TRY(tg_alloc(P, sizeof *a->in_len, &a->in_len));
-    TG_TRY(tg_alloc(P, sizeof *a->frames, &a->frames));
-    TG_TRY(tg__window_init(&a->window, units));
     x->open_slices = whole ? 1 : 2 * SHARES;
-    return TG_OK;
-}
-
-static void allgather_fini(tg__exchange *x)
-{
-    allgather *a = x->impl;
-    tg__messages_free(&a->own);
-    tg__messages_free(&a->cut);
-    tg__messages_free(&a->in);
-    tg__window_fini(&a->window);
-    free(a->incoming);
-    free(a->in_len);
-    free(a->frames);
-    free(a->room);
+    TG_TRY(tg__messages_alloc(x, &a->cut, 1, whole ? 0 : tg__outgoing_at(units, a->unit)));
+    TG_TRY(tg__messages_alloc(x, &a->in, P, cap));
+    TG_TRY(tg__owned_alloc(&x->owned, P, sizeof *a->incoming, &a->incoming));
+    TG_TRY(tg__owned_alloc(&x->owned, P, sizeof *a->in_len, &a->in_len));
+    TG_TRY(tg__owned_alloc(&x->owned, P, sizeof *a->frames, &a->frames));
+    return tg__window_init(&a->window, &x->owned, units);
 }
 
 /* Wait for all frames, then combine them at once. */
@@ -96,16 +78,7 @@ static void advance(tg__exchange *x)
         advance_all(x);
         return;
     }
-    for (; a->next < x->size; a->next++) {
-        size_t from = (size_t)a->next;
-        if (a->next == x->rank)
-            x->combine->add(a->acc, x->n, x->parts[0].dst, x->parts[0].len, a->next, x->pool);
-        else if (a->in_len[from] > 0)
-            x->combine->add(a->acc, x->n, tg__message_frame(&a->in, from), a->in_len[from], a->next,
-                            x->pool);
-        else
-            return;
-    }
+    (void)tg__add_in_order(x, &a->next, a->acc, x->n, &x->parts[0], &a->in, a->in_len);
 }
 
 static uint32_t own_units(const tg__exchange *x)
@@ -117,8 +90,8 @@ static uint32_t own_units(const tg__exchange *x)
 static tg_status allgather_start(tg__exchange *x)
 {
     allgather *a = x->impl;
-    if (x->into == NULL && a->room == NULL)
-        TG_TRY(tg_alloc(x->n, sizeof *a->room, &a->room));
+    if (x->into == NULL)
+        TG_TRY(tg__owned_room(&x->owned, &a->room, x->n, sizeof *a->room));
     a->acc = x->into != NULL ? x->into : a->room;
     for (int q = 0; q < x->size; q++) {
         a->in_len[q] = 0;
@@ -249,21 +222,16 @@ static void allgather_cost(int size, size_t n, double frame, tg__cost *cost_p)
     const size_t len = (size_t)frame; /* messages of one unit each, at most */
     const uint32_t cut = len > TG__WHOLE_BYTES ? tg__units(len, tg__stream_unit(size, len)) : 1;
     (void)n;
-    cost_p->rounds = size > 1 ? 1 : 0;
-    cost_p->delays = size > 1 ? 1 : 0;
-    cost_p->bytes = (double)(size - 1) * (frame + cut * TG__ENVELOPE_BYTES);
-    cost_p->serial = cost_p->bytes;
+    *cost_p = tg__cost_of(size, 1, (double)(size - 1) * (frame + cut * TG__ENVELOPE_BYTES));
 }
 
 const tg__exchange_ops tg__allgather_exchange = {
-    .entry =
-        {
-            .name = "allgather",
-            .summary = "every rank sends its frame to all, all sum in rank order: 1 delay",
-            .source = "Lin et al. 2018, arXiv:1712.01887, sec. 3",
-        },
+    .entry = {"allgather", "every rank sends its frame to all, all sum in rank order: 1 delay",
+              "Lin et al. 2018, arXiv:1712.01887, sec. 3", NULL},
+    .brief = "1 one-way delay, bytes grow with P",
+    .sums = TG__SUMS_DENSE | TG__SUMS_CODED | TG__SUMS_WHOLE,
+    .impl_bytes = sizeof(allgather),
     .init = allgather_init,
-    .fini = allgather_fini,
     .start = allgather_start,
     .wants = allgather_wants,
     .done = allgather_done,

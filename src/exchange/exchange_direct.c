@@ -16,7 +16,7 @@
 #include "exchange/direct.h"
 #include "base/mem.h"
 #include "exchange/sliced.h"
-#include <stdlib.h>
+#include <limits.h>
 
 /* Message ids: P-1 of each kind, in this order. The k-th send goes to rank + 1 + k, and the k-th
  * receive comes from rank - 1 - k, so that no rank comes first for all others. */
@@ -30,38 +30,23 @@ static size_t block_cap(const tg__exchange *x, int q)
     return d->coded ? tg__codec_bound(x->codec, n) : TG__F32_BYTES(n);
 }
 
-tg_status tg__direct_init(tg__exchange *x, bool coded)
-{
-    tg__direct *d;
-    size_t P = (size_t)x->size, cap = 0;
-    TG_TRY(tg_alloc(1, sizeof *d, &d));
-    x->impl = d;
-    d->coded = coded;
-    d->block_n = tg__block_len(x->n, x->size, x->rank);
-    TG_TRY(tg__parts_of_blocks(x, &d->parts));
-    TG_TRY(tg__messages_alloc(&d->in, P, tg__codec_bound(x->codec, d->block_n)));
-    for (int q = 0; q < x->size; q++)
-        cap = TG__MAX(cap, block_cap(x, q));
-    TG_TRY(tg__messages_alloc(&d->blocks, P, cap));
-    TG_TRY(tg_alloc(P, sizeof *d->in_len, &d->in_len));
-    TG_TRY(tg_alloc(P, sizeof *d->block_len, &d->block_len));
-    if (coded)
-        return tg_alloc(d->block_n, sizeof *d->sum, &d->sum);
-    d->sum = tg__f32_values(tg__message_frame(&d->blocks, (size_t)x->rank));
-    return TG_OK;
-}
-
-void tg__direct_fini(tg__exchange *x)
+tg_status tg__direct_init(tg__exchange *x)
 {
     tg__direct *d = x->impl;
-    tg__messages_free(&d->parts);
-    tg__messages_free(&d->in);
-    tg__messages_free(&d->blocks);
-    free(d->in_len);
-    free(d->block_len);
+    size_t P = (size_t)x->size, cap = 0;
+    d->coded = x->ops->leftover != NULL;
+    d->block_n = tg__block_len(x->n, x->size, x->rank);
     if (d->coded)
-        free(d->sum);
-    tg__reencoder_free(&d->again);
+        TG_TRY(tg__mean_only(x, INT_MAX));
+    TG_TRY(tg__parts_alloc(x, &d->parts, x->size));
+    TG_TRY(tg__messages_alloc(x, &d->in, P, tg__codec_bound(x->codec, d->block_n)));
+    for (int q = 0; q < x->size; q++)
+        cap = TG__MAX(cap, block_cap(x, q));
+    TG_TRY(tg__messages_alloc(x, &d->blocks, P, cap));
+    TG_TRY(tg__owned_alloc(&x->owned, P, sizeof *d->in_len, &d->in_len));
+    TG_TRY(tg__owned_alloc(&x->owned, P, sizeof *d->block_len, &d->block_len));
+    d->sum = tg__f32_values(tg__message_frame(&d->blocks, (size_t)x->rank));
+    return d->coded ? tg__owned_alloc(&x->owned, d->block_n, sizeof *d->sum, &d->sum) : TG_OK;
 }
 
 /* The sum of the own block is complete: form its frame. */
@@ -71,8 +56,7 @@ static tg_status close_block(tg__exchange *x)
     const size_t own = (size_t)x->rank;
     uint8_t *frame = tg__message_frame(&d->blocks, own);
     if (d->coded)
-        return tg__reencode(x, &d->again, d->sum, x->parts[own].lo, d->block_n, frame,
-                            d->blocks.cap, &d->block_len[own]);
+        return tg__reencode(x, d->sum, x->parts[own].lo, d->block_n, frame, &d->block_len[own]);
     tg__combine_finish(x, d->sum, d->block_n);
     if (x->recode)
         return x->recode(x, d->sum, frame, d->blocks.cap, &d->block_len[own]);
@@ -84,18 +68,9 @@ static tg_status close_block(tg__exchange *x)
 static tg_status advance(tg__exchange *x)
 {
     tg__direct *d = x->impl;
-    for (; d->next < x->size; d->next++) {
-        size_t from = (size_t)d->next;
-        if (d->next == x->rank)
-            x->combine->add(d->sum, d->block_n, x->parts[from].dst, x->parts[from].len, d->next,
-                            x->pool);
-        else if (d->in_len[from] > 0)
-            x->combine->add(d->sum, d->block_n, tg__message_frame(&d->in, from), d->in_len[from],
-                            d->next, x->pool);
-        else
-            return TG_OK;
-    }
-    return close_block(x);
+    return tg__add_in_order(x, &d->next, d->sum, d->block_n, &x->parts[x->rank], &d->in, d->in_len)
+               ? close_block(x)
+               : TG_OK;
 }
 
 tg_status tg__direct_start(tg__exchange *x)
@@ -197,31 +172,21 @@ void tg__direct_result(tg__exchange *x, float *dst)
     x->overflow |= d->spoilt;
 }
 
-static tg_status direct_init(tg__exchange *x)
-{
-    return tg__direct_init(x, false);
-}
-
 static void direct_cost(int size, size_t n, double frame, tg__cost *cost_p)
 {
     double P = size, heads = tg__slice_count(size, n, frame, 2);
     double head = heads * (TG__ENVELOPE_BYTES + TG__FRAME_HEAD);
     double part = (frame - TG__FRAME_HEAD) / P + head, block = 4.0 * (double)n / P + head;
-    cost_p->rounds = size > 1 ? 2 : 0;
-    cost_p->delays = size > 1 ? 2 : 0;
-    cost_p->bytes = (P - 1) * (part + block);
-    cost_p->serial = cost_p->bytes;
+    *cost_p = tg__cost_of(size, 2, (P - 1) * (part + block));
 }
 
 const tg__exchange_ops tg__direct_exchange = {
-    .entry =
-        {
-            .name = "direct",
-            .summary = "owners sum their blocks in rank order and send them to all: 2 delays",
-            .source = "Thakur, Rabenseifner, Gropp 2005, sec. 4",
-        },
-    .init = direct_init,
-    .fini = tg__direct_fini,
+    .entry = {"direct", "owners sum their blocks in rank order and send them to all: 2 delays",
+              "Thakur, Rabenseifner, Gropp 2005, sec. 4", NULL},
+    .brief = "2 delays, sums in rank order, sent as f32",
+    .sums = TG__SUMS_DENSE | TG__SUMS_CODED,
+    .impl_bytes = sizeof(tg__direct),
+    .init = tg__direct_init,
     .start = tg__direct_start,
     .wants = tg__direct_wants,
     .done = tg__direct_done,

@@ -17,10 +17,8 @@
  * Source    Shi et al. 2019, "A distributed synchronous SGD algorithm with global top-k
  *           sparsification for low bandwidth networks", arXiv:1901.04359 */
 #include "exchange/message.h"
-#include "exchange/reencode.h"
 #include "base/mem.h"
 #include "kernel/parallel.h"
-#include <stdlib.h>
 
 enum { LEVELS = 16 }; /* for up to 2^16 ranks */
 
@@ -33,11 +31,10 @@ typedef struct gtopk {
     float *acc;                                   /* (n) a merge's sum; later the decoded result */
     float *dropped;                               /* (n) dropped in merges; NULL: no children */
     float *mine;                                  /* (n) own values, for leftover */
-    tg__reencoder again;
-    unsigned level;      /* the lowest set bit of the rank; L for rank 0 */
-    unsigned levels;     /* L */
-    unsigned next;       /* children below it have been merged */
-    uint32_t told, over; /* messages returned as wishes, and completed */
+    unsigned level;                               /* the lowest set bit of the rank; L for rank 0 */
+    unsigned levels;                              /* L */
+    unsigned next;                                /* children below it have been merged */
+    uint32_t told, over;                          /* messages returned as wishes, and completed */
 } gtopk;
 
 /* Message ids: receives from child j, the receive of the result, then sends up and to child j. */
@@ -53,39 +50,20 @@ static int child(const tg__exchange *x, unsigned j)
 
 static tg_status gtopk_init(tg__exchange *x)
 {
-    gtopk *g;
-    if (x->combine != &tg__combine_mean)
-        return tg_fail(TG_E_UNSUPPORTED, "exchange gtopk with %s: allowed: mean", x->combine->name);
-    if (x->size > 1 << LEVELS)
-        return tg_fail(TG_E_UNSUPPORTED, "exchange gtopk of %d ranks: allowed: at most %d", x->size,
-                       1 << LEVELS);
-    TG_TRY(tg_alloc(1, sizeof *g, &g));
-    x->impl = g;
+    gtopk *g = x->impl;
+    TG_TRY(tg__mean_only(x, 1 << LEVELS));
     while (1 << g->levels < x->size)
         g->levels++;
     g->level = x->rank == 0 ? g->levels : (unsigned)__builtin_ctz((unsigned)x->rank);
-    TG_TRY(tg__parts_of_vector(x, &g->own));
-    TG_TRY(tg__messages_alloc(&g->final, 1, g->own.cap));
-    TG_TRY(tg_alloc(x->n, sizeof *g->acc, &g->acc));
-    TG_TRY(tg_alloc(x->n, sizeof *g->mine, &g->mine));
+    TG_TRY(tg__parts_alloc(x, &g->own, 1));
+    TG_TRY(tg__messages_alloc(x, &g->final, 1, g->own.cap));
+    TG_TRY(tg__owned_alloc(&x->owned, x->n, sizeof *g->acc, &g->acc));
+    TG_TRY(tg__owned_alloc(&x->owned, x->n, sizeof *g->mine, &g->mine));
     if (child(x, 0) < 0)
         return TG_OK;
-    TG_TRY(tg__messages_alloc(&g->in, g->level, g->own.cap));
-    TG_TRY(tg__messages_alloc(&g->merged, 1, g->own.cap));
-    return tg_alloc(x->n, sizeof *g->dropped, &g->dropped);
-}
-
-static void gtopk_fini(tg__exchange *x)
-{
-    gtopk *g = x->impl;
-    tg__messages_free(&g->own);
-    tg__messages_free(&g->in);
-    tg__messages_free(&g->merged);
-    tg__messages_free(&g->final);
-    free(g->acc);
-    free(g->dropped);
-    free(g->mine);
-    tg__reencoder_free(&g->again);
+    TG_TRY(tg__messages_alloc(x, &g->in, g->level, g->own.cap));
+    TG_TRY(tg__messages_alloc(x, &g->merged, 1, g->own.cap));
+    return tg__owned_alloc(&x->owned, x->n, sizeof *g->dropped, &g->dropped);
 }
 
 /* The message that this rank sends up, or that holds the result on the root; *len_p: its frame's
@@ -115,8 +93,7 @@ static tg_status merge(tg__exchange *x, unsigned j)
     tg__combine_begin(x, g->acc, x->n);
     tg__frame_decode_add(tg__message_frame(own, 0), len, g->acc, x->pool);
     tg__frame_decode_add(tg__message_frame(&g->in, j), g->in_len[j], g->acc, x->pool);
-    TG_TRY(tg__reencode(x, &g->again, g->acc, 0, x->n, tg__message_frame(&g->merged, 0),
-                        g->merged.cap, &g->merged_len));
+    TG_TRY(tg__reencode(x, g->acc, 0, x->n, tg__message_frame(&g->merged, 0), &g->merged_len));
     if (x->n > 0)
         tg__parallel_add(x->pool, g->dropped, g->acc, x->n);
     return TG_OK;
@@ -253,22 +230,19 @@ static void gtopk_cost(int size, size_t n, double frame, tg__cost *cost_p)
     while (2 << up <= size)
         up++;
     const unsigned levels = up + (size > 1 << up);
-    cost_p->rounds = 2 * up;
-    cost_p->delays = 2 * up;
-    cost_p->bytes = levels * (frame + TG__ENVELOPE_BYTES);
+    *cost_p = tg__cost_of(size, 2 * up, levels * (frame + TG__ENVELOPE_BYTES));
     cost_p->serial = (up + levels) * (frame + TG__ENVELOPE_BYTES);
 }
 
 const tg__exchange_ops tg__gtopk_exchange = {
-    .entry =
-        {
-            .name = "gtopk",
-            .summary = "a tree merges frames in pairs and keeps k of 2 k: 2 log2 P delays and "
-                       "frames",
-            .source = "Shi et al. 2019, arXiv:1901.04359",
-        },
+    .entry = {"gtopk",
+              "a tree merges frames in pairs and keeps k of 2 k: 2 log2 P delays and "
+              "frames",
+              "Shi et al. 2019, arXiv:1901.04359", NULL},
+    .brief = "2 log2 P delays, a tree selects from sums",
+    .sums = TG__SUMS_SELECTED,
+    .impl_bytes = sizeof(gtopk),
     .init = gtopk_init,
-    .fini = gtopk_fini,
     .start = gtopk_start,
     .wants = gtopk_wants,
     .done = gtopk_done,

@@ -20,8 +20,6 @@
 #include "exchange/message.h"
 #include "base/mem.h"
 #include "kernel/parallel.h"
-#include <stdlib.h>
-#include <string.h>
 
 /* for up to 2^15 ranks; each step is a round, and rounds are below 64 */
 enum { STEPS = 2 * 15 + 2 };
@@ -117,42 +115,24 @@ static void plan(const tg__exchange *x, halving *h)
 
 static tg_status halving_init(tg__exchange *x)
 {
-    halving *h;
+    halving *h = x->impl;
     if (x->codec->ops->wire_id != TG__ID_f32)
         return tg_fail(TG_E_UNSUPPORTED,
                        "exchange halving with codec %s: allowed: f32 (it sums on the way)",
                        x->codec->ops->entry.name);
-    if (x->combine != &tg__combine_mean)
-        return tg_fail(TG_E_UNSUPPORTED, "exchange halving with %s: allowed: mean",
-                       x->combine->name);
-    if (x->size > 1 << (STEPS - 2) / 2)
-        return tg_fail(TG_E_UNSUPPORTED, "exchange halving of %d ranks: allowed: at most %d",
-                       x->size, 1 << (STEPS - 2) / 2);
-    TG_TRY(tg_alloc(1, sizeof *h, &h));
-    x->impl = h;
-    TG_TRY(tg__parts_of_vector(x, &h->own));
-    TG_TRY(tg_alloc(x->n, sizeof *h->acc, &h->acc));
+    TG_TRY(tg__mean_only(x, 1 << (STEPS - 2) / 2));
+    TG_TRY(tg__parts_alloc(x, &h->own, 1));
+    TG_TRY(tg__owned_alloc(&x->owned, x->n, sizeof *h->acc, &h->acc));
     plan(x, h);
     for (uint32_t i = 0; i < h->steps; i++) {
         step *s = &h->step[i];
         if (s->sends)
-            TG_TRY(tg__messages_alloc(&s->out, 1, TG__F32_BYTES(s->send_hi - s->send_lo)));
+            TG_TRY(tg__messages_alloc(x, &s->out, 1, TG__F32_BYTES(s->send_hi - s->send_lo)));
         if (s->receives)
-            TG_TRY(tg__messages_alloc(&s->in, 1, TG__F32_BYTES(s->hi - s->lo)));
+            TG_TRY(tg__messages_alloc(x, &s->in, 1, TG__F32_BYTES(s->hi - s->lo)));
         h->wanted += s->sends + s->receives;
     }
     return TG_OK;
-}
-
-static void halving_fini(tg__exchange *x)
-{
-    halving *h = x->impl;
-    for (uint32_t i = 0; i < h->steps; i++) {
-        tg__messages_free(&h->step[i].out);
-        tg__messages_free(&h->step[i].in);
-    }
-    tg__messages_free(&h->own);
-    free(h->acc);
 }
 
 /* Enter step `at`: all receives before it have been used. Finish the own block if that was the last
@@ -181,7 +161,7 @@ static void advance(tg__exchange *x)
             return;
         if (s->receives && s->sums)
             x->combine->add(h->acc + s->lo, s->hi - s->lo, tg__message_frame(&s->in, 0), s->in_len,
-                            s->peer, x->pool);
+                            x->pool);
         else if (s->receives)
             tg__frame_decode(tg__message_frame(&s->in, 0), s->in_len, h->acc + s->lo, x->pool);
         h->at++;
@@ -196,7 +176,7 @@ static tg_status halving_start(tg__exchange *x)
         h->step[i].in_len = 0;
     h->at = h->recvs = h->sends = h->over = 0;
     tg__combine_begin(x, h->acc, x->n);
-    x->combine->add(h->acc, x->n, x->parts[0].dst, x->parts[0].len, x->rank, x->pool);
+    x->combine->add(h->acc, x->n, x->parts[0].dst, x->parts[0].len, x->pool);
     enter(x);
     advance(x);
     return TG_OK;
@@ -260,22 +240,21 @@ static void halving_cost(int size, size_t n, double frame, tg__cost *cost_p)
         log2_core++;
     const double core = (double)(1 << log2_core);
     const unsigned fold = size > 1 << log2_core;
-    cost_p->rounds = 2 * (log2_core + fold);
-    cost_p->delays = cost_p->rounds;
-    cost_p->bytes = 2 * (4.0 * (double)n * (core - 1) / core + log2_core * head) + fold * all;
-    cost_p->serial = cost_p->bytes + fold * all;
+    *cost_p =
+        tg__cost_of(size, 2 * (log2_core + fold),
+                    2 * (4.0 * (double)n * (core - 1) / core + log2_core * head) + fold * all);
+    cost_p->serial += fold * all;
 }
 
 const tg__exchange_ops tg__halving_exchange = {
-    .entry =
-        {
-            .name = "halving",
-            .summary = "dense recursive halving and doubling, 2 log2 P delays; f32 only, sums in a "
-                       "tree",
-            .source = "Thakur, Rabenseifner, Gropp 2005, sec. 4.5",
-        },
+    .entry = {"halving",
+              "dense recursive halving and doubling, 2 log2 P delays; f32 only, sums in a "
+              "tree",
+              "Thakur, Rabenseifner, Gropp 2005, sec. 4.5", NULL},
+    .brief = "2 log2 P delays, sums in a tree",
+    .sums = TG__SUMS_DENSE,
+    .impl_bytes = sizeof(halving),
     .init = halving_init,
-    .fini = halving_fini,
     .start = halving_start,
     .wants = halving_wants,
     .done = halving_done,

@@ -11,7 +11,6 @@
 #include "base/mem.h"
 #include "kernel/parallel.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define SLICE_BYTES ((size_t)512 << 10)
@@ -32,25 +31,15 @@ typedef struct reduce {
 
 static tg_status reduce_init(tg__exchange *x)
 {
-    reduce *r;
-    TG_TRY(tg_alloc(1, sizeof *r, &r));
-    x->impl = r;
+    reduce *r = x->impl;
     const size_t slices = (x->n * sizeof(float) + SLICE_BYTES - 1) / SLICE_BYTES;
     r->slices = (int)TG__MAX(TG__MIN(slices, (size_t)SLICES), (size_t)1);
-    TG_TRY(tg__parts_of_cut(x, &r->own, r->slices));
+    TG_TRY(tg__parts_alloc(x, &r->own, r->slices));
     if (x->rank != 0 || x->size == 1)
         return TG_OK;
     const size_t room = OPEN * ((size_t)x->size - 1);
-    TG_TRY(tg_alloc(room, sizeof *r->len, &r->len));
-    return tg__messages_alloc(&r->received, room, r->own.cap);
-}
-
-static void reduce_fini(tg__exchange *x)
-{
-    reduce *r = x->impl;
-    tg__messages_free(&r->own);
-    tg__messages_free(&r->received);
-    free(r->len);
+    TG_TRY(tg__owned_alloc(&x->owned, room, sizeof *r->len, &r->len));
+    return tg__messages_alloc(x, &r->received, room, r->own.cap);
 }
 
 static float *sum_of(const tg__exchange *x, int slice)
@@ -161,21 +150,14 @@ static void reduce_result(tg__exchange *x, float *dst)
 static void reduce_cost(int size, size_t n, double frame, tg__cost *cost_p)
 {
     (void)frame;
-    cost_p->rounds = size > 1 ? 1 : 0;
-    cost_p->delays = size > 1 ? 1 : 0;
-    cost_p->bytes = size > 1 ? 4.0 * (double)n + TG__FRAME_HEAD + TG__ENVELOPE_BYTES : 0;
+    *cost_p = tg__cost_of(size, 1, 4.0 * (double)n + TG__FRAME_HEAD + TG__ENVELOPE_BYTES);
     cost_p->serial = (size - 1) * cost_p->bytes;
 }
 
 const tg__exchange_ops tg__reduce_exchange = {
-    .entry =
-        {
-            .name = "reduce",
-            .summary = "the sum of all ranks' f32 vectors at rank 0: 1 delay",
-            .source = "",
-        },
+    .entry = {"reduce", "the sum of all ranks' f32 vectors at rank 0: 1 delay", "", NULL},
+    .impl_bytes = sizeof(reduce),
     .init = reduce_init,
-    .fini = reduce_fini,
     .start = reduce_start,
     .wants = reduce_wants,
     .done = reduce_done,

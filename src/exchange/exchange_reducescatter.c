@@ -2,8 +2,8 @@
  *
  *   round 0   rank p sends part q of its vector, coded, to rank q
  *   owner q   sum = decode(part of rank 0) + ... + decode(part of rank P-1), in rank order; the
- *             owner
- *             encodes the sum with the same codec: a sparsifier keeps its density, k/P of the block
+ *             owner encodes the sum with the same codec: a sparsifier keeps its density, k/P of the
+ *             block
  *   round 1   rank q sends that frame to all; its own copy comes from the same frame
  *
  *   result = decode(frames of the blocks) * (1 / P)
@@ -16,14 +16,6 @@
  *           Li and Hoefler 2022, "Ok-Topk", arXiv:2201.07598 (with selection by a threshold) */
 #include "exchange/direct.h"
 #include "kernel/kernel.h"
-
-static tg_status reducescatter_init(tg__exchange *x)
-{
-    if (x->combine != &tg__combine_mean)
-        return tg_fail(TG_E_UNSUPPORTED, "exchange reducescatter with %s: allowed: mean",
-                       x->combine->name);
-    return tg__direct_init(x, true);
-}
 
 static void reducescatter_result(tg__exchange *x, float *dst)
 {
@@ -42,22 +34,18 @@ static void reducescatter_cost(int size, size_t n, double frame, tg__cost *cost_
 {
     const double P = size, head = TG__ENVELOPE_BYTES + TG__FRAME_HEAD;
     (void)n;
-    cost_p->rounds = size > 1 ? 2 : 0;
-    cost_p->delays = size > 1 ? 2 : 0;
-    cost_p->bytes = 2 * (P - 1) * ((frame - TG__FRAME_HEAD) / P + head);
-    cost_p->serial = cost_p->bytes;
+    *cost_p = tg__cost_of(size, 2, 2 * (P - 1) * ((frame - TG__FRAME_HEAD) / P + head));
 }
 
 const tg__exchange_ops tg__reducescatter_exchange = {
-    .entry =
-        {
-            .name = "reducescatter",
-            .summary = "owners sum their blocks and send them coded: 2 delays, bytes do not grow "
-                       "with P",
-            .source = "Renggli et al. 2019, arXiv:1802.08021; Li, Hoefler 2022, arXiv:2201.07598",
-        },
-    .init = reducescatter_init,
-    .fini = tg__direct_fini,
+    .entry = {"reducescatter",
+              "owners sum their blocks and send them coded: 2 delays, bytes do not grow "
+              "with P",
+              "Renggli et al. 2019, arXiv:1802.08021; Li, Hoefler 2022, arXiv:2201.07598", NULL},
+    .brief = "2 delays, owners of blocks code their sums, bytes do not grow with P",
+    .sums = TG__SUMS_SELECTED | TG__SUMS_ROUNDED,
+    .impl_bytes = sizeof(tg__direct),
+    .init = tg__direct_init,
     .start = tg__direct_start,
     .wants = tg__direct_wants,
     .done = tg__direct_done,

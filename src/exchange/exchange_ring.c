@@ -18,11 +18,9 @@
  * Source   Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
  *          workstations", 2009 */
 #include "exchange/message.h"
-#include "exchange/reencode.h"
 #include "base/mem.h"
 #include "kernel/kernel.h"
 #include "exchange/sliced.h"
-#include <stdlib.h>
 #include <string.h>
 
 /* Step s is round s % 64 of slice s / 64. */
@@ -38,7 +36,6 @@ typedef struct ring {
     size_t arrived[2];   /* bytes received for steps `taken` and taken + 1, by parity; 0: not yet */
     float *acc;          /* (longest block) f32: partial sums are formed here */
     float *left; /* (n) coded: sums are formed here, then hold what encoding them lost; else NULL */
-    tg__reencoder again;
     uint32_t steps;        /* 2 S */
     uint32_t recvs, sends; /* steps whose receive and send were returned as wishes */
     uint32_t taken, sent;  /* steps whose message was used; steps whose send completed */
@@ -46,46 +43,26 @@ typedef struct ring {
 
 static tg_status ring_init(tg__exchange *x)
 {
+    ring *g = x->impl;
     size_t P = (size_t)x->size, longest = 0;
     if (x->codec->ops->properties & TG__SPARSE)
         return tg_fail(TG_E_UNSUPPORTED,
                        "exchange ring with codec %s: allowed: codecs that send every element (it "
                        "sums on the way)",
                        x->codec->ops->entry.name);
-    if (x->combine != &tg__combine_mean)
-        return tg_fail(TG_E_UNSUPPORTED, "exchange ring with %s: allowed: mean", x->combine->name);
-    if (x->size > MAX_RANKS)
-        return tg_fail(TG_E_UNSUPPORTED, "exchange ring of %d ranks: allowed: at most %d", x->size,
-                       MAX_RANKS);
+    TG_TRY(tg__mean_only(x, MAX_RANKS));
     for (int q = 0; q < x->size; q++)
         longest = TG__MAX(longest, tg__block_len(x->n, x->size, q));
-    ring *g;
-    TG_TRY(tg_alloc(1, sizeof *g, &g));
-    x->impl = g;
     g->steps = 2 * ((uint32_t)x->size - 1);
-    TG_TRY(tg__parts_of_blocks(x, &g->parts));
-    TG_TRY(tg__messages_alloc(&g->in, 2, g->parts.cap));
-    TG_TRY(tg__messages_alloc(&g->blocks, P, g->parts.cap));
-    TG_TRY(tg_alloc(P, sizeof *g->part_len, &g->part_len));
-    TG_TRY(tg_alloc(P, sizeof *g->block_len, &g->block_len));
+    TG_TRY(tg__parts_alloc(x, &g->parts, x->size));
+    TG_TRY(tg__messages_alloc(x, &g->in, 2, g->parts.cap));
+    TG_TRY(tg__messages_alloc(x, &g->blocks, P, g->parts.cap));
+    TG_TRY(tg__owned_alloc(&x->owned, P, sizeof *g->part_len, &g->part_len));
+    TG_TRY(tg__owned_alloc(&x->owned, P, sizeof *g->block_len, &g->block_len));
     if (x->codec->ops->wire_id == TG__ID_f32)
-        return tg_alloc(longest, sizeof *g->acc, &g->acc);
-    TG_TRY(tg__messages_alloc(&g->sums, P, g->parts.cap));
-    return tg_alloc(x->n, sizeof *g->left, &g->left);
-}
-
-static void ring_fini(tg__exchange *x)
-{
-    ring *g = x->impl;
-    tg__messages_free(&g->parts);
-    tg__messages_free(&g->sums);
-    tg__messages_free(&g->in);
-    tg__messages_free(&g->blocks);
-    free(g->part_len);
-    free(g->block_len);
-    free(g->acc);
-    free(g->left);
-    tg__reencoder_free(&g->again);
+        return tg__owned_alloc(&x->owned, longest, sizeof *g->acc, &g->acc);
+    TG_TRY(tg__messages_alloc(x, &g->sums, P, g->parts.cap));
+    return tg__owned_alloc(&x->owned, x->n, sizeof *g->left, &g->left);
 }
 
 /* The block received in step s; it is sent in step s + 1. */
@@ -103,8 +80,8 @@ static void add_own(tg__exchange *x, float *acc, size_t b, const uint8_t *frame,
     size_t n = tg__block_len(x->n, x->size, (int)b);
     tg__combine_begin(x, acc, n);
     if (frame)
-        x->combine->add(acc, n, frame, len, tg__around(x, -1), x->pool);
-    x->combine->add(acc, n, x->parts[b].dst, g->part_len[b], x->rank, x->pool);
+        x->combine->add(acc, n, frame, len, x->pool);
+    x->combine->add(acc, n, x->parts[b].dst, g->part_len[b], x->pool);
 }
 
 /* Encode the sum of block b, held in g->left, into frame. */
@@ -112,8 +89,7 @@ static tg_status encode_sum(tg__exchange *x, size_t b, uint8_t *frame, size_t *l
 {
     ring *g = x->impl;
     const tg__part *part = &x->parts[b];
-    return tg__reencode(x, &g->again, g->left + part->lo, part->lo, part->hi - part->lo, frame,
-                        g->parts.cap, len_p);
+    return tg__reencode(x, g->left + part->lo, part->lo, part->hi - part->lo, frame, len_p);
 }
 
 /* Add the own values to the partial sum of block b, received as `frame`, and form the next
@@ -223,7 +199,7 @@ static tg_status ring_done(tg__exchange *x, uint32_t id, size_t len)
         return TG_OK;
     }
     if (len == 0)
-        return tg_fail(TG_E_CORRUPT, "frame from rank %d: 0 bytes", tg__around(x, -1));
+        return tg_fail(TG_E_CORRUPT, "frame from rank %d: it is empty", tg__around(x, -1));
     g->arrived[id / 2 % 2] = len;
     while (g->taken < g->steps && g->arrived[g->taken % 2] > 0) {
         size_t bytes = g->arrived[g->taken % 2];
@@ -263,23 +239,18 @@ static void ring_cost(int size, size_t n, double frame, tg__cost *cost_p)
     const unsigned rounds = 2 * (unsigned)(size - 1);
     double P = size, heads = tg__slice_count(size, n, frame, rounds);
     double head = heads * (TG__ENVELOPE_BYTES + TG__FRAME_HEAD);
-    cost_p->rounds = rounds;
-    cost_p->delays = 2 * (P - 1);
-    cost_p->bytes = 2 * (P - 1) * ((frame - TG__FRAME_HEAD) / P + head);
-    cost_p->serial = cost_p->bytes;
+    *cost_p = tg__cost_of(size, rounds, rounds * ((frame - TG__FRAME_HEAD) / P + head));
 }
 
 const tg__exchange_ops tg__ring_exchange = {
-    .entry =
-        {
-            .name = "ring",
-            .summary =
-                "dense ring, fewest bytes in 2 (P-1) delays; sums in ring order, rounded again at "
-                "every step unless f32",
-            .source = "Patarasuk, Yuan 2009",
-        },
+    .entry = {"ring",
+              "dense ring, fewest bytes in 2 (P-1) delays; sums in ring order, rounded again at "
+              "every step unless f32",
+              "Patarasuk, Yuan 2009", NULL},
+    .brief = "2 (P-1) delays, coded sums are rounded at every step",
+    .sums = TG__SUMS_DENSE | TG__SUMS_REROUNDED,
+    .impl_bytes = sizeof(ring),
     .init = ring_init,
-    .fini = ring_fini,
     .start = ring_start,
     .wants = ring_wants,
     .done = ring_done,

@@ -1,28 +1,21 @@
 #include "exchange/gather.h"
-#include "base/mem.h"
+#include "exchange/message.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct gather {
-    size_t cap, *len; /* len (size) */
-    size_t *expected; /* (size) SIZE_MAX: any length up to cap */
-    uint8_t **msg;    /* (size) envelope room + cap bytes */
+    tg__messages msg; /* (size) */
+    size_t *len;      /* (size) */
+    int full;         /* ranks below it send exactly msg.cap bytes */
     int told, sent, received;
 } gather;
 
-static void gather_fini(tg__exchange *x)
+/* x->n is the number of bytes. */
+static tg_status gather_init(tg__exchange *x)
 {
     gather *g = x->impl;
-    if (g == NULL)
-        return;
-    for (int r = 0; g->msg != NULL && r < x->size; r++)
-        free(g->msg[r]);
-    free(g->msg);
-    free(g->len);
-    free(g->expected);
-    free(g);
-    x->impl = NULL;
+    TG_TRY(tg__messages_alloc(x, &g->msg, (size_t)x->size, x->n));
+    return tg__owned_alloc(&x->owned, (size_t)x->size, sizeof *g->len, &g->len);
 }
 
 static tg_status gather_start(tg__exchange *x)
@@ -43,11 +36,11 @@ static size_t gather_wants(tg__exchange *x, tg__wish *wish, size_t max)
     for (; count < max && g->told < 2 * others; g->told++) {
         const bool send = g->told >= others;
         const int k = 1 + g->told % others;
-        const int peer = (x->rank + (send ? k : x->size - k)) % x->size;
+        const int peer = tg__around(x, send ? k : -k);
         wish[count++] = (tg__wish){.send = send,
                                    .peer = peer,
-                                   .msg = g->msg[send ? x->rank : peer],
-                                   .len = send ? g->len[x->rank] : g->cap,
+                                   .msg = tg__message(&g->msg, (size_t)(send ? x->rank : peer)),
+                                   .len = send ? g->len[x->rank] : g->msg.cap,
                                    .id = (uint32_t)(send ? x->size + peer : peer)};
     }
     return count;
@@ -58,13 +51,13 @@ static tg_status gather_done(tg__exchange *x, uint32_t id, size_t len)
     gather *g = x->impl;
     if (id >= (uint32_t)x->size) {
         g->sent++;
-    } else {
-        if (g->expected[id] != SIZE_MAX && g->expected[id] != len)
-            return tg_fail(TG_E_CORRUPT, "rank %u sent %zu bytes where %zu were expected", id, len,
-                           g->expected[id]);
-        g->len[id] = len;
-        g->received++;
+        return TG_OK;
     }
+    if ((int)id < g->full && len != g->msg.cap)
+        return tg_fail(TG_E_CORRUPT, "rank %u sent %zu bytes where %zu were expected", id, len,
+                       g->msg.cap);
+    g->len[id] = len;
+    g->received++;
     return TG_OK;
 }
 
@@ -75,69 +68,36 @@ static bool gather_finished(const tg__exchange *x)
 }
 
 static const tg__exchange_ops gather_ops = {
-    .entry = {.name = "gather", .summary = "every rank's bytes to all", .source = ""},
-    .fini = gather_fini,
+    .entry = {"gather", "every rank's bytes to all", "", NULL},
+    .impl_bytes = sizeof(gather),
+    .init = gather_init,
     .start = gather_start,
     .wants = gather_wants,
     .done = gather_done,
     .finished = gather_finished,
 };
 
-static tg_status fill(tg__exchange *x, size_t cap)
+tg_status tg__gather_create(int rank, int size, size_t cap, int full, tg__exchange **x_p)
 {
-    gather *g;
-    TG_TRY(tg_alloc(1, sizeof *g, &g));
-    x->impl = g;
-    g->cap = cap;
-    TG_TRY(tg_alloc((size_t)x->size, sizeof *g->len, &g->len));
-    TG_TRY(tg_alloc((size_t)x->size, sizeof *g->msg, &g->msg));
-    TG_TRY(tg_alloc((size_t)x->size, sizeof *g->expected, &g->expected));
-    for (int r = 0; r < x->size; r++) {
-        g->expected[r] = SIZE_MAX;
-        TG_TRY(tg_alloc(TG__ENVELOPE_BYTES + cap, 1, &g->msg[r]));
-    }
-    return TG_OK;
-}
-
-tg_status tg__gather_create(int rank, int size, size_t cap, tg__exchange **x_p)
-{
-    tg__exchange *x;
-    TG_TRY(tg_alloc(1, sizeof *x, &x));
-    x->ops = &gather_ops;
-    x->rank = rank;
-    x->size = size;
-    tg_status status = fill(x, cap);
-    if (status != TG_OK) {
-        gather_fini(x);
-        free(x);
-        return status;
-    }
-    *x_p = x;
+    TG_TRY(tg__exchange_create(&gather_ops, rank, size, cap, NULL, NULL, x_p));
+    ((gather *)(*x_p)->impl)->full = full;
     return TG_OK;
 }
 
 void tg__gather_set(tg__exchange *x, const void *bytes, size_t len)
 {
     gather *g = x->impl;
-    memcpy(g->msg[x->rank] + TG__ENVELOPE_BYTES, bytes, len);
+    uint8_t *own = tg__message_frame(&g->msg, (size_t)x->rank);
+    if (bytes == NULL)
+        memset(own, 0, len);
+    else
+        memcpy(own, bytes, len);
     g->len[x->rank] = len;
-}
-
-void tg__gather_say_all(tg__exchange *x)
-{
-    gather *g = x->impl;
-    g->len[x->rank] = g->cap;
-}
-
-void tg__gather_expect(tg__exchange *x, int rank, size_t len)
-{
-    gather *g = x->impl;
-    g->expected[rank] = len;
 }
 
 const uint8_t *tg__gather_get(const tg__exchange *x, int rank, size_t *len_p)
 {
     const gather *g = x->impl;
     *len_p = g->len[rank];
-    return g->msg[rank] + TG__ENVELOPE_BYTES;
+    return tg__message_frame(&g->msg, (size_t)rank);
 }

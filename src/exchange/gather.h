@@ -7,15 +7,13 @@
 
 /* Create a gather.
  * cap     bytes per rank, at most
+ * full    ranks below it must send exactly cap bytes, else the exchange fails with TG_E_CORRUPT
  * Errors  TG_E_NOMEM */
-TG_NODISCARD tg_status tg__gather_create(int rank, int size, size_t cap, tg__exchange **x_p);
-/* Set what this rank sends (len <= cap). Call it before each start. */
+TG_NODISCARD tg_status tg__gather_create(int rank, int size, size_t cap, int full,
+                                         tg__exchange **x_p);
+/* Set what this rank sends (len <= cap), before the first start and whenever it changes.
+ * bytes  NULL: zeros */
 void tg__gather_set(tg__exchange *x, const void *bytes, size_t len);
-/* Send cap bytes instead: zeros, or the bytes that an earlier start left there. */
-void tg__gather_say_all(tg__exchange *x);
-/* Require `rank` to send exactly len bytes; otherwise the exchange fails with TG_E_CORRUPT. Without
- * this call any number up to cap is accepted. */
-void tg__gather_expect(tg__exchange *x, int rank, size_t len);
 /* What `rank` sent, after the gather has finished. Valid until the next start. */
 const uint8_t *tg__gather_get(const tg__exchange *x, int rank, size_t *len_p);
 

@@ -19,11 +19,11 @@ static int number(const int *of, int size, int *node, int *first)
     return count;
 }
 
-static tg_status check(const int *of, int size)
+static tg_status check(const char *call, const int *of, int size)
 {
     for (int r = 0; r < size; r++)
         if (of[r] < 0)
-            return tg_fail(TG_E_ARG, "nodes: rank %d is of node %d: allowed: 0 and up", r, of[r]);
+            return tg_fail(TG_E_ARG, "%s: config->nodes[%d]=%d: allowed: 0 and up", call, r, of[r]);
     return TG_OK;
 }
 
@@ -53,11 +53,11 @@ static tg_status fill(tg__nodes *n, const int *of, int rank, int size)
     return TG_OK;
 }
 
-tg_status tg__nodes_create(const int *of, int rank, int size, tg__nodes **nodes_p)
+tg_status tg__nodes_create(const char *call, const int *of, int rank, int size, tg__nodes **nodes_p)
 {
     tg__nodes *n = NULL;
     if (of != NULL)
-        TG_TRY(check(of, size));
+        TG_TRY(check(call, of, size));
     if (of != NULL)
         TG_TRY(tg_alloc(1, sizeof *n, &n));
     tg_status status = of == NULL ? TG_OK : fill(n, of, rank, size);
@@ -81,12 +81,17 @@ void tg__nodes_destroy(tg__nodes *n)
     free(n);
 }
 
-void tg__nodes_print(const tg__nodes *n, FILE *f)
+void tg__nodes_print(const tg__nodes *n, bool words, FILE *f)
 {
+    if (n == NULL && words)
+        fputs("nodes=none\n", f);
     for (int r = 0, run; n != NULL && r < n->size; r += run) {
         for (run = 1; r + run < n->size && n->of[r + run] == n->of[r];)
             run++;
-        fprintf(f, "%s%dx%d%s", r == 0 ? "nodes=" : " ", n->of[r], run,
-                r + run == n->size ? "\n" : "");
+        fputs(r == 0 ? "nodes=" : words ? ", " : " ", f);
+        if (words)
+            fprintf(f, run == 1 ? "rank %d" : "ranks %d-%d", r, r + run - 1);
+        fprintf(f, words ? " on node %d" : "%dx%d", n->of[r], run);
+        fputs(r + run == n->size ? "\n" : "", f);
     }
 }

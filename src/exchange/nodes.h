@@ -22,9 +22,11 @@ typedef struct tg__nodes {
 
 /* Create the table. If `of` is NULL, or every rank has a node of its own, there is one level, and
  * *nodes_p is NULL.
+ * call    the public function whose config->nodes it is, for messages
  * of      (size) a number >= 0 for each rank, equal for ranks of the same node
  * Errors  TG_E_ARG, TG_E_NOMEM */
-TG_NODISCARD tg_status tg__nodes_create(const int *of, int rank, int size, tg__nodes **nodes_p);
+TG_NODISCARD tg_status tg__nodes_create(const char *call, const int *of, int rank, int size,
+                                        tg__nodes **nodes_p);
 void tg__nodes_destroy(tg__nodes *nodes); /* NULL is fine */
 
 /* The number of ranks that a method works with: the number of nodes; without nodes, all ranks. */
@@ -33,8 +35,9 @@ static inline int tg__nodes_talkers(const tg__nodes *nodes, int size)
     return nodes == NULL ? size : nodes->count;
 }
 
-/* Print the nodes for handshakes and checkpoints: "nodes=0x2 1x2\n" for four ranks on two nodes.
- * Prints nothing if nodes is NULL. */
-void tg__nodes_print(const tg__nodes *nodes, FILE *f);
+/* Print the nodes, here four ranks on two.
+ * words  false (checkpoints): "nodes=0x2 1x2\n"; nothing if nodes is NULL
+ *        true (handshakes): "nodes=ranks 0-1 on node 0, ranks 2-3 on node 1\n"; "nodes=none\n" */
+void tg__nodes_print(const tg__nodes *nodes, bool words, FILE *f);
 
 #endif

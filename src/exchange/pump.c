@@ -39,20 +39,12 @@ void tg__flight_fini(tg__flight *f)
     f->posts = NULL;
 }
 
-static tg_status dead(const tg__pump *p)
-{
-    return tg_fail(p->status, "%s", p->error);
-}
-
 /* Record the failure and give up the transport. */
 static tg_status fail(tg__pump *p, tg_status status)
 {
-    if (p->status == TG_OK) {
-        p->status = status;
-        snprintf(p->error, sizeof p->error, "%s", tg_error());
+    if (tg__latch_set(&p->failure, status))
         tg__pump_give_up(p);
-    }
-    return dead(p);
+    return tg__latch_get(&p->failure);
 }
 
 static uint32_t order_of(uint16_t round, uint32_t slice)
@@ -122,6 +114,11 @@ static void queue_send(tg__pump *p, tg__flight *f, tg__post *m)
     s->last = m;
 }
 
+static bool is_in_group(const tg__flight *f)
+{
+    return f->group != NULL && f->group->rank != NULL;
+}
+
 static tg_status take_wish(tg__pump *p, tg__flight *f, const tg__wish *w)
 {
     tg__post *m = free_slot(f->posts);
@@ -130,7 +127,7 @@ static tg_status take_wish(tg__pump *p, tg__flight *f, const tg__wish *w)
                     .since_ns = tg_now_ns(p->transport->clock),
                     .id = w->id,
                     .order = order_of(w->round, w->slice),
-                    .peer = f->group == NULL ? w->peer : f->group->rank[w->peer],
+                    .peer = is_in_group(f) ? f->group->rank[w->peer] : w->peer,
                     .send = w->send};
     if (!w->send)
         return post_recv(p, f, m);
@@ -169,8 +166,10 @@ static tg_status post_send(tg__pump *p, tg__flight *f, tg__post *m)
     m->busy = true;
     f->bytes_sent += len;
     c->bytes_sent += len;
-    if (c->near != NULL && c->near[m->peer])
+    if (c->near != NULL && c->near[m->peer]) {
+        f->bytes_near += len;
         c->bytes_near += len;
+    }
     c->under_way[m->peer] += len;
     c->total_under_way += len;
     return TG_OK;
@@ -206,7 +205,8 @@ static tg_status post_sends(tg__pump *p, bool *any_p)
 /* The cost of processing this many bytes of frames, on a simulated clock. */
 static int64_t cost_ns(const tg__flight *f, size_t bytes)
 {
-    return (int64_t)((double)bytes * (double)f->byte_cost_ps / 1000);
+    return f->costs == NULL ? 0
+                            : (int64_t)((double)bytes * (double)f->costs->decode_byte_ps / 1000);
 }
 
 /* Bytes of the own frames that an exchange decodes when it starts. If the vector has one part per
@@ -250,7 +250,7 @@ static tg_status complete(tg__pump *p, tg__flight *f, tg__post *m, size_t bytes)
     tg_status status = f->x->ops->done(f->x, m->id, len);
     say_overflow(f);
     f->combine_ns += tg_now_ns(p->transport->clock) - begin;
-    if (status != TG_OK && f->group != NULL) /* the exchange knows only numbers within its group */
+    if (status != TG_OK && is_in_group(f)) /* the exchange knows only numbers within its group */
         return tg_fail(status,
                        "%s (in a group, of which this message's peer is rank %d) " TG__WHERE,
                        tg_error(), m->peer, TG__WHERE_ARGS(p, f, m->order));
@@ -274,6 +274,8 @@ static tg_status move_flight(tg__pump *p, tg__flight *f)
             bool over = false;
             size_t bytes = 0;
             tg_status status = t->ops->test(t, &m->req, &over, &bytes);
+            if (status == TG_E_CORRUPT)
+                status = tg_fail(status, "%s: damaged, or " TG__OTHER_CALL, tg_error());
             if (status != TG_OK)
                 return tg__late_blame(p, f, m, status);
             if (!over)
@@ -350,15 +352,17 @@ static tg_status launch(tg__pump *p, tg__flight *f)
     bool posted;
     for (tg__flight **link = &p->active; *link; link = &(*link)->next)
         if (((*link)->sequence - f->sequence) % TG__SEQUENCES == 0)
-            return tg_fail(TG_E_STATE, "exchanges %u and %u at once: allowed: different mod %u",
-                           (unsigned)(*link)->sequence, (unsigned)f->sequence, TG__SEQUENCES);
+            return tg_fail(
+                TG_E_STATE,
+                "exchanges %u and %u are in flight at once: their numbers must differ modulo %u",
+                (unsigned)(*link)->sequence, (unsigned)f->sequence, TG__SEQUENCES);
     if (!p->heard_ns)
         TG_TRY(tg_alloc(2 * (size_t)p->transport->size, sizeof *p->heard_ns, &p->heard_ns));
     if (!c->under_way)
         TG_TRY(tg_alloc((size_t)p->transport->size, sizeof *c->under_way, &c->under_way));
     f->flags_in = 0;
     f->finished = false;
-    f->bytes_sent = 0;
+    f->bytes_sent = f->bytes_near = 0;
     f->sealed = NULL;
     f->order = UINT32_MAX;
     f->begin_ns = f->end_ns = f->order_ns = tg_now_ns(p->transport->clock);
@@ -370,7 +374,8 @@ static tg_status launch(tg__pump *p, tg__flight *f)
     *link = f;
     f->x->now_ns = f->begin_ns;
     f->x->overflow = false;
-    tg_clock_work(p->transport->clock, f->start_cost_ns + cost_ns(f, own_bytes(f->x)));
+    if (f->costs != NULL)
+        tg_clock_work(p->transport->clock, f->costs->start_ns + cost_ns(f, own_bytes(f->x)));
     TG_TRY(f->x->ops->start(f->x));
     say_overflow(f);
     f->combine_ns = tg_now_ns(p->transport->clock) - f->begin_ns;
@@ -386,8 +391,8 @@ static tg_status launch(tg__pump *p, tg__flight *f)
 
 tg_status tg__pump_launch(tg__pump *p, tg__flight *f)
 {
-    if (p->status != TG_OK)
-        return dead(p);
+    if (p->failure.status != TG_OK)
+        return tg__latch_get(&p->failure);
     tg_status status = launch(p, f);
     return status == TG_OK ? TG_OK : fail(p, status);
 }
@@ -416,17 +421,9 @@ static tg_status run(tg__pump *p, int64_t deadline_ns)
 
 tg_status tg__pump_run(tg__pump *p, int64_t deadline_ns)
 {
-    if (p->status != TG_OK)
-        return dead(p);
+    if (p->failure.status != TG_OK)
+        return tg__latch_get(&p->failure);
     (void)tg__late_ran(p, 0);
     tg_status status = run(p, deadline_ns);
     return status == TG_OK ? TG_OK : fail(p, status);
-}
-
-tg_status tg__pump_wait(tg__pump *p, tg__flight *f)
-{
-    TG_TRY(tg__pump_launch(p, f));
-    while (!f->finished)
-        TG_TRY(tg__pump_run(p, INT64_MAX));
-    return TG_OK;
 }

@@ -5,6 +5,7 @@
 #ifndef TG_PUMP_H
 #define TG_PUMP_H
 
+#include "base/latch.h"
 #include "exchange/exchange.h"
 #include "telegrad/transport.h"
 
@@ -47,12 +48,19 @@ void tg__channel_fini(tg__channel *c);
 
 /* The ranks of an exchange, if they are not all ranks of the transport. */
 typedef struct tg__group {
-    const int *rank; /* (size of the exchange) their ranks in the transport */
+    const int *rank; /* (size of the exchange) their ranks in the transport; NULL: all */
     /* longest wait for one message, in timeouts: more than 1 if a peer must itself wait for
      * exchanges before it answers. After the first timeout, the wait ends if any rank is known to
      * have given up because of another */
     unsigned patience;
 } tg__group;
+
+/* What the work on an exchange costs on a simulated clock. */
+typedef struct tg__costs {
+    int64_t encode_ns;
+    int64_t start_ns, finish_ns; /* of each of its method's rounds */
+    int64_t decode_byte_ps;      /* per byte of received frames (picoseconds) */
+} tg__costs;
 
 /* One exchange in flight. The caller owns the memory, zeroes it before the first use, and keeps it
  * until `finished`. */
@@ -65,15 +73,15 @@ typedef struct tg__flight {
     uint32_t sequence;
     uint64_t step;
     uint16_t bucket;
-    int priority; /* smaller: its messages are sent first; FIFO among equals */
-    /* Costs on a simulated clock: of starting x, and per byte of received frames (picoseconds). */
-    int64_t start_cost_ns, byte_cost_ps;
+    int priority;           /* smaller: its messages are sent first; FIFO among equals */
+    const tg__costs *costs; /* NULL: its work costs nothing. Borrowed until finished */
     uint16_t program_round; /* number of this exchange in its method's program, below 1024 */
     /* flags that this rank sends. Flags received before a send are added, so that they propagate */
     uint16_t flags_out;
     uint16_t flags_in;        /* [out] all flags received; also NONFINITE if x->overflow */
     bool finished;            /* [out] */
     uint64_t bytes_sent;      /* [out] envelopes included */
+    uint64_t bytes_near;      /* [out] the part sent to near ranks */
     int64_t begin_ns, end_ns; /* [out] by the transport's clock */
     int64_t combine_ns;       /* [out] the part spent on checking, decoding and combining frames */
 
@@ -91,11 +99,10 @@ typedef struct tg__pump {
     tg__flight *active; /* by priority, then in the order launched */
     int64_t *heard_ns;  /* (2 size), see pump_late.c */
     int64_t ran_ns;     /* when this rank was last known to run; 0: never */
-    tg_status status;   /* the first failure; after it the pump is dead */
+    tg__latch failure;  /* after it the pump is dead */
     int culprit;        /* the rank that caused it; -1: no particular one */
     int suspect;        /* if the culprit blames this rank: another late rank; -1: none */
     int64_t timeout_ns; /* of the exchange that failed */
-    char error[320];
 } tg__pump;
 
 /* Initialise p; session and timeout_ns are those of the pump's own channel. */
@@ -127,8 +134,5 @@ TG_NODISCARD tg_status tg__pump_launch(tg__pump *p, tg__flight *f);
  *           7, bucket 0, exchange direct, round 0)"; those of the transport, and of damaged
  *           messages. A failure shuts the transport */
 TG_NODISCARD tg_status tg__pump_run(tg__pump *p, int64_t deadline_ns);
-
-/* Launch f and run until it is finished. For handshakes and tests. */
-TG_NODISCARD tg_status tg__pump_wait(tg__pump *p, tg__flight *f);
 
 #endif

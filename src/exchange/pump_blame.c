@@ -42,25 +42,30 @@ void tg__pump_give_up(tg__pump *p)
 {
     tg_transport *t = p->transport;
     int rank = p->culprit, said = TG_BLAMED_NOBODY;
-    if (p->status == TG_E_NOMEM) /* whichever message it was for */
+    if (p->failure.status == TG_E_NOMEM) /* whichever message it was for */
         rank = p->culprit = t->rank;
     if (rank < 0 || t->ops->blame == NULL) {
         (void)t->ops->shut(t);
         return;
     }
-    if (p->status == TG_E_PEER)
+    if (p->failure.status == TG_E_PEER)
         said = follow(p, &rank);
     /* the rank that left did not know whom this rank waits for */
-    if (rank == t->rank && p->suspect >= 0)
+    const bool adopted = rank != t->rank || p->suspect < 0;
+    if (!adopted)
         rank = p->suspect;
     t->ops->blame(t, rank);
     (void)t->ops->shut(t);
-    if (p->status == TG_E_PEER)
+    if (p->failure.status == TG_E_PEER)
         listen(p, &rank);
-    const size_t len = strlen(p->error);
-    if (rank != p->culprit)
-        snprintf(p->error + len, sizeof p->error - len, ": because of rank %d%s", rank,
+    const size_t len = strlen(p->failure.error);
+    char *more = p->failure.error + len;
+    const size_t room = sizeof p->failure.error - len;
+    if (rank != p->culprit && adopted)
+        snprintf(more, room, ": rank %d gave up because of rank %d%s", p->culprit, rank,
                  rank == t->rank ? ", this one" : "");
+    else if (rank != p->culprit)
+        snprintf(more, room, ": because of rank %d", rank);
     else if (said == rank)
-        snprintf(p->error + len, sizeof p->error - len, ": it gave up because of itself");
+        snprintf(more, room, ": its own error says why");
 }

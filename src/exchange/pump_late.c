@@ -46,12 +46,12 @@ static bool is_late(const tg__pump *p, const tg__flight *f, const tg__post *m, i
 
 /* Describe the peers, other than `except`, whose messages are late by is_late: "rank 1, rank 2 and
  * 3 others sent nothing", lowest ranks first. Missing sends take precedence over messages not
- * taken. "" if there is none. Returns their number. */
+ * taken. "" if there is none. Returns their number. *first_p: the lowest of them; -1: none. */
 static int late_peers(const tg__pump *p, const tg__flight *f, int64_t now, int64_t age_ns,
-                      int except, char who[WHO_BYTES])
+                      int except, char who[WHO_BYTES], int *first_p)
 {
     const tg__posts *s = f->posts;
-    int named[NAMED], count[2] = {0, 0};
+    int named[NAMED] = {-1}, count[2] = {0, 0};
     for (size_t i = 0; i < s->used; i++)
         if (s->slot[i].peer != except && is_late(p, f, &s->slot[i], now, age_ns))
             count[s->slot[i].send]++;
@@ -74,21 +74,8 @@ static int late_peers(const tg__pump *p, const tg__flight *f, int64_t now, int64
                         count[send] - names > 1 ? "s" : "");
     if (names > 0)
         snprintf(who + len, WHO_BYTES - (size_t)len, " %s nothing", send ? "took" : "sent");
+    *first_p = named[0];
     return count[send];
-}
-
-/* The lowest rank, other than `except`, whose messages are late by is_late. Missing sends take
- * precedence. INT_MAX: none. */
-static int first_late(const tg__pump *p, const tg__flight *f, int64_t now, int64_t age_ns,
-                      int except)
-{
-    int first[2] = {INT_MAX, INT_MAX};
-    for (size_t i = 0; i < f->posts->used; i++) {
-        const tg__post *m = &f->posts->slot[i];
-        if (m->peer != except && m->peer < first[m->send] && is_late(p, f, m, now, age_ns))
-            first[m->send] = m->peer;
-    }
-    return first[false] != INT_MAX ? first[false] : first[true];
 }
 
 static int64_t patience_ns(const tg__flight *f, int64_t timeout_ns)
@@ -131,13 +118,14 @@ tg_status tg__late_check(tg__pump *p, int64_t now, int64_t *due_ns_p)
         }
         if (flight_due <= now) {
             char who[WHO_BYTES], cut_off[48] = "";
-            int count = late_peers(p, f, now, patience, -1, who);
-            tg__accuse(p, f, first_late(p, f, now, patience, -1));
+            int first, count = late_peers(p, f, now, patience, -1, who, &first);
+            tg__accuse(p, f, first);
             if (count > 1 && count == f->x->size - 1) /* if so, this rank may be at fault */
                 snprintf(cut_off, sizeof cut_off, ": this rank (%d) may be cut off",
                          p->transport->rank);
-            return tg_fail(TG_E_PEER, "%s for %.1f s%s " TG__WHERE, who, (double)patience * 1e-9,
-                           cut_off, TG__WHERE_ARGS(p, f, f->order));
+            return tg_fail(TG_E_PEER, "%s for %.*f s%s " TG__WHERE, who,
+                           patience < 100000000 ? 3 : 1, (double)patience * 1e-9, cut_off,
+                           TG__WHERE_ARGS(p, f, f->order));
         }
         due = TG__MIN(due, flight_due);
     }
@@ -150,12 +138,8 @@ tg_status tg__late_blame(tg__pump *p, const tg__flight *f, const tg__post *m, tg
     tg__accuse(p, f, m->peer);
     char who[WHO_BYTES] = "", hint[WHO_BYTES + 32] = "";
     int64_t half = p->timeout_ns / 2;
-    if (status == TG_E_PEER) {
-        const int64_t now = tg_now_ns(p->transport->clock);
-        late_peers(p, f, now, half, m->peer, who);
-        const int late = first_late(p, f, now, half, m->peer);
-        p->suspect = late == INT_MAX ? -1 : late;
-    }
+    if (status == TG_E_PEER)
+        late_peers(p, f, tg_now_ns(p->transport->clock), half, m->peer, who, &p->suspect);
     if (who[0])
         snprintf(hint, sizeof hint, "; %s for over %.2f s", who, (double)half * 1e-9);
     return tg_fail(status, "%s%s " TG__WHERE, tg_error(), hint, TG__WHERE_ARGS(p, f, m->order));

@@ -72,8 +72,8 @@ int64_t tg__late_least_slack_ns(tg__pump *p);
  * peer's delay. Returns the current time. */
 int64_t tg__late_ran(tg__pump *p, int64_t until_ns);
 
-/* Shut the transport after a failure (p->status, error, culprit), and tell the others which rank is
- * to blame. Adds to p->error which rank the others blame. */
+/* Shut the transport after a failure (p->failure, culprit), and tell the others which rank is
+ * to blame. Adds to its text which rank the others blame. */
 void tg__pump_give_up(tg__pump *p);
 
 /* Complete the error text of a transport's failure with message m. A peer that gives up announces

@@ -1,8 +1,6 @@
 #include "exchange/send_window.h"
 #include "base/mem.h"
 
-#include <stdlib.h>
-
 /* A window that is larger than the data to send learns nothing. After this many such runs it is
  * made smaller, in case the link has become slower. */
 #define UNSEEN_MOST 16u
@@ -14,17 +12,11 @@ size_t tg__unit(int size)
     return TG__MAX(all / peers / 64 * 64, least);
 }
 
-tg_status tg__window_init(tg__window *w, uint32_t cap)
+tg_status tg__window_init(tg__window *w, tg__owned *owned, uint32_t cap)
 {
     *w = (tg__window){.open = TG__WINDOW_FIRST};
-    TG_TRY(tg_alloc(cap, sizeof *w->begun_ns, &w->begun_ns));
-    return tg_alloc(cap, sizeof *w->root_ns, &w->root_ns);
-}
-
-void tg__window_fini(tg__window *w)
-{
-    free(w->begun_ns);
-    free(w->root_ns);
+    TG_TRY(tg__owned_alloc(owned, cap, sizeof *w->begun_ns, &w->begun_ns));
+    return tg__owned_alloc(owned, cap, sizeof *w->root_ns, &w->root_ns);
 }
 
 static void begin(tg__window *w, int64_t now_ns, int64_t root_ns)

@@ -6,9 +6,8 @@
  * Clock   In an all-gather the peers' frames serve as acknowledgements: unit i of a peer's vector
  *         shows that the peer has got as far as i. A rank begins a unit when the lowest unit in
  *         flight has arrived from all peers. If frames have about the same length, at most twice
- *         the
- *         window is in flight from a rank, and to it. The rank with the longest frame hears nothing
- *         more once it has all others; only TG__PUMP_WINDOW limits the rest of its frame.
+ *         the window is in flight from a rank, and to it. The rank with the longest frame hears
+ *         nothing more once it has all others; only TG__PUMP_WINDOW limits the rest of its frame.
  * Size    A round trip, queues included, is the time from the begin of a unit to the end of a unit
  *         that was begun when the first had ended. The window is set to
  *
@@ -21,7 +20,7 @@
 #ifndef TG_WINDOW_H
 #define TG_WINDOW_H
 
-#include "telegrad/base.h"
+#include "base/owned.h"
 
 #define TG__QUEUE_NS 60000000 /* queueing time in a round trip: 30 ms each way */
 /* Units in flight: initial, minimum, maximum. A unit to all peers is 48 KiB (tg__unit), so the
@@ -45,10 +44,10 @@ typedef struct tg__window {
     int64_t *root_ns;    /* (cap) when the unit whose end allowed it was begun; 0: none */
 } tg__window;
 
-/* cap     units of a run, at most
+/* owned   of the exchange: keeps the memory
+ * cap     units of a run, at most
  * Errors  TG_E_NOMEM */
-TG_NODISCARD tg_status tg__window_init(tg__window *w, uint32_t cap);
-void tg__window_fini(tg__window *w);
+TG_NODISCARD tg_status tg__window_init(tg__window *w, tg__owned *owned, uint32_t cap);
 
 /* Start a run of count units, 1 <= count <= cap.
  * now_ns  0: unknown; then the window learns nothing */

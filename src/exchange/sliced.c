@@ -4,8 +4,6 @@
 #include "base/mem.h"
 #include "exchange/message.h"
 
-#include <stdlib.h>
-
 typedef struct sliced {
     /* the name and cost of the inner exchange, and the functions of this file */
     tg__exchange_ops ops;
@@ -106,20 +104,12 @@ static void sliced_result(tg__exchange *x, float *dst)
     }
 }
 
-static void sliced_fini(tg__exchange *x)
-{
-    sliced *s = x->impl;
-    for (uint32_t i = 0; s->slice != NULL && i < s->count; i++)
-        tg__exchange_destroy(s->slice[i]);
-    free(s->slice);
-}
-
 /* Collect the parts of all slices, slice by slice; together they cover the vector in order. */
 static tg_status gather_parts(tg__exchange *x)
 {
     const sliced *s = x->impl;
     const size_t each = s->slice[0]->nparts;
-    TG_TRY(tg_alloc(each * s->count, sizeof *x->parts, &x->parts));
+    TG_TRY(tg__owned_alloc(&x->owned, each * s->count, sizeof *x->parts, &x->parts));
     x->nparts = each * s->count;
     for (uint32_t i = 0; i < s->count; i++)
         for (size_t q = 0; q < each; q++) {
@@ -131,13 +121,20 @@ static tg_status gather_parts(tg__exchange *x)
     return TG_OK;
 }
 
-static tg_status fill(tg__exchange *x, const tg__exchange_ops *ops, uint32_t count)
+static void release_slice(void *x)
 {
+    tg__exchange_destroy(x);
+}
+
+tg_status tg__sliced_init(tg__exchange *x, uint32_t count)
+{
+    const tg__exchange_ops *ops = x->ops;
     sliced *s;
-    TG_TRY(tg_alloc(1, sizeof *s, &s));
+    TG_TRY(tg__owned_alloc(&x->owned, 1, sizeof *s, &s));
+    TG_TRY(tg__owned_alloc(&x->owned, count, sizeof *s->slice, &s->slice));
     x->impl = s;
+    x->open_slices = TG__SLICES_OPEN;
     s->ops = (tg__exchange_ops){.entry = ops->entry,
-                                .fini = sliced_fini,
                                 .start = sliced_start,
                                 .wants = sliced_wants,
                                 .done = sliced_done,
@@ -147,26 +144,10 @@ static tg_status fill(tg__exchange *x, const tg__exchange_ops *ops, uint32_t cou
                                 .decodes_own = ops->decodes_own};
     x->ops = &s->ops;
     s->count = count;
-    TG_TRY(tg_alloc(count, sizeof *s->slice, &s->slice));
-    for (uint32_t i = 0; i < count; i++)
-        TG_TRY(tg__whole_create(ops, x->rank, x->size, begin_of(x, i + 1) - begin_of(x, i),
-                                x->codec, x->combine, &s->slice[i]));
-    return gather_parts(x);
-}
-
-tg_status tg__sliced_create(const tg__exchange_ops *ops, int rank, int size, size_t n,
-                            tg_codec *codec, uint32_t count, tg__exchange **x_p)
-{
-    tg__exchange *x;
-    TG_TRY(tg_alloc(1, sizeof *x, &x));
-    *x = (tg__exchange){
-        .rank = rank, .size = size, .n = n, .codec = codec, .combine = &tg__combine_mean};
-    x->open_slices = TG__SLICES_OPEN;
-    tg_status status = fill(x, ops, count);
-    if (status != TG_OK) {
-        tg__exchange_destroy(x);
-        return status;
+    for (uint32_t i = 0; i < count; i++) {
+        TG_TRY(tg__slices_create(ops, x->rank, x->size, begin_of(x, i + 1) - begin_of(x, i),
+                                 x->codec, x->combine, 1, &s->slice[i]));
+        TG_TRY(tg__owned_add(&x->owned, s->slice[i], release_slice));
     }
-    *x_p = x;
-    return TG_OK;
+    return gather_parts(x);
 }

@@ -45,8 +45,8 @@ tg_status tg__incoming_take(tg__incoming *in, int peer, uint8_t *room, size_t le
     const bool whole = in->here == in->total, more = in->here < in->total && in->here % unit == 0;
     if (in->total > cap || len == 0 || !(whole || more))
         return tg_fail(TG_E_CORRUPT,
-                       "frame from rank %d: %zu bytes have come of %zu by its head: allowed: all, "
-                       "or a multiple of %zu, at most %zu",
+                       "frame from rank %d: %zu of the %zu bytes that its head announces have "
+                       "come: must be all, or a multiple of %zu up to %zu",
                        peer, in->here, in->total, unit, cap);
     return TG_OK;
 }

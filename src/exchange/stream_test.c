@@ -29,9 +29,10 @@ static int64_t play(tg__window *w, uint32_t count, double unit_ns, double delay_
 static void test_window(void **state)
 {
     tg__window w;
+    tg__owned owned = {0};
     int64_t now = 1000;
     (void)state;
-    assert_int_equal(tg__window_init(&w, 400), TG_OK);
+    assert_int_equal(tg__window_init(&w, &owned, 400), TG_OK);
     for (int i = 0; i < 5; i++)
         now = play(&w, 100, 20e6, 50e6, now);
     assert_true(w.open >= TG__WINDOW_LEAST && w.open < 7); /* 2.5 units take one delay */
@@ -41,9 +42,8 @@ static void test_window(void **state)
     for (int i = 0; i < 17; i++)
         now = play(&w, 20, 0.4e6, 20e6, now);
     assert_true(w.open <= 20); /* otherwise it would learn nothing any more */
-    tg__window_fini(&w);
 
-    assert_int_equal(tg__window_init(&w, 100), TG_OK);
+    assert_int_equal(tg__window_init(&w, &owned, 100), TG_OK);
     tg__window_start(&w, 3, 0);
     assert_int_equal(w.to, 3);
     tg__window_grow(&w, 100, 0); /* another rank has more to send */
@@ -51,7 +51,7 @@ static void test_window(void **state)
     while (w.from < w.count)
         tg__window_pass(&w, 0);
     assert_true(w.open == TG__WINDOW_FIRST); /* the time was not known */
-    tg__window_fini(&w);
+    tg__owned_free(&owned);
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -196,7 +196,7 @@ static tg_status run_unlike(job *j)
             f.x->parts[0].len = TG__FRAME_HEAD;
             tg__frame_head(f.x->parts[0].dst, TG__ID_f32, TG__FORM_ZERO, 0, c.n, 0);
         }
-        TG_TRY(tg__pump_wait(&p, &f));
+        TG_TRY(fixture_wait(&p, &f));
         f.x->ops->result(f.x, dst);
         for (size_t i = 0; i < c.n && status == TG_OK; i++)
             if (dst[i] != fixture_value(loud, 0, i) * (1.0f / (float)size))

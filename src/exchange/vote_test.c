@@ -150,7 +150,7 @@ static void one_by_one(void **state)
     size_t lens[FRAMES];
     tg__pool *pool;
     assert_int_equal(tg__pool_create(3, &pool), TG_OK);
-    tg__combine_vote.begin(sum, MAX_N);
+    memset(sum, 0, sizeof sum);
     for (size_t f = 0; f < FRAMES; f++) {
         tg_codec *c;
         test_vector(vote[f], MAX_N, TEST_GRADIENT, f);
@@ -160,7 +160,7 @@ static void one_by_one(void **state)
                          TG_OK);
         tg_codec_destroy(c);
         list[f] = frames[f];
-        tg__combine_vote.add(sum, MAX_N, frames[f], lens[f], (int)f, NULL);
+        tg__combine_vote.add(sum, MAX_N, frames[f], lens[f], NULL);
     }
     tg__combine_vote.finish(sum, MAX_N, FRAMES);
     const tg__exchange x = {.size = FRAMES, .n = MAX_N, .pool = pool};

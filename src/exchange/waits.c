@@ -5,8 +5,6 @@
 
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define SECOND INT64_C(1000000000)
 
@@ -14,30 +12,7 @@ enum { LOG_FIRST = 10 }; /* in seconds; then twice as long each time */
 
 tg_status tg__waits_create(int size, tg__waits **w_p)
 {
-    const size_t count = (size_t)size;
-    tg__waits *w;
-    TG_TRY(tg_alloc(1, sizeof *w, &w));
-    tg_status status = tg_alloc(count, sizeof *w->until_ns, &w->until_ns);
-    if (status == TG_OK)
-        status = tg_alloc(count, sizeof *w->missing, &w->missing);
-    if (status == TG_OK)
-        status = tg_alloc(count, sizeof *w->total_ns, &w->total_ns);
-    if (status != TG_OK) {
-        tg__waits_destroy(w);
-        return status;
-    }
-    *w_p = w;
-    return TG_OK;
-}
-
-void tg__waits_destroy(tg__waits *w)
-{
-    if (w == NULL)
-        return;
-    free(w->until_ns);
-    free(w->missing);
-    free(w->total_ns);
-    free(w);
+    return tg_alloc(1, sizeof **w_p + (size_t)size * sizeof(*w_p)->peer[0], w_p);
 }
 
 void tg__waits_begin(tg__waits *w, const tg_clock *clock)
@@ -86,11 +61,11 @@ void tg__waits_slept(tg__pump *p, int64_t from_ns, int64_t to_ns)
             const tg__post *m = &f->posts->slot[i];
             if (!is_missing(f, m, receive))
                 continue;
-            const int64_t from = TG__MAX(begin, w->until_ns[m->peer]);
+            const int64_t from = TG__MAX(begin, w->peer[m->peer].until_ns);
             if (from < to_ns)
-                atomic_fetch_add_explicit(&w->total_ns[m->peer], to_ns - from,
+                atomic_fetch_add_explicit(&w->peer[m->peer].total_ns, to_ns - from,
                                           memory_order_relaxed);
-            w->until_ns[m->peer] = to_ns;
+            w->peer[m->peer].until_ns = to_ns;
         }
     }
 }
@@ -100,15 +75,16 @@ void tg__waits_slept(tg__pump *p, int64_t from_ns, int64_t to_ns)
 static int64_t find(tg__pump *p, tg__waits *w, int64_t since, tg_wait *wait)
 {
     int64_t first = INT64_MAX;
-    memset(w->missing, 0, (size_t)p->transport->size * sizeof *w->missing);
+    for (int rank = 0; rank < p->transport->size; rank++)
+        w->peer[rank].missing = false;
     for (const tg__flight *f = p->active; f != NULL; f = f->next) {
         const bool receive = waits_to_receive(f);
         for (size_t i = 0; tg__channel_of(p, f)->waits == w && i < f->posts->used; i++) {
             const tg__post *m = &f->posts->slot[i];
             if (!is_missing(f, m, receive))
                 continue;
-            wait->others += !w->missing[m->peer];
-            w->missing[m->peer] = true;
+            wait->others += !w->peer[m->peer].missing;
+            w->peer[m->peer].missing = true;
             const int64_t at = TG__MAX(since, tg__late_since(p, f, m));
             if (at > first || (at == first && m->peer >= wait->rank))
                 continue;

@@ -16,14 +16,16 @@ struct tg__waits {
     int64_t looked_ns;        /* from here on for the driving thread: time of the last look */
     int64_t told_ns;          /* time of the last call of tell */
     int64_t logged_since_ns, log_next; /* the wait logged last, and the length of its next line */
-    int64_t *until_ns;                 /* (size) waits for each peer are counted up to this time */
-    bool *missing;                     /* (size) scratch */
-    _Atomic int64_t *total_ns;         /* (size) any thread may read it */
+    struct {
+        int64_t until_ns;         /* its waits are counted up to this time */
+        bool missing;             /* scratch */
+        _Atomic int64_t total_ns; /* any thread may read it */
+    } peer[];                     /* (size) */
 };
 
-/* Errors  TG_E_NOMEM */
+/* Release it with free().
+ * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__waits_create(int size, tg__waits **w_p);
-void tg__waits_destroy(tg__waits *w); /* NULL is fine */
 
 /* A caller begins, and stops, waiting for an operation. One caller at a time. */
 void tg__waits_begin(tg__waits *w, const tg_clock *clock);

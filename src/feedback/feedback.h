@@ -5,7 +5,7 @@
 #define TG_FEEDBACK_H
 
 #include "base/pool.h"
-#include "telegrad/spec.h"
+#include "base/keys.h"
 
 enum { TG__FEEDBACK_VECTORS = 2 };
 
@@ -65,6 +65,10 @@ static inline float tg__feedback_share(const tg__feedback *f)
     return tg__feedback_filters(f) ? (float)f->params.beta : 1.0f;
 }
 
+/* tg__feedback_NAME, for each line of feedbacks.def. */
+#define TG_FEEDBACK(name) extern const tg__feedback_ops tg__feedback_##name;
+#include "feedback/feedbacks.def"
+#undef TG_FEEDBACK
 const tg__feedback_ops *const *tg__feedbacks(size_t *count_p);
 const tg_entry *const *tg__feedback_entries(size_t *count_p);
 const tg__feedback_ops *tg__feedback_find(const char *name); /* NULL if there is none */

@@ -3,10 +3,6 @@
 #include "base/mem.h"
 #include <string.h>
 
-#define TG_FEEDBACK(name) extern const tg__feedback_ops tg__feedback_##name;
-#include "feedback/feedbacks.def"
-#undef TG_FEEDBACK
-
 #define TG_FEEDBACK(name) &tg__feedback_##name,
 static const tg__feedback_ops *const all[] = {
 #include "feedback/feedbacks.def"

@@ -39,12 +39,7 @@ static void sent(tg__feedback *f, const float *p, size_t n, const uint32_t *idx,
 }
 
 static const tg_key keys[] = {
-    {.name = "beta",
-     .type = TG_KEY_REAL,
-     .def = "0.9",
-     .min = 0,
-     .max = 0.999999,
-     .help = "share of the old average that stays in a step"},
+    TG__KEY(REAL, "beta", "0.9", 0, 0.999999, "share of the old average that stays in a step"),
     {.name = NULL},
 };
 

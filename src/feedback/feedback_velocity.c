@@ -68,23 +68,11 @@ static bool bypass(tg__feedback *f, const float *g, size_t n, float *scratch, co
 }
 
 static const tg_key keys[] = {
-    {.name = "momentum",
-     .type = TG_KEY_REAL,
-     .def = "0.9",
-     .min = 0,
-     .max = 1,
-     .help = "of the velocity; takes the place of the optimizer's"},
-    {.name = "nesterov", .type = TG_KEY_FLAG, .def = "no", .help = "Nesterov momentum"},
-    {.name = "masking",
-     .type = TG_KEY_FLAG,
-     .def = "yes",
-     .help = "momentum factor masking: clear u where v was sent"},
-    {.name = "clip",
-     .type = TG_KEY_REAL,
-     .def = "0",
-     .min = 0,
-     .max = 1e30,
-     .help = "scale each tensor's gradient to norm <= clip/sqrt(P); 0: off"},
+    TG__KEY(REAL, "momentum", "0.9", 0, 1, "of the velocity; takes the place of the optimizer's"),
+    TG__FLAG("nesterov", "no", "Nesterov momentum"),
+    TG__FLAG("masking", "yes", "momentum factor masking: clear u where v was sent"),
+    TG__KEY(REAL, "clip", "0", 0, 1e30,
+            "scale each tensor's gradient to norm <= clip/sqrt(P); 0: off"),
     {.name = NULL},
 };
 

@@ -21,23 +21,14 @@ static char unknown[64]; /* the value of TG_CPU if it is not available, else "" 
 
 static void fill_ref(tg__kernels *table)
 {
-    tg__vector_ref(table);
-    tg__stats_ref(table);
+    tg__templates_ref(table);
     tg__select_ref(table);
-    tg__dgc_ref(table);
     tg__twobit_ref(table);
-    tg__adacomp_ref(table);
-    tg__sign_ref(table);
-    tg__onebit_ref(table);
     tg__half_ref(table);
-    tg__optim_ref(table);
-    tg__adaptive_ref(table);
-    tg__steps_ref(table);
-    tg__skinny_ref(table);
-    tg__crc_ref(table);
-    tg__bits_ref(table);
     tg__quant_ref(table);
     tg__pack_ref(table);
+    tg__skinny_ref(table);
+    tg__crc_ref(table);
 }
 
 #if defined(__x86_64__)
@@ -64,6 +55,9 @@ static int cpu_level(void)
         return REF;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !has(b, bit_AVX2 | bit_BMI | bit_BMI2))
         return REF;
+#if defined(TG_AVX512_EMULATED) /* tests/avx512: no instruction of that level is executed */
+    return AVX512;
+#endif
     if (!has(saved, 0xe6) || /* also opmask, ZMM 0-15, ZMM 16-31 */
         !has(b, bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL))
         return AVX2;
@@ -72,40 +66,21 @@ static int cpu_level(void)
 
 static void fill_avx2(tg__kernels *table)
 {
-    tg__vector_avx2(table);
-    tg__stats_avx2(table);
+    tg__templates_avx2(table);
     tg__select_avx2(table);
-    tg__dgc_avx2(table);
     tg__twobit_avx2(table);
-    tg__adacomp_avx2(table);
-    tg__sign_avx2(table);
-    tg__onebit_avx2(table);
     tg__half_avx2(table);
-    tg__optim_avx2(table);
-    tg__adaptive_avx2(table);
-    tg__steps_avx2(table);
-    tg__skinny_avx2(table);
     tg__crc_avx2(table);
-    tg__bits_avx2(table);
     tg__quant_avx2(table);
     tg__pack_avx2(table);
 }
 
 static void fill_avx512(tg__kernels *table)
 {
-    tg__vector_avx512(table);
-    tg__stats_avx512(table);
+    tg__templates_avx512(table);
     tg__select_avx512(table);
-    tg__dgc_avx512(table);
     tg__twobit_avx512(table);
-    tg__adacomp_avx512(table);
-    tg__sign_avx512(table);
-    tg__onebit_avx512(table);
     tg__half_avx512(table);
-    tg__optim_avx512(table);
-    tg__adaptive_avx512(table);
-    tg__steps_avx512(table);
-    tg__skinny_avx512(table);
     tg__quant_avx512(table);
 }
 
@@ -124,14 +99,10 @@ static int cpu_level(void)
 
 static void fill_neon(tg__kernels *table)
 {
-    tg__vector_neon(table);
+    tg__templates_neon(table);
     tg__select_neon(table);
-    tg__dgc_neon(table);
     tg__twobit_neon(table);
     tg__half_neon(table);
-    tg__optim_neon(table);
-    tg__adaptive_neon(table);
-    tg__steps_neon(table);
 }
 
 static void (*const fill[])(tg__kernels *) = {fill_ref, fill_neon};

@@ -1,5 +1,4 @@
-/* One element at a time: the arithmetic that the *_ref.c loops repeat, and that the other variants
- * use for the remainder after their last full vector. */
+/* One element, or one block, at a time: what several variants use. */
 #ifndef TG_KERNEL_ELEMENT_H
 #define TG_KERNEL_ELEMENT_H
 
@@ -26,6 +25,21 @@ static inline float tg__f32_from(uint32_t bits)
     return x;
 }
 
+/* The bits of |x|: in the order of magnitudes, NaN above infinity. */
+static inline uint32_t tg__f32_magnitude(float x)
+{
+    return tg__f32_bits(x) & TG__F32_MAGNITUDE;
+}
+
+/* The sum of the lanes, in order. */
+static inline double tg__lanes_sum(const double lanes[TG__LANES])
+{
+    double sum = 0;
+    for (size_t lane = 0; lane < TG__LANES; lane++)
+        sum += lanes[lane];
+    return sum;
+}
+
 /* ---- selection ------------------------------------------------------------------------------- */
 
 /* |x| >= threshold, x not 0, not NaN, as one unsigned comparison of bit patterns: the magnitude
@@ -47,7 +61,7 @@ static inline tg__range tg__select_range(float threshold)
 
 static inline bool tg__selected(tg__range range, float x)
 {
-    return (tg__f32_bits(x) & TG__F32_MAGNITUDE) - range.low <= range.span;
+    return tg__f32_magnitude(x) - range.low <= range.span;
 }
 
 /* The destination of selected elements. */
@@ -57,7 +71,7 @@ typedef struct tg__picked {
     size_t cap, count;
 } tg__picked;
 
-static inline void tg__pick_one(tg__picked *picked, size_t i, float x)
+static inline void tg__pick(tg__picked *picked, size_t i, float x)
 {
     if (picked->count < picked->cap) {
         picked->idx[picked->count] = (uint32_t)i;
@@ -66,30 +80,11 @@ static inline void tg__pick_one(tg__picked *picked, size_t i, float x)
     picked->count++;
 }
 
-static inline void tg__pick(tg__picked *picked, tg__range range, size_t i, float x)
-{
-    if (tg__selected(range, x))
-        tg__pick_one(picked, i, x);
-}
+/* ---- bits ------------------------------------------------------------------------------------ */
 
-/* Add the maximum of a bin. */
-static inline void tg__bins_add(tg__bins *bins, float max)
+static inline bool tg__bit(const uint8_t *bits, size_t i)
 {
-    bins->sum += (double)max;
-    bins->count += max > 0;
-}
-
-/* DGC's momentum correction of one element; returns the new v. */
-static inline float tg__dgc_step(float *u, float *v, float g, float m, bool nesterov)
-{
-    if (nesterov) {
-        *u = m * (*u + g);
-        *v = (*v + *u) + g;
-    } else {
-        *u = m * *u + g;
-        *v = *v + *u;
-    }
-    return *v;
+    return bits[i / 8] >> i % 8 & 1;
 }
 
 /* ---- 2-bit codes ----------------------------------------------------------------------------- */
@@ -124,6 +119,14 @@ static inline void tg__twobit_get(const uint8_t *bytes, size_t m, uint64_t *plus
     }
 }
 
+/* True if a bit is set in both masks, or beyond the m elements. */
+static inline bool tg__twobit_wrong(const uint8_t *bytes, size_t m)
+{
+    uint64_t plus, minus;
+    tg__twobit_get(bytes, m, &plus, &minus);
+    return (plus & minus) != 0 || (m < 64 && (plus | minus) >> m != 0);
+}
+
 /* The masks without the bits that are set in both. */
 static inline void tg__twobit_codes(const uint8_t *bytes, size_t m, uint64_t *plus, uint64_t *minus)
 {
@@ -135,66 +138,9 @@ static inline void tg__twobit_codes(const uint8_t *bytes, size_t m, uint64_t *pl
 
 /* ---- 16-bit floats --------------------------------------------------------------------------- */
 
-/* The magnitude bits of |x|, prepared for narrowing: finite ones are limited to `largest`, all NaNs
- * become the same one. */
-static inline uint32_t tg__narrow_clamp(uint32_t magnitude, uint32_t largest)
-{
-    if (magnitude > TG__F32_INF)
-        return TG__F32_NAN;
-    return magnitude < TG__F32_INF && magnitude > largest ? largest : magnitude;
-}
+typedef uint16_t tg__word __attribute__((aligned(1), may_alias)); /* at any address */
 
 #define TG__F16_LARGEST UINT32_C(0x477fe000)  /* 65504 */
 #define TG__BF16_LARGEST UINT32_C(0x7f7f0000) /* 3.3895e38 */
-
-static inline uint16_t tg__f16_from_f32(float x)
-{
-    uint32_t bits = tg__f32_bits(x), sign = bits >> 16 & 0x8000;
-    uint32_t a = tg__narrow_clamp(bits & TG__F32_MAGNITUDE, TG__F16_LARGEST);
-    if (a >= TG__F32_INF)
-        return (uint16_t)(sign | (a == TG__F32_INF ? 0x7c00 : 0x7e00));
-    uint32_t exponent = a >> 23;
-    if (exponent < 102) /* below half of the smallest subnormal 2^-24 */
-        return (uint16_t)sign;
-    /* The significand, with `drop` bits to be removed; a carry out of the fraction increments the
-     * exponent. */
-    uint32_t significand = (a & 0x7fffff) | 0x800000, base = 0, drop = 13;
-    if (exponent < 113)
-        drop = 126 - exponent;
-    else
-        base = (exponent - 113) << 10; /* the hidden bit adds the missing 1 */
-    uint32_t kept = significand >> drop, lost = significand & ((UINT32_C(1) << drop) - 1);
-    uint32_t half = UINT32_C(1) << (drop - 1);
-    kept += lost > half || (lost == half && (kept & 1));
-    return (uint16_t)(sign | (base + kept));
-}
-
-static inline float tg__f16_to_f32(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 0x3ff;
-    if (exponent == 31)
-        return tg__f32_from(sign | (fraction ? TG__F32_NAN | fraction << 13 : TG__F32_INF));
-    if (exponent == 0) {
-        if (fraction == 0)
-            return tg__f32_from(sign);
-        uint32_t shift = 0;
-        for (; !(fraction & 0x400); shift++)
-            fraction <<= 1;
-        return tg__f32_from(sign | (113 - shift) << 23 | (fraction & 0x3ff) << 13);
-    }
-    return tg__f32_from(sign | (exponent + 112) << 23 | fraction << 13);
-}
-
-static inline uint16_t tg__bf16_from_f32(float x)
-{
-    uint32_t bits = tg__f32_bits(x);
-    uint32_t a = tg__narrow_clamp(bits & TG__F32_MAGNITUDE, TG__BF16_LARGEST);
-    return (uint16_t)(bits >> 16 & 0x8000) | (uint16_t)((a + 0x7fff + (a >> 16 & 1)) >> 16);
-}
-
-static inline float tg__bf16_to_f32(uint16_t h)
-{
-    return tg__f32_from((uint32_t)h << 16);
-}
 
 #endif

@@ -1,6 +1,6 @@
-/* Template of half_avx2.c and half_avx512.c: half_ref.c in vectors. The including file defines how
- * a vector is widened and narrowed: f16_get, f16_from, bf16_get, bf16_from and put16; the clamping:
- * narrow_clamp and all_within; and stream16 and stream_end. */
+/* Template of half_*.c. The including file defines how a vector is widened and narrowed: f16_get,
+ * f16_from, bf16_get, bf16_from and put16; the clamping: narrow_clamp and all_within; and stream16
+ * and stream_end. */
 
 /* Outputs of this many elements leave the caches before they are read. Stores that bypass the
  * caches cost a quarter less for them, because the old bytes need not be read. */
@@ -11,15 +11,14 @@ static inline vec16 narrow(vec x, bool brain)
     return brain ? bf16_from(x) : f16_from(x);
 }
 
-static inline void encode_part(uint16_t *dst, const float *src, size_t n, bool brain)
+static inline void encode_part(tg__word *dst, const float *src, size_t n, bool brain)
 {
     const uint32_t largest = brain ? TG__BF16_LARGEST : TG__F16_LARGEST;
-    EACH_VEC(n,
-             put16(dst + i, left, narrow(narrow_clamp(vec_get(src + i, left), largest), brain)););
+    EACH_VEC(n, put16(dst + i, left, narrow(narrow_clamp(GET(src), largest), brain)););
 }
 
 /* n is a multiple of 4 * WIDTH; dst is aligned to a vector if it is streamed. */
-static inline void encode_fours(uint16_t *dst, const float *src, size_t n, bool brain, bool stream)
+static inline void encode_fours(tg__word *dst, const float *src, size_t n, bool brain, bool stream)
 {
     const uint32_t largest = brain ? TG__BF16_LARGEST : TG__F16_LARGEST;
     for (size_t i = 0; i < n; i += 4 * WIDTH) {
@@ -38,10 +37,12 @@ static inline void encode_fours(uint16_t *dst, const float *src, size_t n, bool 
     }
 }
 
-static inline void encode(uint16_t *dst, const float *src, size_t n, bool brain)
+static inline void encode(tg__word *dst, const float *src, size_t n, bool brain)
 {
-    if (n == 0) /* both may be NULL then; even adding 0 to NULL is undefined */
+    if (WIDTH == 1 || n < 4 * WIDTH) { /* if n is 0, both may be NULL: adding 0 is undefined */
+        encode_part(dst, src, n, brain);
         return;
+    }
     size_t head = (0 - (uintptr_t)dst) % 64 / 2;
     if (n >= STREAM_N && (uintptr_t)dst % 2 == 0) {
         encode_part(dst, src, head, brain);
@@ -57,34 +58,38 @@ static inline void encode(uint16_t *dst, const float *src, size_t n, bool brain)
     encode_part(dst + done, src + done, n - done, brain);
 }
 
-static void f16_encode(uint16_t *dst, const float *src, size_t n)
+static void f16_encode(void *dst, const float *src, size_t n)
 {
     encode(dst, src, n, false);
 }
 
-static void bf16_encode(uint16_t *dst, const float *src, size_t n)
+static void bf16_encode(void *dst, const float *src, size_t n)
 {
     encode(dst, src, n, true);
 }
 
-static void f16_decode(float *dst, const uint16_t *src, size_t n)
+static void f16_decode(float *dst, const void *words, size_t n)
 {
-    EACH_VEC(n, vec_put(dst + i, left, f16_get(src + i, left)););
+    const tg__word *src = words;
+    EACH_VEC(n, PUT(dst, f16_get(src + i, left)););
 }
 
-static void f16_decode_add(float *dst, const uint16_t *src, size_t n)
+static void f16_decode_add(float *dst, const void *words, size_t n)
 {
-    EACH_VEC(n, vec_put(dst + i, left, vec_add(vec_get(dst + i, left), f16_get(src + i, left))););
+    const tg__word *src = words;
+    EACH_VEC(n, PUT(dst, GET(dst) + f16_get(src + i, left)););
 }
 
-static void bf16_decode(float *dst, const uint16_t *src, size_t n)
+static void bf16_decode(float *dst, const void *words, size_t n)
 {
-    EACH_VEC(n, vec_put(dst + i, left, bf16_get(src + i, left)););
+    const tg__word *src = words;
+    EACH_VEC(n, PUT(dst, bf16_get(src + i, left)););
 }
 
-static void bf16_decode_add(float *dst, const uint16_t *src, size_t n)
+static void bf16_decode_add(float *dst, const void *words, size_t n)
 {
-    EACH_VEC(n, vec_put(dst + i, left, vec_add(vec_get(dst + i, left), bf16_get(src + i, left))););
+    const tg__word *src = words;
+    EACH_VEC(n, PUT(dst, GET(dst) + bf16_get(src + i, left)););
 }
 
 static void fill(tg__kernels *table)

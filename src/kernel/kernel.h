@@ -1,8 +1,8 @@
 /* The loops over elements: one table of functions per instruction set, chosen once.
  *
- * Bits        The *_ref.c functions are the specification. Every other variant gives the same bits
- *             for every input, including infinities, subnormals, -0, and NaN (except payloads). No
- *             function uses fused multiply-add.
+ * Bits        The functions of level "ref" are the specification. Every other level gives the same
+ *             bits for every input, including infinities, subnormals, -0, and NaN (except
+ *             payloads). No function uses fused multiply-add.
  * Reductions  run over chunks of 65,536 elements with 16 virtual lanes; element i of a chunk
  *             belongs to lane i % 16. Lanes are combined in order 0..15, and chunks in order.
  * Arrays      have n elements, which may be 0, at any alignment (4 bytes for float). Arrays of a
@@ -184,16 +184,17 @@ typedef struct tg__kernels {
     void (*column_decode_add)(float *dst, const uint8_t *bits, size_t first, size_t n,
                               const uint8_t *plus, const uint8_t *minus);
 
-    /* IEEE binary16, little-endian, rounded to nearest even. Finite values beyond +-65504 (after
-     * rounding) become +-65504; infinities stay; NaN becomes the quiet NaN 0x7e00 with its sign. */
-    void (*f16_encode)(uint16_t *dst, const float *src, size_t n);
-    void (*f16_decode)(float *dst, const uint16_t *src, size_t n);
-    void (*f16_decode_add)(float *dst, const uint16_t *src, size_t n);
+    /* Words of 2 bytes, little-endian, at any alignment. IEEE binary16, rounded to nearest even.
+     * Finite values beyond +-65504 (after rounding) become +-65504; infinities stay; NaN becomes
+     * the quiet NaN 0x7e00 with its sign. */
+    void (*f16_encode)(void *dst, const float *src, size_t n);
+    void (*f16_decode)(float *dst, const void *src, size_t n);
+    void (*f16_decode_add)(float *dst, const void *src, size_t n);
     /* bfloat16, rounded to nearest even. A finite value that would round to infinity becomes the
      * largest finite one; NaN becomes 0x7fc0 with its sign. */
-    void (*bf16_encode)(uint16_t *dst, const float *src, size_t n);
-    void (*bf16_decode)(float *dst, const uint16_t *src, size_t n);
-    void (*bf16_decode_add)(float *dst, const uint16_t *src, size_t n);
+    void (*bf16_encode)(void *dst, const float *src, size_t n);
+    void (*bf16_decode)(float *dst, const void *src, size_t n);
+    void (*bf16_decode_add)(float *dst, const void *src, size_t n);
 
     /* Codes of one byte: x * inverse, clamped to +-levels (NaN counts as +levels) and rounded to
      * nearest even. levels <= 127 */

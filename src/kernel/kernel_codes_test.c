@@ -1,12 +1,12 @@
 /* Kernels of codecs and of frames: few bits, signs, columns, halves, checksums. Every level gives
- * the bits of the reference, and touches nothing outside its arrays (kernel_world.h). */
+ * the bits of plain loops, and touches nothing outside its arrays (kernel_world.h). */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "kernel/kernel_world.h"
+#include "kernel_world.h"
 
 /* ---- one adaptor for each kernel: variant v of a call on the arrays of a world --------------- */
 

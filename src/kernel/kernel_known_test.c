@@ -59,8 +59,8 @@ static double half_value(uint32_t h, int fraction, int bias)
 
 /* Decoding gives every value. Encoding the midpoint of two neighbours gives the even one, and a
  * float next to the midpoint gives the nearer one. Together this is rounding to nearest even. */
-static void check_format(void (*encode)(uint16_t *, const float *, size_t),
-                         void (*decode)(float *, const uint16_t *, size_t), int fraction, int bias,
+static void check_format(void (*encode)(void *, const float *, size_t),
+                         void (*decode)(float *, const void *, size_t), int fraction, int bias,
                          uint16_t infinity)
 {
     for (uint32_t h = 0; h < infinity; h++) {

@@ -1,12 +1,12 @@
 /* Kernels on vectors: sums and statistics, selection, steps of optimizers. Every level gives the
- * bits of the reference, and touches nothing outside its arrays (kernel_world.h). */
+ * bits of plain loops, and touches nothing outside its arrays (kernel_world.h). */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "kernel/kernel_world.h"
+#include "kernel_world.h"
 
 /* ---- one adaptor for each kernel: variant v of a call on the arrays of a world --------------- */
 
@@ -18,6 +18,7 @@ CALL(scale, k->scale(w->f[0], factors[v], w->n))
 CALL(sub, k->sub(w->f[0], w->f[1], w->n))
 CALL(abs_max, w->result[0] = tg__f32_bits(k->abs_max(w->f[0], w->n)))
 CALL(all_finite, w->result[0] = k->all_finite(w->f[0], w->n))
+CALL(dot, w->result[0] = double_bits(k->dot(w->f[0], w->f[1], w->n)))
 CALL(histogram, k->histogram(w->f[0], w->n, w->hist))
 CALL(scatter_add, k->scatter_add(w->f[0], w->idx, w->val, TG__MIN(w->cap, w->n)))
 CALL(sgd, k->sgd(w->f[0], w->f[1], w->n, 0.1f, factors[v]))
@@ -148,6 +149,7 @@ static const kernel_case cases[] = {
     {"all_finite", run_all_finite, 1},
     {"copy_stats", run_copy_stats, 2},
     {"moments", run_moments, 2},
+    {"dot", run_dot, 1},
     {"histogram", run_histogram, 1},
     {"scatter_add", run_scatter_add, 1},
     {"select", run_select, TG_COUNT(thresholds)},

@@ -1,33 +1,23 @@
-/* Template of onebit_avx2.c and onebit_avx512.c: onebit_ref.c in vectors. */
-
-enum { VECS = TG__LANES / WIDTH };
+/* Template: the two means of 1-bit SGD: of a vector by lanes and chunks, of the columns of a matrix
+ * by blocks of 8 rows, each block summed from 0 in the order of its rows. */
+#include <math.h>
 
 static double sum_abs(float *x, const float *g, size_t n)
 {
     double total = 0;
-    for (size_t begin = 0; begin < n; begin += TG__CHUNK) {
-        float *at = x + begin;
-        const float *more = g ? g + begin : NULL;
-        size_t m = TG__MIN(n - begin, (size_t)TG__CHUNK), i = 0;
+    EACH_CHUNK(n, {
         wide sum[VECS];
-        double lanes[TG__LANES];
-        for (size_t j = 0; j < VECS; j++)
-            sum[j] = wide_zero();
-        for (; i + TG__LANES <= m; i += TG__LANES)
-            for (size_t j = 0; j < VECS; j++) {
-                size_t own = i + WIDTH * j;
-                vec p = vec_get(at + own, WIDTH);
-                if (more) {
-                    p = vec_add(p, vec_get(more + own, WIDTH));
-                    vec_put(at + own, WIDTH, p);
-                }
-                wide_add(&sum[j], vec_abs(p));
+        lanes_clear(sum);
+        EACH_LANES({
+            vec p = GET(x);
+            if (g) {
+                p = p + GET(g);
+                PUT(x, p);
             }
-        for (size_t j = 0; j < VECS; j++)
-            wide_put(lanes + WIDTH * j, sum[j]);
-        tg__abs_add(lanes, at, more, i, m);
-        total += tg__lanes_sum(lanes);
-    }
+            wide_add(&sum[j], vec_abs(p));
+        });
+        total += lanes_sum(sum);
+    });
     return isfinite(total) ? total : (double)NAN;
 }
 
@@ -35,26 +25,20 @@ static void split_sums(const float *x, size_t n, float t, tg__split *s)
 {
     const vec vt = vec_splat(t);
     *s = (tg__split){0};
-    for (size_t begin = 0; begin < n; begin += TG__CHUNK) {
-        size_t m = TG__MIN(n - begin, (size_t)TG__CHUNK), i = 0;
+    EACH_CHUNK(n, {
         wide low[VECS], high[VECS];
-        tg__split_lanes lanes;
-        for (size_t j = 0; j < VECS; j++)
-            low[j] = high[j] = wide_zero();
-        for (; i + TG__LANES <= m; i += TG__LANES)
-            for (size_t j = 0; j < VECS; j++) {
-                vec p = vec_get(x + begin + i + WIDTH * j, WIDTH);
-                vmask below = vec_less(p, vt);
-                wide_split(&low[j], &high[j], below, p);
-                s->nbelow += (uint64_t)_mm_popcnt_u32(mask_bits(below));
-            }
-        for (size_t j = 0; j < VECS; j++) {
-            wide_put(lanes.below + WIDTH * j, low[j]);
-            wide_put(lanes.above + WIDTH * j, high[j]);
-        }
-        tg__split_add(&lanes, &s->nbelow, x + begin, t, i, m);
-        tg__split_sum(&lanes, s);
-    }
+        lanes_clear(low);
+        lanes_clear(high);
+        EACH_LANES({
+            const vec p = GET(x);
+            const vmask less = vec_less(p, vt);
+            wide_split(&low[j], &high[j], less, p);
+            const uint32_t all = left < WIDTH ? (1u << left) - 1 : ~0u;
+            s->nbelow += (uint64_t)__builtin_popcount(mask_bits(less) & all);
+        });
+        s->below += lanes_sum(low);
+        s->above += lanes_sum(high);
+    });
 }
 
 /* If rows are a multiple of a page apart, all lines of a column fall into one set of the
@@ -69,7 +53,7 @@ static inline bool rows_crowd(size_t stride)
 
 typedef struct block_sums {
     wide low, high;
-    counts count;
+    vint count;
 } block_sums;
 
 /* m rows (a constant), WIDTH columns (or `left` of them). Reads come before writes, because a read
@@ -80,22 +64,22 @@ static inline void sum_rows(float *x, const float *g, size_t stride, const size_
                             vec t, block_sums *to)
 {
     vec p[FOUR];
-    for (size_t r = 0; r < m; r++)
-        _mm_prefetch((const char *)(x + (r + TG__COLUMN_BLOCK) * stride), _MM_HINT_T1);
+    for (size_t r = 0; WIDTH > 1 && r < m; r++)
+        __builtin_prefetch(x + (r + TG__COLUMN_BLOCK) * stride, 0, 2);
     for (size_t r = 0; r < m; r++)
         p[r] = vec_get(x + r * stride, left);
     if (g) {
+        for (size_t r = 0; WIDTH > 1 && r < m; r++)
+            __builtin_prefetch(g + (r + TG__COLUMN_BLOCK) * stride, 0, 2);
         for (size_t r = 0; r < m; r++)
-            _mm_prefetch((const char *)(g + (r + TG__COLUMN_BLOCK) * stride), _MM_HINT_T1);
-        for (size_t r = 0; r < m; r++)
-            p[r] = vec_add(p[r], vec_get(g + r * stride, left));
+            p[r] = p[r] + vec_get(g + r * stride, left);
         for (size_t r = 0; r < m; r++)
             vec_put(x + r * stride, left, p[r]);
     }
     for (size_t r = 0; r < m; r++) {
         vmask below = vec_less(p[r], t);
         wide_split(&to->low, &to->high, below, p[r]);
-        to->count = counts_add(to->count, below);
+        to->count = int_count(to->count, below);
     }
 }
 
@@ -118,14 +102,14 @@ static inline void sums_put(const block_sums *from, size_t left, double *below, 
     if (left >= WIDTH) {
         wide_put_sum(below, from->low);
         wide_put_sum(above, from->high);
-        counts_put_sum(nbelow, from->count);
+        int_put(nbelow, int_add(int_get(nbelow), from->count));
         return;
     }
     double sums[2][WIDTH];
     uint32_t ns[WIDTH];
     wide_put(sums[0], from->low);
     wide_put(sums[1], from->high);
-    counts_put(ns, from->count);
+    int_put(ns, from->count);
     for (size_t j = 0; j < left; j++) {
         below[j] += sums[0][j];
         above[j] += sums[1][j];
@@ -137,8 +121,8 @@ static inline void sum_block(float *x, const float *g, size_t stride, size_t row
                              const float *t, double *below, double *above, uint32_t *nbelow)
 {
     EACH_VEC(cols, {
-        block_sums sums = {wide_zero(), wide_zero(), counts_zero()};
-        vec own = vec_get(t + i, left);
+        block_sums sums = {wide_zero(), wide_zero(), int_zero()};
+        const vec own = GET(t);
         for (size_t r = 0; r < rows; r++)
             sum_rows(x + r * stride + i, g ? g + r * stride + i : NULL, stride, 1, left, own,
                      &sums);
@@ -152,15 +136,15 @@ static inline void sum_crowded(float *x, const float *g, size_t stride, size_t r
 {
     block_sums first[PIECE / WIDTH];
     EACH_VEC(cols, {
-        block_sums sums = {wide_zero(), wide_zero(), counts_zero()};
-        sum_four(x + i, g ? g + i : NULL, stride, FOUR, left, vec_get(t + i, left), &sums);
+        block_sums sums = {wide_zero(), wide_zero(), int_zero()};
+        sum_four(x + i, g ? g + i : NULL, stride, FOUR, left, GET(t), &sums);
         first[i / WIDTH] = sums;
     });
     x += FOUR * stride;
     g = g ? g + FOUR * stride : NULL;
     EACH_VEC(cols, {
         block_sums sums = first[i / WIDTH];
-        sum_four(x + i, g ? g + i : NULL, stride, rows - FOUR, left, vec_get(t + i, left), &sums);
+        sum_four(x + i, g ? g + i : NULL, stride, rows - FOUR, left, GET(t), &sums);
         sums_put(&sums, left, below + i, above + i, nbelow + i);
     });
 }
@@ -180,20 +164,17 @@ static void column_sums(float *x, const float *g, size_t stride, size_t rows, si
     }
 }
 
-static inline void settle_block(float *x, size_t stride, size_t rows, size_t left, vec t, vec plus,
-                                vec minus, uint8_t *bits, size_t row_bytes, bool subtract)
+static inline void settle_block(float *x, size_t stride, size_t rows, size_t i, size_t left, vec t,
+                                vec plus, vec minus, uint8_t *bits, size_t row_bytes, bool subtract)
 {
     const uintptr_t back = TG__COLUMN_BLOCK * stride * sizeof *x;
     for (size_t r = 0; r < rows; r++, x += stride, bits += row_bytes) {
-        _mm_prefetch((const char *)((uintptr_t)x - back), _MM_HINT_T1);
-        vec p = vec_get(x, left);
-        vmask m = vec_less(p, t);
-        uint32_t low = mask_bits(m);
-        bits[0] = (uint8_t)low;
-        if (WIDTH == 16 && left > 8)
-            bits[1] = (uint8_t)(low >> 8);
+        __builtin_prefetch((const char *)((uintptr_t)(x + i) - back), 0, 2);
+        const vec p = GET(x);
+        const vmask m = vec_less(p, t);
+        mask_put(bits, i, left, m);
         if (subtract)
-            vec_put(x, left, vec_sub(p, vec_pick(m, minus, plus)));
+            PUT(x, p - vec_pick(m, minus, plus));
     }
 }
 
@@ -206,54 +187,16 @@ static void column_settle(float *x, size_t stride, size_t rows, size_t cols, con
     const size_t most = rows_crowd(stride) ? FOUR : TG__COLUMN_BLOCK;
     for (size_t end = rows, m; end > 0; end -= m) {
         m = (end - 1) % most + 1;
-        size_t begin = end - m;
-        EACH_VEC(cols, {
-            settle_block(x + begin * stride + i, stride, m, left, vec_get(t + i, left),
-                         vec_get(plus + i, left), vec_get(minus + i, left),
-                         bits + begin * row_bytes + i / 8, row_bytes, subtract);
-        });
+        const size_t begin = end - m;
+        EACH_VEC(cols, settle_block(x + begin * stride, stride, m, i, left, GET(t), GET(plus),
+                                    GET(minus), bits + begin * row_bytes, row_bytes, subtract););
     }
 }
 
-static inline void decode(float *dst, const uint8_t *bits, size_t first, size_t n,
-                          const uint8_t *plus, const uint8_t *minus, bool add)
-{
-    size_t head = first % 8 ? TG__MIN(n, 8 - first % 8) : 0;
-    for (size_t i = 0; i < head; i++) {
-        float x = tg__float_at(tg__bit(bits, first + i) ? minus : plus, i);
-        dst[i] = add ? dst[i] + x : x;
-    }
-    bits += (first + head) / 8;
-    dst += head;
-    const float *up = (const float *)(const void *)(plus + 4 * head);
-    const float *down = (const float *)(const void *)(minus + 4 * head);
-    EACH_VEC(n - head, {
-        uint32_t m = bits[i / 8];
-        if (WIDTH == 16 && left > 8)
-            m |= (uint32_t)bits[i / 8 + 1] << 8;
-        vec x = vec_pick(mask_from(m), vec_get(down + i, left), vec_get(up + i, left));
-        vec_put(dst + i, left, add ? vec_add(vec_get(dst + i, left), x) : x);
-    });
-}
-
-static void column_decode(float *dst, const uint8_t *bits, size_t first, size_t n,
-                          const uint8_t *plus, const uint8_t *minus)
-{
-    decode(dst, bits, first, n, plus, minus, false);
-}
-
-static void column_decode_add(float *dst, const uint8_t *bits, size_t first, size_t n,
-                              const uint8_t *plus, const uint8_t *minus)
-{
-    decode(dst, bits, first, n, plus, minus, true);
-}
-
-static void fill(tg__kernels *table)
+static void fill_onebit(tg__kernels *table)
 {
     table->sum_abs = sum_abs;
     table->split_sums = split_sums;
     table->column_sums = column_sums;
     table->column_settle = column_settle;
-    table->column_decode = column_decode;
-    table->column_decode_add = column_decode_add;
 }

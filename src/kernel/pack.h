@@ -10,6 +10,7 @@
 #define TG_KERNEL_PACK_H
 
 #include "base/mem.h"
+#include <stdbool.h>
 
 #define TG__PACK_BLOCK 512u
 
@@ -57,22 +58,18 @@ static inline void tg__group_put(uint8_t *bytes, const int8_t *codes, size_t m, 
         tg__put32(bytes + 4 * i, word[i]);
 }
 
-/* codes |= the group's bits << at */
+/* codes = (first plane), or |= (others), the group's bits << at; then, if `last`, the sign bit is
+ * extended. */
 static inline void tg__group_get(int8_t *codes, const uint8_t *bytes, size_t m, unsigned w,
-                                 unsigned at)
+                                 unsigned at, bool last)
 {
-    size_t words = tg__plane_words(m, w);
+    const size_t words = tg__plane_words(m, w);
+    const unsigned sign = last ? 1u << (at + w - 1) : 0;
     for (size_t e = 0; e < m; e++) {
-        uint32_t bits = tg__get32(bytes + 4 * (e % words)) >> w * (e / words) & ((1u << w) - 1);
-        codes[e] = (int8_t)(uint8_t)((uint8_t)codes[e] | bits << at);
+        const uint32_t bits = tg__get32(bytes + 4 * (e % words)) >> w * (e / words);
+        const uint32_t code = (at ? (uint8_t)codes[e] : 0) | (bits & ((1u << w) - 1)) << at;
+        codes[e] = (int8_t)(uint8_t)((code ^ sign) - sign);
     }
-}
-
-/* A code of `width` bits with its sign bit extended. */
-static inline int8_t tg__sign_extend(int8_t code, unsigned width)
-{
-    int sign = 1 << (width - 1);
-    return (int8_t)(((uint8_t)code ^ sign) - sign);
 }
 
 /* True if the bits of a last group that belong to no element are 0. */

@@ -39,12 +39,12 @@ static inline void put_group(uint8_t *bytes, const int8_t *codes, unsigned w, un
     store(bytes + 48, _mm_unpackhi_epi16(high01, high23));
 }
 
-/* codes = (first plane), or |= (others), the group's bits << at; sign: the bit to extend; 0:
- * none */
-static inline void get_group(int8_t *codes, const uint8_t *bytes, unsigned w, unsigned at, int sign)
+static inline void get_group(int8_t *codes, const uint8_t *bytes, unsigned w, unsigned at,
+                             bool last)
 {
     const bytes16 gather = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    const bytes16 field = _mm_set1_epi8((char)((1 << w) - 1)), top = _mm_set1_epi8((char)sign);
+    const bytes16 field = _mm_set1_epi8((char)((1 << w) - 1)),
+                  top = _mm_set1_epi8((char)(1 << (at + w - 1)));
     bytes16 q[4], b[4];
     for (unsigned i = 0; i < 4; i++)
         q[i] = _mm_shuffle_epi8(load(bytes + 16 * i), gather);
@@ -61,130 +61,16 @@ static inline void get_group(int8_t *codes, const uint8_t *bytes, unsigned w, un
             code = _mm_slli_epi16(code, (int)at);
             if (at > 0)
                 code = _mm_or_si128(code, load(to));
-            if (sign)
+            if (last)
                 code = _mm_sub_epi8(_mm_xor_si128(code, top), top);
             store(to, code);
         }
     }
 }
 
-static inline void pack_plane(uint8_t *bytes, const int8_t *codes, size_t m, unsigned w,
-                              unsigned at)
-{
-    const size_t group = TG__PACK_BLOCK / w;
-    size_t e = 0;
-    for (; e + group <= m; e += group, bytes += 64)
-        put_group(bytes, codes + e, w, at);
-    if (e < m)
-        tg__group_put(bytes, codes + e, m - e, w, at);
-}
-
-static inline void unpack_plane(int8_t *codes, const uint8_t *bytes, size_t m, unsigned w,
-                                unsigned at, bool last)
-{
-    const size_t group = TG__PACK_BLOCK / w;
-    size_t e = 0;
-    for (; e + group <= m; e += group, bytes += 64)
-        get_group(codes + e, bytes, w, at, last ? 1 << (at + w - 1) : 0);
-    if (e == m)
-        return;
-    if (at == 0)
-        memset(codes + e, 0, m - e);
-    tg__group_get(codes + e, bytes, m - e, w, at);
-    for (; last && e < m; e++)
-        codes[e] = tg__sign_extend(codes[e], at + w);
-}
-
-/* One loop per width, so that widths and shifts are constants. */
-static inline void pack_blocks(uint8_t *bytes, const int8_t *codes, size_t n, const unsigned width)
-{
-    for (size_t begin = 0; begin < n; begin += TG__PACK_BLOCK) {
-        size_t m = TG__MIN(n - begin, (size_t)TG__PACK_BLOCK);
-        unsigned at = 0;
-        if (width & 4) {
-            pack_plane(bytes, codes + begin, m, 4, 0);
-            bytes += tg__plane_bytes(m, 4);
-            at = 4;
-        }
-        if (width & 2) {
-            pack_plane(bytes, codes + begin, m, 2, at);
-            bytes += tg__plane_bytes(m, 2);
-            at += 2;
-        }
-        if (width & 1) {
-            pack_plane(bytes, codes + begin, m, 1, at);
-            bytes += tg__plane_bytes(m, 1);
-        }
-    }
-}
-
-static inline void unpack_blocks(int8_t *codes, const uint8_t *bytes, size_t n,
-                                 const unsigned width)
-{
-    for (size_t begin = 0; begin < n; begin += TG__PACK_BLOCK) {
-        size_t m = TG__MIN(n - begin, (size_t)TG__PACK_BLOCK);
-        unsigned at = 0;
-        if (width & 4) {
-            unpack_plane(codes + begin, bytes, m, 4, 0, width == 4);
-            bytes += tg__plane_bytes(m, 4);
-            at = 4;
-        }
-        if (width & 2) {
-            unpack_plane(codes + begin, bytes, m, 2, at, !(width & 1));
-            bytes += tg__plane_bytes(m, 2);
-            at += 2;
-        }
-        if (width & 1) {
-            unpack_plane(codes + begin, bytes, m, 1, at, true);
-            bytes += tg__plane_bytes(m, 1);
-        }
-    }
-}
-
-static void pack(uint8_t *bytes, const int8_t *codes, size_t n, unsigned width)
-{
-    switch (width) {
-#define WIDTH(w)                         \
-    case w:                              \
-        pack_blocks(bytes, codes, n, w); \
-        break;
-        WIDTH(1)
-        WIDTH(2)
-        WIDTH(3)
-        WIDTH(4)
-        WIDTH(5)
-        WIDTH(6)
-        WIDTH(7)
-#undef WIDTH
-    default:
-        if (n > 0)
-            memcpy(bytes, codes, n);
-    }
-}
-
-static void unpack(int8_t *codes, const uint8_t *bytes, size_t n, unsigned width)
-{
-    switch (width) {
-#define WIDTH(w)                           \
-    case w:                                \
-        unpack_blocks(codes, bytes, n, w); \
-        break;
-        WIDTH(1)
-        WIDTH(2)
-        WIDTH(3)
-        WIDTH(4)
-        WIDTH(5)
-        WIDTH(6)
-        WIDTH(7)
-#undef WIDTH
-    default:
-        if (n > 0)
-            memcpy(codes, bytes, n);
-    }
-}
+#include "kernel/pack_simd.h"
 
 void tg__pack_avx2(tg__kernels *table)
 {
-    table->pack = pack;
-    table->unpack = unpack;
+    fill(table);
 }

@@ -3,68 +3,9 @@
 #include "kernel/simd_avx2.h"
 #include "kernel/variants.h"
 
-typedef __m256i vint;
-
-static inline vec vec_min(vec a, vec b)
-{
-    return _mm256_min_ps(a, b);
-}
-
-static inline vec vec_max(vec a, vec b)
-{
-    return _mm256_max_ps(a, b);
-}
-
-static inline vint int_splat(int32_t a)
-{
-    return _mm256_set1_epi32(a);
-}
-
-static inline vint int_add(vint a, vint b)
-{
-    return _mm256_add_epi32(a, b);
-}
-
-static inline vint int_and(vint a, vint b)
-{
-    return _mm256_and_si256(a, b);
-}
-
-static inline vint int_xor(vint a, vint b)
-{
-    return _mm256_xor_si256(a, b);
-}
-
 static inline vint int_xor3(vint a, vint b, vint c)
 {
-    return int_xor(a, int_xor(b, c)); /* a is on the critical path */
-}
-
-static inline vint int_upper_half(vint a)
-{
-    return _mm256_srli_epi32(a, 16);
-}
-
-/* Divide by 65536, rounding towards minus infinity. */
-static inline vint int_floor_half(vint a)
-{
-    return _mm256_srai_epi32(a, 16);
-}
-
-/* Round to nearest even. */
-static inline vint int_round(vec x)
-{
-    return _mm256_cvtps_epi32(x);
-}
-
-static inline vint i64_mul(vint a, vint b)
-{
-    return _mm256_mul_epu32(a, b);
-}
-
-static inline vint i64_high(vint a)
-{
-    return _mm256_srli_epi64(a, 32);
+    return a ^ (b ^ c); /* a is on the critical path */
 }
 
 /* 64-bit lane i holds 2 i + odd. */
@@ -103,23 +44,12 @@ static inline void bytes_put(int8_t *p, size_t left, vint x)
     }
 }
 
-static inline vint bytes_splat(int8_t a)
-{
-    return _mm256_set1_epi8(a);
-}
-
 /* Four vectors of 8 codes as 32 bytes in order, saturated. */
 static inline vint bytes_narrow(const vint q[4])
 {
     const vint order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     vint low = _mm256_packs_epi32(q[0], q[1]), high = _mm256_packs_epi32(q[2], q[3]);
     return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
-}
-
-static inline vint bytes_clamp(vint x, vint limit)
-{
-    vint minus = _mm256_sub_epi8(_mm256_setzero_si256(), limit);
-    return _mm256_max_epi8(_mm256_min_epi8(x, limit), minus);
 }
 
 /* Store the codes of vector i at p + 16 i. */
@@ -131,6 +61,8 @@ static inline void bytes_put_four(int8_t *p, vint x)
     _mm_storel_epi64((__m128i *)(void *)(p + 32), high);
     _mm_storeh_pi((__m64 *)(void *)(p + 48), _mm_castsi128_ps(high));
 }
+
+#include "kernel/quant_x86.h"
 
 #include "kernel/quant_simd.h"
 

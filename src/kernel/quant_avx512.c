@@ -3,68 +3,9 @@
 #include "kernel/simd_avx512.h"
 #include "kernel/variants.h"
 
-typedef __m512i vint;
-
-static inline vec vec_min(vec a, vec b)
-{
-    return _mm512_min_ps(a, b);
-}
-
-static inline vec vec_max(vec a, vec b)
-{
-    return _mm512_max_ps(a, b);
-}
-
-static inline vint int_splat(int32_t a)
-{
-    return _mm512_set1_epi32(a);
-}
-
-static inline vint int_add(vint a, vint b)
-{
-    return _mm512_add_epi32(a, b);
-}
-
-static inline vint int_and(vint a, vint b)
-{
-    return _mm512_and_si512(a, b);
-}
-
-static inline vint int_xor(vint a, vint b)
-{
-    return _mm512_xor_si512(a, b);
-}
-
 static inline vint int_xor3(vint a, vint b, vint c)
 {
     return _mm512_ternarylogic_epi32(a, b, c, 0x96);
-}
-
-static inline vint int_upper_half(vint a)
-{
-    return _mm512_srli_epi32(a, 16);
-}
-
-/* Divide by 65536, rounding towards minus infinity. */
-static inline vint int_floor_half(vint a)
-{
-    return _mm512_srai_epi32(a, 16);
-}
-
-/* Round to nearest even. */
-static inline vint int_round(vec x)
-{
-    return _mm512_cvtps_epi32(x);
-}
-
-static inline vint i64_mul(vint a, vint b)
-{
-    return _mm512_mul_epu32(a, b);
-}
-
-static inline vint i64_high(vint a)
-{
-    return _mm512_srli_epi64(a, 32);
 }
 
 /* 64-bit lane i holds 2 i + odd. */
@@ -95,11 +36,6 @@ static inline void bytes_put(int8_t *p, size_t left, vint x)
         _mm_mask_storeu_epi8(p, vec_lanes(left), b);
 }
 
-static inline vint bytes_splat(int8_t a)
-{
-    return _mm512_set1_epi8(a);
-}
-
 /* Four vectors of 16 codes as 64 bytes in order, saturated. */
 static inline vint bytes_narrow(const vint q[4])
 {
@@ -108,17 +44,13 @@ static inline vint bytes_narrow(const vint q[4])
     return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(low, high));
 }
 
-static inline vint bytes_clamp(vint x, vint limit)
-{
-    vint minus = _mm512_sub_epi8(_mm512_setzero_si512(), limit);
-    return _mm512_max_epi8(_mm512_min_epi8(x, limit), minus);
-}
-
 /* Store the codes of vector i at p + 16 i. */
 static inline void bytes_put_four(int8_t *p, vint x)
 {
     _mm512_storeu_si512(p, x);
 }
+
+#include "kernel/quant_x86.h"
 
 #include "kernel/quant_simd.h"
 

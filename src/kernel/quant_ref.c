@@ -1,29 +1,11 @@
 /* Quantisers, the specification. */
 #include "kernel/quant_group.h"
+#include "kernel/simd_ref.h"
 #include "kernel/variants.h"
-#include <math.h>
 
-/* Minimum and maximum as the instruction sets define them: b if a is NaN. */
-static float min_of(float a, float b)
-{
-    return a < b ? a : b;
-}
-
-static float max_of(float a, float b)
-{
-    return a > b ? a : b;
-}
-
-static float clamp_of(float x, float limit)
-{
-    return max_of(min_of(x, limit), -limit);
-}
-
-static void quant_nearest(int8_t *codes, const float *x, size_t n, float inverse, int levels)
-{
-    for (size_t i = 0; i < n; i++)
-        codes[i] = (int8_t)lrintf(clamp_of(x[i] * inverse, (float)levels));
-}
+#define vec_round(x) ((int32_t)lrintf(x))
+#define bytes_get(p, left) ((void)(left), (float)*(p))
+#define bytes_put(p, left, x) ((void)(left), (void)(*(p) = (int8_t)(x)))
 
 /* Conversion as the instruction sets define it. */
 static int32_t int_of(float y)
@@ -48,35 +30,9 @@ static void random_group(int8_t *codes, const float *x, float scale, int levels,
     }
 }
 
-static void quant_random(int8_t *codes, const float *x, size_t n, float inverse, int levels,
-                         const tg__draws *draws)
-{
-    tg__quant_groups(codes, x, n, inverse, levels, draws, random_group);
-}
-
-static void quant_decode(float *dst, const int8_t *codes, size_t n, float unit)
-{
-    for (size_t i = 0; i < n; i++)
-        dst[i] = (float)codes[i] * unit;
-}
-
-static void quant_decode_add(float *dst, const int8_t *codes, size_t n, float unit)
-{
-    for (size_t i = 0; i < n; i++)
-        dst[i] += (float)codes[i] * unit;
-}
-
-static void clamp(float *dst, const float *src, size_t n, float limit)
-{
-    for (size_t i = 0; i < n; i++)
-        dst[i] = clamp_of(src[i], limit);
-}
+#include "kernel/quant_simd.h"
 
 void tg__quant_ref(tg__kernels *table)
 {
-    table->quant_nearest = quant_nearest;
-    table->quant_random = quant_random;
-    table->quant_decode = quant_decode;
-    table->quant_decode_add = quant_decode_add;
-    table->clamp = clamp;
+    fill(table);
 }

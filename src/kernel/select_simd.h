@@ -1,29 +1,55 @@
-/* Template of select_avx2.c and select_avx512.c: select_ref.c in vectors. The including file
- * defines widen, selected, pick (one vector) and pick64 (64 / WIDTH vectors, one branch). */
+/* Template of select_*.c: threshold and compact: idx, val = the i, x_i with |x_i| >= threshold, x_i
+ * != 0. The including file defines wide_range, widen and selected (one vector; missing lanes, 0 or
+ * NaN, are not), lanes and any_lane (the result of selected), and pick (one vector).
+ *
+ * With vectors, one branch for 64 elements is taken if at least one is selected. Selected lanes
+ * move to the front of a vector, which is stored whole; TG__SELECT_SLACK gives room. */
 #include "kernel/dgc_step_simd.h"
+
+static inline void pick64(tg__picked *to, wide_range range, size_t i, const vec x[64 / WIDTH])
+{
+    lanes chosen[64 / WIDTH], any = {0};
+    for (size_t j = 0; j < 64 / WIDTH; j++) {
+        chosen[j] = selected(range, x[j]);
+        any |= chosen[j];
+    }
+    if (any_lane(any))
+        for (size_t j = 0; j < 64 / WIDTH; j++)
+            pick(to, chosen[j], i + WIDTH * j, x[j]);
+}
+
+/* Select from the vectors that the expression gives for i and left. */
+#define SELECT(value)                                       \
+    do {                                                    \
+        const wide_range range = widen(threshold);          \
+        tg__picked to = {idx, val, cap, 0};                 \
+        size_t begin = 0;                                   \
+        for (; WIDTH > 1 && begin + 64 <= n; begin += 64) { \
+            vec all[64 / WIDTH];                            \
+            for (size_t j = 0; j < 64 / WIDTH; j++) {       \
+                const size_t i = begin + WIDTH * j;         \
+                const size_t left = WIDTH;                  \
+                all[j] = (value);                           \
+            }                                               \
+            pick64(&to, range, begin, all);                 \
+        }                                                   \
+        for (size_t i = begin; i < n; i += WIDTH) {         \
+            const size_t left = n - i;                      \
+            const vec one = (value);                        \
+            pick(&to, selected(range, one), i, one);        \
+        }                                                   \
+        return to.count;                                    \
+    } while (0)
 
 static size_t threshold_select(const float *x, size_t n, float threshold, uint32_t *idx, float *val,
                                size_t cap)
 {
-    const wide_range range = widen(threshold);
-    tg__picked to = {idx, val, cap, 0};
-    size_t i = 0;
-    for (; i + 64 <= n; i += 64) {
-        vec v[64 / WIDTH];
-        for (size_t j = 0; j < 64 / WIDTH; j++)
-            v[j] = vec_get(x + i + WIDTH * j, WIDTH);
-        pick64(&to, range, i, v);
-    }
-    for (; i < n; i += WIDTH) { /* missing lanes are 0: never selected */
-        vec v = vec_get(x + i, n - i);
-        pick(&to, selected(range, v), i, v);
-    }
-    return to.count;
+    SELECT(GET(x));
 }
 
 static inline vec add_step(float *r, const float *g, size_t left)
 {
-    vec sum = vec_add(vec_get(r, left), vec_get(g, left));
+    const vec sum = vec_get(r, left) + vec_get(g, left);
     vec_put(r, left, sum);
     return sum;
 }
@@ -31,42 +57,13 @@ static inline vec add_step(float *r, const float *g, size_t left)
 static size_t add_select(float *r, const float *g, size_t n, float threshold, uint32_t *idx,
                          float *val, size_t cap)
 {
-    const wide_range range = widen(threshold);
-    tg__picked to = {idx, val, cap, 0};
-    size_t i = 0;
-    for (; i + 64 <= n; i += 64) {
-        vec sum[64 / WIDTH];
-        for (size_t j = 0; j < 64 / WIDTH; j++)
-            sum[j] = add_step(r + i + WIDTH * j, g + i + WIDTH * j, WIDTH);
-        pick64(&to, range, i, sum);
-    }
-    for (; i < n; i += WIDTH) {
-        vec sum = add_step(r + i, g + i, n - i);
-        pick(&to, selected(range, sum), i, sum);
-    }
-    return to.count;
+    SELECT(add_step(r + i, g + i, left));
 }
 
 static size_t dgc_select(float *u, float *v, const float *g, size_t n, float m, bool nesterov,
                          float threshold, uint32_t *idx, float *val, size_t cap)
 {
-    const wide_range range = widen(threshold);
-    const vec vm = vec_splat(m);
-    tg__picked to = {idx, val, cap, 0};
-    size_t i = 0;
-    for (; i + 64 <= n; i += 64) {
-        vec sum[64 / WIDTH];
-        for (size_t j = 0; j < 64 / WIDTH; j++) {
-            size_t at = i + WIDTH * j;
-            sum[j] = dgc_step(u + at, v + at, g + at, WIDTH, vm, nesterov);
-        }
-        pick64(&to, range, i, sum);
-    }
-    for (; i < n; i += WIDTH) { /* missing lanes: m * 0 + 0 is 0, or NaN; neither is selected */
-        vec sum = dgc_step(u + i, v + i, g + i, n - i, vm, nesterov);
-        pick(&to, selected(range, sum), i, sum);
-    }
-    return to.count;
+    SELECT(dgc_step(u + i, v + i, g + i, left, m, nesterov));
 }
 
 static void fill(tg__kernels *table)

@@ -3,12 +3,22 @@
 #define TG_KERNEL_SIMD_AVX2_H
 
 #include "kernel/element.h"
-#include "kernel/simd_each.h"
 #include <immintrin.h>
 
 #define WIDTH 8
+#define MM(operation) _mm256_##operation
+#define MM_INT(operation) _mm256_##operation##_si256
 
 typedef __m256 vec;
+typedef __m256i vint;
+typedef __m256d vdouble;
+typedef __m256 vmask; /* all bits of a lane, or none; selections use only the sign bit */
+
+#define vec_compare(a, b, how) _mm256_cmp_ps(a, b, how)
+
+#define vec_low _mm256_castps256_ps128
+#define vec_high(x) _mm256_extractf128_ps(x, 1)
+#define half_get _mm_loadu_ps
 
 /* All bits in the first `left` < WIDTH lanes. */
 static inline __m256i vec_lanes(size_t left)
@@ -31,34 +41,58 @@ static inline void vec_put(float *p, size_t left, vec x)
         _mm256_maskstore_ps(p, vec_lanes(left), x);
 }
 
-static inline vec vec_splat(float a)
+#define vec_abs(x) _mm256_andnot_ps(vec_splat(-0.0f), x)
+#define vec_pick(m, yes, no) _mm256_blendv_ps(no, yes, m)
+
+#define mask_bits(m) ((uint32_t)_mm256_movemask_ps(m))
+#define mask_and _mm256_and_ps
+
+static inline vmask mask_from(uint32_t bits)
 {
-    return _mm256_set1_ps(a);
+    const __m256i to_sign = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
+    return _mm256_castsi256_ps(_mm256_sllv_epi32(_mm256_set1_epi32((int)bits), to_sign));
 }
 
-static inline vec vec_add(vec a, vec b)
+/* The largest of numbers that are not NaN. */
+static inline float vec_largest(vec x)
 {
-    return _mm256_add_ps(a, b);
+    __m128 m = _mm_max_ps(vec_low(x), vec_high(x));
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
 }
 
-static inline vec vec_sub(vec a, vec b)
+static inline bool int_any_above(vint x, int32_t limit)
 {
-    return _mm256_sub_ps(a, b);
+    const __m256i above = _mm256_cmpgt_epi32(x, _mm256_set1_epi32(limit));
+    return !_mm256_testz_si256(above, above);
 }
 
-static inline vec vec_mul(vec a, vec b)
+/* count + 1 where m, which comes from a comparison. */
+static inline vint int_count(vint count, vmask m)
 {
-    return _mm256_mul_ps(a, b);
+    return _mm256_sub_epi32(count, _mm256_castps_si256(m));
 }
 
-static inline vec vec_div(vec a, vec b)
+/* The virtual lanes, of which the upper half is added to the lower. */
+static inline __m256 lanes_halved(const vec lanes[2])
 {
-    return _mm256_div_ps(a, b);
+    return lanes[0] + lanes[1];
 }
 
-static inline vec vec_sqrt(vec a)
+#include "kernel/simd_x86.h"
+
+/* low += x where m, high += x elsewhere: the other lanes add +0 to sums that are never -0. m comes
+ * from a comparison. */
+static inline void wide_split(wide *low, wide *high, vmask m, vec x)
 {
-    return _mm256_sqrt_ps(a);
+    const __m256i bits = _mm256_castps_si256(m);
+    const wide w = wide_from(x);
+    __m256d ma = _mm256_castsi256_pd(_mm256_cvtepi32_epi64(_mm256_castsi256_si128(bits)));
+    __m256d mb = _mm256_castsi256_pd(_mm256_cvtepi32_epi64(_mm256_extracti128_si256(bits, 1)));
+    wide_add_wide(low, (wide){_mm256_and_pd(ma, w.a), _mm256_and_pd(mb, w.b)});
+    wide_add_wide(high, (wide){_mm256_andnot_pd(ma, w.a), _mm256_andnot_pd(mb, w.b)});
 }
+
+#include "kernel/simd_each.h"
 
 #endif

@@ -1,10 +1,8 @@
-/* Vectors of 4 floats for the templates *_simd.h (64-bit Arm NEON). Same names as simd_avx2.h, and
- * as simd_mask_avx2.h for comparisons and f64 sums. */
+/* Vectors of 4 floats for the templates *_simd.h (64-bit Arm NEON). Same names as simd_avx2.h. */
 #ifndef TG_KERNEL_SIMD_NEON_H
 #define TG_KERNEL_SIMD_NEON_H
 
 #include "kernel/element.h"
-#include "kernel/simd_each.h"
 #include <arm_neon.h>
 
 #define WIDTH 4
@@ -32,52 +30,13 @@ static inline void vec_put(float *p, size_t left, vec x)
     memcpy(p, part, left * sizeof(*p));
 }
 
-static inline vec vec_splat(float a)
-{
-    return vdupq_n_f32(a);
-}
-
-static inline vec vec_add(vec a, vec b)
-{
-    return vaddq_f32(a, b);
-}
-
-static inline vec vec_sub(vec a, vec b)
-{
-    return vsubq_f32(a, b);
-}
-
-static inline vec vec_mul(vec a, vec b)
-{
-    return vmulq_f32(a, b);
-}
-
-static inline vec vec_div(vec a, vec b)
-{
-    return vdivq_f32(a, b);
-}
-
-static inline vec vec_sqrt(vec a)
-{
-    return vsqrtq_f32(a);
-}
-
-static inline vec vec_abs(vec x)
-{
-    return vabsq_f32(x);
-}
-
 typedef uint32x4_t vmask; /* all bits of a lane, or none */
 
-static inline vmask vec_less(vec a, vec b)
-{
-    return vcltq_f32(a, b);
-}
-
-static inline vec vec_pick(vmask m, vec yes, vec no)
-{
-    return vbslq_f32(m, yes, no);
-}
+#define vec_splat vdupq_n_f32
+#define vec_sqrt vsqrtq_f32
+#define vec_abs vabsq_f32
+#define vec_less vcltq_f32
+#define vec_pick vbslq_f32
 
 /* WIDTH doubles. */
 typedef struct wide {
@@ -91,8 +50,8 @@ static inline wide wide_zero(void)
 
 static inline void wide_add(wide *sum, vec x)
 {
-    sum->a = vaddq_f64(sum->a, vcvt_f64_f32(vget_low_f32(x)));
-    sum->b = vaddq_f64(sum->b, vcvt_high_f64_f32(x));
+    sum->a += vcvt_f64_f32(vget_low_f32(x));
+    sum->b += vcvt_high_f64_f32(x);
 }
 
 static inline void wide_put(double *dst, wide x)
@@ -100,5 +59,7 @@ static inline void wide_put(double *dst, wide x)
     vst1q_f64(dst, x.a);
     vst1q_f64(dst + 2, x.b);
 }
+
+#include "kernel/simd_each.h"
 
 #endif

@@ -1,5 +1,5 @@
 /* PowerSGD's passes over a matrix with skinny factors, the specification. */
-#include "base/mem.h"
+#include "kernel/element.h"
 #include "kernel/variants.h"
 
 /* Element (i, j) of left right^T. */
@@ -62,24 +62,9 @@ static void expand(const tg__skinny *s, float *out, const float *p, const float 
             out[i * s->stride + j] = product(s, p, q, i, j);
 }
 
-static double dot(const float *x, const float *y, size_t n)
-{
-    double total = 0;
-    for (size_t begin = 0; begin < n; begin += TG__CHUNK) {
-        double lane[TG__LANES] = {0}, sum = 0;
-        for (size_t i = begin; i < TG__MIN(n, begin + TG__CHUNK); i++)
-            lane[i % TG__LANES] += (double)x[i] * (double)y[i];
-        for (size_t l = 0; l < TG__LANES; l++)
-            sum += lane[l];
-        total += sum;
-    }
-    return total;
-}
-
 void tg__skinny_ref(tg__kernels *table)
 {
     table->skinny_fold = fold;
     table->skinny_project = project;
     table->skinny_expand = expand;
-    table->dot = dot;
 }

@@ -1,17 +1,10 @@
-/* Template of skinny_avx2.c and skinny_avx512.c: skinny_ref.c in vectors. FOLD_ROWS rows share the
- * values loaded from the factors; up to GROUP columns of a factor are kept in registers at once.
+/* Template: skinny_ref.c in vectors. FOLD_ROWS rows share the values loaded from the factors; up to
+ * GROUP columns of a factor are kept in registers at once.
  *
- * The size arguments of functions marked TG__UNROLLED are constants at the calls, so that small
+ * The size arguments of functions marked TG__INLINED are constants at the calls, so that small
  * arrays become registers. */
 
-#if defined(__clang__)
-#define TG__UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define TG__UNROLL _Pragma("GCC unroll 8")
-#endif
-#define TG__UNROLLED static inline __attribute__((always_inline))
-
-enum { WIDE = TG__LANES / WIDTH }; /* vectors that make up the virtual lanes */
+enum { FOLD_ROWS = WIDTH / 4, GROUP = WIDTH / 4 };
 
 /* Elements of vector v, for the lanes that begin at element j of n. */
 static inline size_t rest(size_t n, size_t j, size_t v)
@@ -37,29 +30,29 @@ static inline void put(float *p, size_t left, vec x)
 }
 
 /* One step of fold_rows: TG__LANES columns of `rows` rows from column j on; n of them exist. */
-TG__UNROLLED void fold_step(const tg__skinny *s, float *m, const float *g, const float *left,
-                            const float *right, const float *q, size_t j, size_t n, size_t rows,
-                            size_t rank, size_t group, vec acc[FOLD_ROWS][GROUP][WIDE])
+TG__INLINED void fold_step(const tg__skinny *s, float *m, const float *g, const float *left,
+                           const float *right, const float *q, size_t j, size_t n, size_t rows,
+                           size_t rank, size_t group, vec acc[FOLD_ROWS][GROUP][VECS])
 {
     TG__UNROLL
-    for (size_t v = 0; v < WIDE; v++) {
+    for (size_t v = 0; v < VECS; v++) {
         const size_t at = j + v * WIDTH, have = rest(n, j, v);
         vec x[FOLD_ROWS];
         vec column = get(right + at, have);
         TG__UNROLL
         for (size_t i = 0; i < rows; i++)
-            x[i] = vec_mul(vec_splat(left[i]), column);
+            x[i] = left[i] * column;
         TG__UNROLL
         for (size_t k = 1; k < rank; k++) {
             column = get(right + k * s->right_stride + at, have);
             TG__UNROLL
             for (size_t i = 0; i < rows; i++)
-                x[i] = vec_add(x[i], vec_mul(vec_splat(left[k * s->left_stride + i]), column));
+                x[i] = x[i] + left[k * s->left_stride + i] * column;
         }
         TG__UNROLL
         for (size_t i = 0; i < rows; i++) {
             float *to = m + i * s->stride + at;
-            x[i] = vec_add(vec_sub(get(to, have), x[i]), get(g + i * s->stride + at, have));
+            x[i] = (get(to, have) - x[i]) + get(g + i * s->stride + at, have);
             put(to, have, x[i]);
             ASK_FOR(to, rows * s->stride);
             ASK_FOR(g + i * s->stride + at, rows * s->stride);
@@ -69,17 +62,17 @@ TG__UNROLLED void fold_step(const tg__skinny *s, float *m, const float *g, const
             column = get(q + k * s->right_stride + at, have);
             TG__UNROLL
             for (size_t i = 0; i < rows; i++)
-                acc[i][k][v] = vec_add(acc[i][k][v], vec_mul(x[i], column));
+                acc[i][k][v] = acc[i][k][v] + x[i] * column;
         }
     }
 }
 
 /* One step of dot_rows: the second half of fold_step. */
-TG__UNROLLED void dot_step(const tg__skinny *s, const float *m, const float *q, size_t j, size_t n,
-                           size_t rows, size_t group, vec acc[FOLD_ROWS][GROUP][WIDE])
+TG__INLINED void dot_step(const tg__skinny *s, const float *m, const float *q, size_t j, size_t n,
+                          size_t rows, size_t group, vec acc[FOLD_ROWS][GROUP][VECS])
 {
     TG__UNROLL
-    for (size_t v = 0; v < WIDE; v++) {
+    for (size_t v = 0; v < VECS; v++) {
         const size_t at = j + v * WIDTH, have = rest(n, j, v);
         vec x[FOLD_ROWS];
         TG__UNROLL
@@ -90,25 +83,33 @@ TG__UNROLLED void dot_step(const tg__skinny *s, const float *m, const float *q, 
             const vec column = get(q + k * s->right_stride + at, have);
             TG__UNROLL
             for (size_t i = 0; i < rows; i++)
-                acc[i][k][v] = vec_add(acc[i][k][v], vec_mul(x[i], column));
+                acc[i][k][v] = acc[i][k][v] + x[i] * column;
         }
     }
 }
 
-TG__UNROLLED void clear(size_t rows, size_t group, vec acc[FOLD_ROWS][GROUP][WIDE])
+TG__INLINED void clear(size_t rows, size_t group, vec acc[FOLD_ROWS][GROUP][VECS])
 {
     TG__UNROLL
     for (size_t i = 0; i < rows; i++)
         TG__UNROLL
     for (size_t k = 0; k < group; k++)
         TG__UNROLL
-    for (size_t v = 0; v < WIDE; v++)
+    for (size_t v = 0; v < VECS; v++)
         acc[i][k][v] = vec_splat(0);
 }
 
+static inline float fold_lanes(const vec lanes[VECS])
+{
+    const __m256 a = lanes_halved(lanes);
+    const __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    const __m128 c = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+}
+
 /* Store a strip's sums in p, added to those of the previous strips. */
-TG__UNROLLED void settle(const tg__skinny *s, float *p, bool first, size_t rows, size_t group,
-                         vec acc[FOLD_ROWS][GROUP][WIDE])
+TG__INLINED void store_sums(const tg__skinny *s, float *p, bool first, size_t rows, size_t group,
+                            vec acc[FOLD_ROWS][GROUP][VECS])
 {
     TG__UNROLL
     for (size_t k = 0; k < group; k++)
@@ -120,38 +121,38 @@ TG__UNROLLED void settle(const tg__skinny *s, float *p, bool first, size_t rows,
 }
 
 /* Fold a strip of n columns and dot it with the first `group` columns of q. */
-TG__UNROLLED void fold_rows(const tg__skinny *s, float *m, const float *g, const float *left,
-                            const float *right, const float *q, float *p, size_t n, bool first,
-                            size_t rows, size_t rank, size_t group)
+TG__INLINED void fold_rows(const tg__skinny *s, float *m, const float *g, const float *left,
+                           const float *right, const float *q, float *p, size_t n, bool first,
+                           size_t rows, size_t rank, size_t group)
 {
-    vec acc[FOLD_ROWS][GROUP][WIDE];
+    vec acc[FOLD_ROWS][GROUP][VECS];
     size_t j = 0;
     clear(rows, group, acc);
     for (; j + TG__LANES <= n; j += TG__LANES)
         fold_step(s, m, g, left, right, q, j, j + TG__LANES, rows, rank, group, acc);
     if (j < n)
         fold_step(s, m, g, left, right, q, j, n, rows, rank, group, acc);
-    settle(s, p, first, rows, group, acc);
+    store_sums(s, p, first, rows, group, acc);
 }
 
-TG__UNROLLED void dot_rows(const tg__skinny *s, const float *m, const float *q, float *p, size_t n,
-                           bool first, size_t rows, size_t group)
+TG__INLINED void dot_rows(const tg__skinny *s, const float *m, const float *q, float *p, size_t n,
+                          bool first, size_t rows, size_t group)
 {
-    vec acc[FOLD_ROWS][GROUP][WIDE];
+    vec acc[FOLD_ROWS][GROUP][VECS];
     size_t j = 0;
     clear(rows, group, acc);
     for (; j + TG__LANES <= n; j += TG__LANES)
         dot_step(s, m, q, j, j + TG__LANES, rows, group, acc);
     if (j < n)
         dot_step(s, m, q, j, n, rows, group, acc);
-    settle(s, p, first, rows, group, acc);
+    store_sums(s, p, first, rows, group, acc);
 }
 
 /* A strip of `rows` rows: folded and multiplied with the first columns of q, then, while cached,
  * with the others. */
-TG__UNROLLED void fold_block(const tg__skinny *s, float *m, const float *g, const float *left,
-                             const float *right, const float *q, float *p, size_t n, bool first,
-                             size_t rows)
+TG__INLINED void fold_block(const tg__skinny *s, float *m, const float *g, const float *left,
+                            const float *right, const float *q, float *p, size_t n, bool first,
+                            size_t rows)
 {
     switch (s->rank) {
     case 1:
@@ -192,8 +193,8 @@ static void fold(const tg__skinny *s, float *m, const float *g, const float *lef
 
 enum { PAIR = 2, PROJECT_GROUP = 4 }; /* vectors of columns; columns of a factor */
 
-TG__UNROLLED void project_step(const tg__skinny *s, const float *m, const float *p, float *q,
-                               size_t j, size_t n, bool first, size_t rows, size_t group)
+TG__INLINED void project_step(const tg__skinny *s, const float *m, const float *p, float *q,
+                              size_t j, size_t n, bool first, size_t rows, size_t group)
 {
     vec sum[PROJECT_GROUP][PAIR], x[PAIR];
     TG__UNROLL
@@ -202,7 +203,7 @@ TG__UNROLLED void project_step(const tg__skinny *s, const float *m, const float 
         ASK_FOR(m + j + v * WIDTH, rows * s->stride);
         TG__UNROLL
         for (size_t k = 0; k < group; k++)
-            sum[k][v] = vec_mul(vec_splat(p[k * s->left_stride]), x[v]);
+            sum[k][v] = p[k * s->left_stride] * x[v];
     }
     TG__UNROLL
     for (size_t i = 1; i < rows; i++) {
@@ -211,10 +212,8 @@ TG__UNROLLED void project_step(const tg__skinny *s, const float *m, const float 
             x[v] = get(m + i * s->stride + j + v * WIDTH, rest(n, j, v));
             ASK_FOR(m + i * s->stride + j + v * WIDTH, rows * s->stride);
             TG__UNROLL
-            for (size_t k = 0; k < group; k++) {
-                const vec factor = vec_splat(p[k * s->left_stride + i]);
-                sum[k][v] = vec_add(sum[k][v], vec_mul(factor, x[v]));
-            }
+            for (size_t k = 0; k < group; k++)
+                sum[k][v] = sum[k][v] + p[k * s->left_stride + i] * x[v];
         }
     }
     TG__UNROLL
@@ -223,12 +222,12 @@ TG__UNROLLED void project_step(const tg__skinny *s, const float *m, const float 
     for (size_t v = 0; v < PAIR; v++) {
         float *to = q + k * s->right_stride + j + v * WIDTH;
         const size_t have = rest(n, j, v);
-        put(to, have, first ? sum[k][v] : vec_add(get(to, have), sum[k][v]));
+        put(to, have, first ? sum[k][v] : (vec)(get(to, have) + sum[k][v]));
     }
 }
 
-TG__UNROLLED void project_columns(const tg__skinny *s, const float *m, const float *p, float *q,
-                                  size_t n, bool first, size_t rows, size_t group)
+TG__INLINED void project_columns(const tg__skinny *s, const float *m, const float *p, float *q,
+                                 size_t n, bool first, size_t rows, size_t group)
 {
     size_t j = 0;
     for (; j + PAIR * WIDTH <= n; j += PAIR * WIDTH)
@@ -237,8 +236,8 @@ TG__UNROLLED void project_columns(const tg__skinny *s, const float *m, const flo
         project_step(s, m, p, q, j, n, first, rows, group);
 }
 
-TG__UNROLLED void project_block(const tg__skinny *s, const float *m, const float *p, float *q,
-                                size_t n, bool first, size_t rows)
+TG__INLINED void project_block(const tg__skinny *s, const float *m, const float *p, float *q,
+                               size_t n, bool first, size_t rows)
 {
     size_t k = 0;
     for (; k + PROJECT_GROUP <= s->rank; k += PROJECT_GROUP)
@@ -264,38 +263,38 @@ static void project(const tg__skinny *s, const float *m, const float *p, float *
 
 /* ---- out = p q^T ----------------------------------------------------------------------------- */
 
-TG__UNROLLED void expand_step(const tg__skinny *s, float *out, const float *p, const float *q,
-                              size_t j, size_t left, size_t rows, size_t rank)
+TG__INLINED void expand_step(const tg__skinny *s, float *out, const float *p, const float *q,
+                             size_t j, size_t left, size_t rows, size_t rank)
 {
     vec x[FOLD_ROWS], column = vec_get(q + j, left);
     TG__UNROLL
     for (size_t i = 0; i < rows; i++)
-        x[i] = vec_mul(vec_splat(p[i]), column);
+        x[i] = p[i] * column;
     TG__UNROLL
     for (size_t k = 1; k < rank; k++) {
         column = vec_get(q + k * s->right_stride + j, left);
         TG__UNROLL
         for (size_t i = 0; i < rows; i++)
-            x[i] = vec_add(x[i], vec_mul(vec_splat(p[k * s->left_stride + i]), column));
+            x[i] = x[i] + p[k * s->left_stride + i] * column;
     }
     TG__UNROLL
     for (size_t i = 0; i < rows; i++) {
         float *to = out + i * s->stride + j;
         if (s->past_caches && left == WIDTH && (uintptr_t)to % sizeof(vec) == 0)
-            vec_stream(to, x[i]);
+            MM(stream_ps)(to, x[i]);
         else
             vec_put(to, left, x[i]);
     }
 }
 
-TG__UNROLLED void expand_rows(const tg__skinny *s, float *out, const float *p, const float *q,
-                              size_t n, size_t rows, size_t rank)
+TG__INLINED void expand_rows(const tg__skinny *s, float *out, const float *p, const float *q,
+                             size_t n, size_t rows, size_t rank)
 {
     EACH_VEC(n, expand_step(s, out, p, q, i, left, rows, rank););
 }
 
-TG__UNROLLED void expand_block(const tg__skinny *s, float *out, const float *p, const float *q,
-                               size_t n, size_t rows)
+TG__INLINED void expand_block(const tg__skinny *s, float *out, const float *p, const float *q,
+                              size_t n, size_t rows)
 {
     switch (s->rank) {
     case 1:
@@ -326,7 +325,7 @@ static void expand(const tg__skinny *s, float *out, const float *p, const float 
         _mm_sfence(); /* orders these stores with all others for other cores */
 }
 
-static void fill(tg__kernels *table)
+static void fill_skinny(tg__kernels *table)
 {
     table->skinny_fold = fold;
     table->skinny_project = project;

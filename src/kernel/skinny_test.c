@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "kernel/guarded.h"
+#include "guarded.h"
 #include "kernel/kernel.h"
 #include "telegrad/random.h"
 

@@ -1,78 +1,60 @@
-/* Template of steps_avx2.c and steps_avx512.c: steps_ref.c in vectors. */
+/* Template: arithmetic of strategies other than the optimizers' steps. Every operation is rounded
+ * separately. */
 
 static void sub_to(float *dst, const float *a, const float *b, size_t n)
 {
-    EACH_VEC(n, vec_put(dst + i, left, vec_sub(vec_get(a + i, left), vec_get(b + i, left))););
+    EACH_VEC(n, PUT(dst, GET(a) - GET(b)););
 }
 
 static void settle(float *w, const float *a, float *p, float *u, size_t n)
 {
-    const vec zero = vec_splat(0);
     EACH_VEC(n, {
-        vec pending = vec_sub(vec_get(p + i, left), vec_get(u + i, left));
-        vec_put(p + i, left, pending);
-        vec_put(u + i, left, zero);
-        vec_put(w + i, left, vec_sub(vec_get(a + i, left), pending));
+        const vec pending = GET(p) - GET(u);
+        PUT(p, pending);
+        PUT(u, vec_splat(0));
+        PUT(w, GET(a) - pending);
     });
 }
 
 static void go_on(float *p, float *u, const float *from, const float *w, size_t n)
 {
     EACH_VEC(n, {
-        vec d = vec_sub(vec_get(from + i, left), vec_get(w + i, left));
-        vec_put(p + i, left, vec_add(vec_get(p + i, left), d));
-        vec_put(u + i, left, vec_add(vec_get(u + i, left), d));
+        const vec d = GET(from) - GET(w);
+        PUT(p, GET(p) + d);
+        PUT(u, GET(u) + d);
     });
 }
 
 static void mix(float *w, const float *a, size_t n, float keep, float rest)
 {
-    const vec vkeep = vec_splat(keep), vrest = vec_splat(rest);
-    EACH_VEC(n, {
-        vec own = vec_mul(vkeep, vec_get(w + i, left));
-        vec_put(w + i, left, vec_add(own, vec_mul(vrest, vec_get(a + i, left))));
-    });
+    EACH_VEC(n, PUT(w, keep * GET(w) + rest * GET(a)););
 }
 
 static void nesterov(float *a, float *v, const float *mean, size_t n, float lr, float m)
 {
-    const vec vlr = vec_splat(lr), vm = vec_splat(m);
     EACH_VEC(n, {
-        vec x = vec_get(mean + i, left);
-        vec velocity = vec_add(vec_mul(vm, vec_get(v + i, left)), x);
-        vec_put(v + i, left, velocity);
-        vec d = vec_mul(vlr, vec_add(x, vec_mul(vm, velocity)));
-        vec_put(a + i, left, vec_sub(vec_get(a + i, left), d));
+        const vec x = GET(mean), velocity = m * GET(v) + x;
+        PUT(v, velocity);
+        PUT(a, GET(a) - lr * (x + m * velocity));
     });
 }
 
-static void dcasgd(float *w, const float *global, const float *g, size_t n, const tg__dcasgd *d)
+static void dcasgd(float *w, const float *global, const float *g, size_t n, const tg__dcasgd *step)
 {
-    const vec share = vec_splat(d->share), lambda = vec_splat(d->lambda);
-    const vec eta = vec_splat(d->eta), wd = vec_splat(d->wd);
+    const tg__dcasgd d = *step;
     EACH_VEC(n, {
-        vec own = vec_mul(share, vec_get(g + i, left)), a = vec_get(global + i, left);
-        vec square = vec_mul(vec_mul(lambda, own), own);
-        vec compensation = vec_mul(square, vec_sub(a, vec_get(w + i, left)));
-        vec sum = vec_add(vec_add(own, vec_mul(wd, a)), compensation);
-        vec_put(w + i, left, vec_sub(a, vec_mul(eta, sum)));
+        const vec own = d.share * GET(g), a = GET(global);
+        const vec compensation = d.lambda * own * own * (a - GET(w));
+        PUT(w, a - d.eta * ((own + d.wd * a) + compensation));
     });
 }
 
 static void sign_step(float *w, const float *x, size_t n, float keep, float eta)
 {
-    const vec zero = vec_splat(0), one = vec_splat(1), minus = vec_splat(-1);
-    const vec vkeep = vec_splat(keep), veta = vec_splat(eta);
-    EACH_VEC(n, {
-        vec mean = vec_get(x + i, left);
-        vec sign = vec_pick(vec_less(zero, mean), one, zero);
-        sign = vec_pick(vec_less(mean, zero), minus, sign);
-        vec kept = vec_mul(vec_get(w + i, left), vkeep);
-        vec_put(w + i, left, vec_sub(kept, vec_mul(veta, sign)));
-    });
+    EACH_VEC(n, PUT(w, GET(w) * keep - eta * vec_sign(GET(x))););
 }
 
-static void fill(tg__kernels *table)
+static void fill_steps(tg__kernels *table)
 {
     table->sub_to = sub_to;
     table->settle = settle;

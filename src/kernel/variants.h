@@ -10,16 +10,11 @@
 
 #include "kernel/kernel.h"
 
-/* add axpy scale sub */
-void tg__vector_ref(tg__kernels *table);
-void tg__vector_avx2(tg__kernels *table);
-void tg__vector_avx512(tg__kernels *table);
-void tg__vector_neon(tg__kernels *table);
-
-/* abs_max all_finite copy_stats moments histogram */
-void tg__stats_ref(tg__kernels *table);
-void tg__stats_avx2(tg__kernels *table);
-void tg__stats_avx512(tg__kernels *table);
+/* The groups whose templates need nothing but the vectors of a level: see templates.h */
+void tg__templates_ref(tg__kernels *table);
+void tg__templates_avx2(tg__kernels *table);
+void tg__templates_avx512(tg__kernels *table);
+void tg__templates_neon(tg__kernels *table);
 
 /* select add_select dgc_select scatter_add */
 void tg__select_ref(tg__kernels *table);
@@ -27,35 +22,11 @@ void tg__select_avx2(tg__kernels *table);
 void tg__select_avx512(tg__kernels *table);
 void tg__select_neon(tg__kernels *table);
 
-/* dgc_sum_abs */
-void tg__dgc_ref(tg__kernels *table);
-void tg__dgc_avx2(tg__kernels *table);
-void tg__dgc_avx512(tg__kernels *table);
-void tg__dgc_neon(tg__kernels *table);
-
-/* adacomp_select */
-void tg__adacomp_ref(tg__kernels *table);
-void tg__adacomp_avx2(tg__kernels *table);
-void tg__adacomp_avx512(tg__kernels *table);
-
 /* twobit_* */
 void tg__twobit_ref(tg__kernels *table);
 void tg__twobit_avx2(tg__kernels *table);
 void tg__twobit_avx512(tg__kernels *table);
 void tg__twobit_neon(tg__kernels *table);
-
-/* count_bits */
-void tg__bits_ref(tg__kernels *table);
-void tg__bits_avx2(tg__kernels *table);
-/* sign_* vote */
-void tg__sign_ref(tg__kernels *table);
-void tg__sign_avx2(tg__kernels *table);
-void tg__sign_avx512(tg__kernels *table);
-
-/* split_sums column_* */
-void tg__onebit_ref(tg__kernels *table);
-void tg__onebit_avx2(tg__kernels *table);
-void tg__onebit_avx512(tg__kernels *table);
 
 /* f16_* bf16_* */
 void tg__half_ref(tg__kernels *table);
@@ -72,28 +43,8 @@ void tg__quant_avx512(tg__kernels *table);
 void tg__pack_ref(tg__kernels *table);
 void tg__pack_avx2(tg__kernels *table);
 
-/* sgd sgd_momentum sgd_to sgd_preview_to */
-void tg__optim_ref(tg__kernels *table);
-void tg__optim_avx2(tg__kernels *table);
-void tg__optim_avx512(tg__kernels *table);
-void tg__optim_neon(tg__kernels *table);
-
-/* adam adam_preview_to lars lars_preview_to */
-void tg__adaptive_ref(tg__kernels *table);
-void tg__adaptive_avx2(tg__kernels *table);
-void tg__adaptive_avx512(tg__kernels *table);
-void tg__adaptive_neon(tg__kernels *table);
-
-/* sub_to settle go_on mix nesterov dcasgd sign_step */
-void tg__steps_ref(tg__kernels *table);
-void tg__steps_avx2(tg__kernels *table);
-void tg__steps_avx512(tg__kernels *table);
-void tg__steps_neon(tg__kernels *table);
-
-/* skinny_* dot */
+/* skinny_* */
 void tg__skinny_ref(tg__kernels *table);
-void tg__skinny_avx2(tg__kernels *table);
-void tg__skinny_avx512(tg__kernels *table);
 
 /* crc32c */
 void tg__crc_ref(tg__kernels *table);

@@ -1,5 +1,6 @@
 #include "method/auto_exchange.h"
 #include "base/mem.h"
+#include "method/method_keys.h"
 #include "method/rehearsal.h"
 #include "telegrad/spec.h"
 
@@ -21,21 +22,15 @@ static void list(const tg_spec *spec, candidates *c)
     const tg_key *key = tg_spec_entry(spec)->keys;
     while (strcmp(key->name, "exchange") != 0)
         key++;
-    size_t count;
-    const tg__exchange_ops *const *all = tg__exchanges(&count);
-    const char *usual = tg__method_default_exchange(spec);
-    for (const char *at = key->choices; at != NULL && c->count < MOST;) {
-        const char *end = strchr(at, '|');
-        const size_t len = end == NULL ? strlen(at) : (size_t)(end - at);
-        for (size_t i = 0; i < count; i++) {
-            const char *name = all[i]->entry.name;
-            if (!all[i]->automatic || strlen(name) != len || strncmp(name, at, len) != 0)
-                continue;
-            if (strcmp(name, usual) == 0)
-                c->usual = c->count;
-            c->x[c->count++] = all[i];
-        }
-        at = end == NULL ? NULL : end + 1;
+    char words[TG__CHOICES_BYTES], *rest = words;
+    snprintf(words, sizeof words, "%s", key->choices);
+    for (char *name; (name = strsep(&rest, "|")) != NULL && c->count < MOST;) {
+        const tg__exchange_ops *x = tg__exchange_find(name);
+        if (x == NULL || !x->automatic)
+            continue;
+        if (strcmp(name, tg__method_default_exchange(spec)) == 0)
+            c->usual = c->count;
+        c->x[c->count++] = x;
     }
 }
 
@@ -64,8 +59,9 @@ static tg_status rehearse(const request *q, const tg__exchange_ops *x, tg__rehea
     alone.nodes = NULL;
     TG_TRY(tg__state_create(&alone.state));
     tg_status status = tg__method_create(q->text, &alone, &m);
-    for (uint64_t i = 0; i < 2 && status == TG_OK; i++)
-        status = tg__rehearse(m, q->g, TG__LATE + i, q->eta, r);
+    tg__task task = {.step = TG__LATE, .g = q->g, .coded = true, .eta = q->eta};
+    for (; task.step < TG__LATE + 2 && status == TG_OK; task.step++)
+        status = tg__rehearse(m, task, r);
     tg__method_destroy(m);
     tg__state_destroy(alone.state);
     for (size_t i = 0; i < r->rounds && status == TG_OK; i++) {

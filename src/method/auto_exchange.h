@@ -16,8 +16,7 @@
  *           are ignored
  * eta       learning rate; 0: unknown
  * choice_p  [out] the choice of tg__exchange_pick, where the usual one is that of a spec which
- *           names
- *           none
+ *           names none
  * Candidates are the exchanges that the method allows and that may be chosen automatically
  * (exchange.h). For each, the program foresees the rounds, or they are rehearsed on a random
  * gradient of the examined part of the bucket; then the time of all rounds is predicted.

@@ -90,7 +90,7 @@ static void by_method(void **state)
         {"1bit:twoway=yes,exchange=auto", 2, &far, "direct"},
         /* both rounds count: two delays instead of four */
         {"powersgd:rank=1,exchange=auto", 4, &far, "allgather"},
-        {"powersgd:rank=8,exchange=auto", 16, &slow, "direct"},
+        {"powersgd:rank=8,exchange=auto", 16, &slow, "halving"},
         {"randomk:density=0.1,exchange=auto", 4, &far, "allgather"},
         {"randomk:density=0.5,exchange=auto", 16, &slow, "direct"},
         {"atomo:rank=2,exchange=auto", 4, &far, "allgather"},
@@ -109,13 +109,13 @@ static void every_method(void **state)
 {
     (void)state;
     size_t count;
-    const tg__method_def *const *all = tg__methods(&count);
+    const tg_entry *const *all = tg__method_entries(&count);
     for (size_t i = 0; i < count; i++)
         for (int size = 2; size <= 32; size *= 4) {
             char text[64];
             tg__method *m = NULL;
             tg__method_setup setup = setup_of(size);
-            snprintf(text, sizeof text, "%s:exchange=auto", all[i]->entry.name);
+            snprintf(text, sizeof text, "%s:exchange=auto", all[i]->name);
             setup.rank = 1;
             setup.exchange = choose(text, size, size == 8 ? &slow : &far);
             assert_int_equal(tg__state_create(&setup.state), TG_OK);
@@ -182,7 +182,8 @@ static void as_foreseen(void **state)
         assert_int_equal(tg__state_create(&setup.state), TG_OK);
         assert_int_equal(tg__method_create(texts[i], &setup, &m), TG_OK);
         for (uint64_t step = 0; step < 4; step++) { /* csc: until it is the last chunk's turn */
-            assert_int_equal(tg__rehearse(m, g, TG__LATE + step, 0.1, &seen), TG_OK);
+            const tg__task task = {.step = TG__LATE + step, .g = g, .coded = true, .eta = 0.1};
+            assert_int_equal(tg__rehearse(m, task, &seen), TG_OK);
             setup.exchange = tg__method_exchange(m)->entry.name;
             foreseen = (tg__rehearsal){0};
             m->def->program->foresee(m->spec, &setup, &foreseen);

@@ -1,4 +1,21 @@
-#include "method/csc_program.h"
+/* The program of CSC (coarse-grained sparse communication): all ranks agree on chunks of the
+ * bucket, and exchange only those, densely.
+ *
+ *   begin     u = m*u + g;  v = v + u, as DGC does, with the L1 norm of each chunk of v
+ *   round 0   sum the norms over ranks; all ranks choose the same k largest, ties to the lower
+ *             index
+ *   round 1   exchange v of these chunks, packed; there v = 0, and with masking u = 0
+ *             aggregate = their mean, 0 elsewhere
+ *
+ * Chunks    `chunk` elements of the flat bucket, across tensors. The last may be shorter, and
+ *           counts like the others. k = max(1, density * chunks), rounded. If all chunks are sent,
+ *           there is no round 0.
+ * Dense     Steps of the warm-up and dense steps send u in one dense exchange, and do not change v:
+ *           this is momentum SGD.
+ * Cost      One-way delays: 1 for the norms (2 if so many bytes cost more than a delay, see
+ *           norms_name), plus those of the exchange of values (direct: 2).
+ * Requires  feedback velocity; keys chunk, density, warmup, exchange
+ * Source    Sun et al. 2019 (GradientFlow), arXiv:1902.06855 */
 #include "base/mem.h"
 #include "codec/sparse/topk_select.h"
 #include "kernel/kernel.h"
@@ -9,28 +26,20 @@
 #include <float.h>
 #include <math.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { U, V };               /* vectors of velocity feedback */
 enum { FULL, SHORT, KINDS }; /* k chunks without, or with, the last, shorter one */
 
 typedef struct program {
-    tg_codec *f32;
-    uint64_t warmup;
     size_t chunk, count, k; /* elements of a chunk; number of chunks; chunks that a step sends */
     float *norm;            /* (count) this rank's norms, then those of all ranks */
     uint32_t *chosen;       /* (k) chunks, ascending; valid if nchosen */
     size_t nchosen;         /* k, or 0: none yet */
     /* values of the chosen chunks, adjacent: as sent by this rank, and their mean */
     float *packed, *mean;
-    float *scratch;      /* (n) NULL: not needed */
-    size_t *tensor;      /* (setup.count) offsets of the tensors, for clipping; NULL: off */
-    tg__exchange *agree; /* sums the norms; NULL: all chunks are sent */
-    tg__exchange *values[KINDS], *dense; /* NULL: not needed */
-    tg__exchange *running;
-    float *aggregate; /* (n) 0 outside the chosen chunks, unless `full` */
-    bool full, was_coded, was_nonfinite;
+    tg__exchange *agree;         /* sums the norms; NULL: all chunks are sent */
+    tg__exchange *values[KINDS]; /* NULL: not needed */
 } program;
 
 /* ---- creating -------------------------------------------------------------------------------- */
@@ -58,67 +67,37 @@ static const tg__exchange_ops *norms_exchange(int size, size_t count)
     return one.serial <= two.serial + DELAY_BYTES ? allgather : direct;
 }
 
-static tg_status make_exchange(tg__method *m, const tg__exchange_ops *ops, size_t n,
-                               tg__exchange **x_p)
-{
-    TG_TRY(tg__exchange_create(ops, m->setup.rank, m->setup.size, n, ((program *)m->impl)->f32,
-                               &tg__combine_mean, x_p));
-    (*x_p)->pool = m->setup.pool;
-    return TG_OK;
-}
-
 static tg_status make_exchanges(tg__method *m)
 {
     program *p = m->impl;
-    const tg__exchange_ops *values = tg__method_exchange(m), *none = tg__exchange_find("none");
-    const bool apart = values == none;
+    const tg__exchange_ops *values = tg__method_exchange(m);
     const size_t most = p->k * p->chunk, rest = m->n % p->chunk; /* elements of the last chunk */
     if (p->k < p->count)
-        TG_TRY(make_exchange(m, apart ? none : norms_exchange(m->setup.size, p->count), p->count,
-                             &p->agree));
+        TG_TRY(tg__method_join(m, values->apart ? values : norms_exchange(m->setup.size, p->count),
+                               p->count, m->f32, NULL, &p->agree));
     if (p->k < p->count || rest == 0)
-        TG_TRY(make_exchange(m, values, most, &p->values[FULL]));
+        TG_TRY(tg__method_join(m, values, most, m->f32, NULL, &p->values[FULL]));
     if (rest != 0)
-        TG_TRY(make_exchange(m, values, most - p->chunk + rest, &p->values[SHORT]));
-    if (m->setup.may_bypass || p->warmup > 0)
-        return make_exchange(m, apart ? none : tg__exchange_find("direct"), m->n, &p->dense);
-    return TG_OK;
-}
-
-static tg_status make_clip(tg__method *m)
-{
-    program *p = m->impl;
-    if (m->feedback->params.clip == 0)
-        return TG_OK;
-    TG_TRY(tg_alloc(m->setup.count, sizeof *p->tensor, &p->tensor));
-    for (size_t i = 1; i < m->setup.count; i++)
-        p->tensor[i] = p->tensor[i - 1] + m->setup.len[i - 1];
+        TG_TRY(tg__method_join(m, values, most - p->chunk + rest, m->f32, NULL, &p->values[SHORT]));
     return TG_OK;
 }
 
 static tg_status init(tg__method *m)
 {
-    program *p;
-    TG_TRY(tg_alloc(1, sizeof *p, &p));
-    m->impl = p;
-    TG_TRY(tg_codec_create("f32", &p->f32));
-    p->f32->pool = m->setup.pool;
+    program *p = m->impl;
     TG_TRY(tg__duration_end(tg_spec_duration(m->spec, "warmup"), tg__method_epochs(&m->setup),
-                            "warmup", &p->warmup));
+                            "warmup", &m->dense_steps));
+    TG_TRY(tg__lanes_make(m, m->setup.may_bypass || m->dense_steps > 0 ? tg__dense_exchange(m)
+                                                                       : NULL));
     p->chunk = chunk_size(m->spec, m->n);
     p->count = (m->n + p->chunk - 1) / p->chunk;
     p->k = tg__topk_count(tg_spec_real(m->spec, "density"), p->count);
     const size_t room = TG__MIN(m->n, p->k * p->chunk);
-    TG_TRY(tg_alloc(p->count, sizeof *p->norm, &p->norm));
-    TG_TRY(tg_alloc(p->k, sizeof *p->chosen, &p->chosen));
-    TG_TRY(tg_alloc(room, sizeof *p->packed, &p->packed));
-    TG_TRY(tg_alloc(room, sizeof *p->mean, &p->mean));
-    TG_TRY(tg_alloc(m->n, sizeof *p->aggregate, &p->aggregate));
-    TG_TRY(make_clip(m));
-    TG_TRY(make_exchanges(m));
-    if (p->tensor != NULL || (p->dense != NULL && m->feedback->params.nesterov))
-        return tg_alloc(m->n, sizeof *p->scratch, &p->scratch);
-    return TG_OK;
+    TG_TRY(tg__method_alloc(m, p->count, sizeof *p->norm, &p->norm));
+    TG_TRY(tg__method_alloc(m, p->k, sizeof *p->chosen, &p->chosen));
+    TG_TRY(tg__method_alloc(m, room, sizeof *p->packed, &p->packed));
+    TG_TRY(tg__method_alloc(m, room, sizeof *p->mean, &p->mean));
+    return make_exchanges(m);
 }
 
 /* All chunks have the same size, except that the last of the many may be shorter. */
@@ -135,25 +114,6 @@ static void foresee(const tg_spec *spec, const tg__method_setup *setup, tg__rehe
     tg__rehearsal_add_dense(r, tg__exchange_find(setup->exchange), TG__MIN(n, k * chunk));
 }
 
-static void fini(tg__method *m)
-{
-    program *p = m->impl;
-    tg__exchange_destroy(p->agree);
-    tg__exchange_destroy(p->values[FULL]);
-    tg__exchange_destroy(p->values[SHORT]);
-    tg__exchange_destroy(p->dense);
-    free(p->norm);
-    free(p->chosen);
-    free(p->packed);
-    free(p->mean);
-    free(p->scratch);
-    free(p->tensor);
-    free(p->aggregate);
-    tg_codec_destroy(p->f32);
-    free(p);
-    m->impl = NULL;
-}
-
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
 /* The offset of the i-th chosen chunk, its length, and its offset in the packed values. */
@@ -168,6 +128,7 @@ static size_t chosen_chunk(const tg__method *m, size_t i, size_t *len_p)
 typedef struct pass {
     const tg__method *m;
     const float *g;
+    float *aggregate;
     atomic_bool spoilt; /* [out] v has an element that is not finite */
 } pass;
 
@@ -210,147 +171,84 @@ static void pack(void *arg, size_t i)
 /* Copy the mean of the i-th chosen chunk to its place. */
 static void unpack(void *arg, size_t i)
 {
-    const tg__method *m = arg;
-    const program *p = m->impl;
+    const pass *a = arg;
+    const program *p = a->m->impl;
     size_t len;
-    const size_t at = chosen_chunk(m, i, &len);
-    memcpy(p->aggregate + at, p->mean + i * p->chunk, len * sizeof *p->mean);
+    const size_t at = chosen_chunk(a->m, i, &len);
+    memcpy(a->aggregate + at, p->mean + i * p->chunk, len * sizeof *p->mean);
 }
 
 static void clear(void *arg, size_t i)
 {
-    const tg__method *m = arg;
+    const pass *a = arg;
     size_t len;
-    const size_t at = chosen_chunk(m, i, &len);
-    memset(((program *)m->impl)->aggregate + at, 0, len * sizeof(float));
-}
-
-/* Set the whole aggregate to 0. */
-static void clear_aggregate(tg__method *m)
-{
-    program *p = m->impl;
-    if (p->full)
-        memset(p->aggregate, 0, m->n * sizeof *p->aggregate);
-    else
-        tg__pool_run(m->setup.pool, p->nchosen, clear, m);
-    p->full = false;
-    p->nchosen = 0;
+    const size_t at = chosen_chunk(a->m, i, &len);
+    memset(a->aggregate + at, 0, len * sizeof *a->aggregate);
 }
 
 /* ---- the rounds ------------------------------------------------------------------------------ */
 
-/* Put the values into x and count the bytes; values NULL: zeros. */
-static tg_status put(tg__method *m, tg__task *task, tg__exchange *x, const float *values)
-{
-    ((program *)m->impl)->running = x;
-    return tg__put_values(x, values, task);
-}
-
 /* The chunks are known: put their values. */
-static tg_status put_values(tg__method *m, tg__task *task)
+static tg_status put_values(tg__method *m, tg__task *task, tg__lane *l)
 {
     program *p = m->impl;
     const bool shorter = p->chosen[p->k - 1] == p->count - 1 && p->values[SHORT] != NULL;
     p->nchosen = p->k;
-    if (!p->was_nonfinite)
+    if (!l->was_nonfinite)
         tg__pool_run(m->setup.pool, p->k, pack, m);
-    return put(m, task, p->values[shorter ? SHORT : FULL], p->was_nonfinite ? NULL : p->packed);
+    l->running = p->values[shorter ? SHORT : FULL];
+    return tg__put_values(l->running, l->was_nonfinite ? NULL : p->packed, task);
 }
 
-/* The gradient as it enters the feedback. */
-static const float *clip(const tg__method *m, const float *g)
-{
-    const program *p = m->impl;
-    if (p->tensor == NULL)
-        return g;
-    tg__clip_tensors(p->scratch, g, p->tensor, m->setup.len, m->setup.count,
-                     m->feedback->params.clip, m->feedback->params.world);
-    return p->scratch;
-}
-
-/* Reset what overflowed f32 and inform all ranks; from here on this rank sends zeros. */
-static void forget(tg__method *m, tg__task *task)
+static tg_status encode(tg__method *m, tg__task *task, tg__lane *l)
 {
     program *p = m->impl;
-    (void)tg__method_heal(m, true);
-    task->overflow = TG__FORGOT;
-    p->was_nonfinite = true;
-}
-
-static tg_status begin_coded(tg__method *m, tg__task *task)
-{
-    program *p = m->impl;
+    pass a = {.m = m, .aggregate = l->aggregate};
     task->density = (double)p->k / (double)p->count;
-    clear_aggregate(m);
+    if (l->full)
+        memset(l->aggregate, 0, m->n * sizeof *l->aggregate);
+    else
+        tg__pool_run(m->setup.pool, p->nchosen, clear, &a);
+    l->full = false;
+    p->nchosen = 0;
     if (!task->nonfinite) {
-        pass a = {.m = m, .g = clip(m, task->g)};
+        a.g = tg__method_clip(m, task->g);
         tg__pool_chunks(m->setup.pool, m->n, p->chunk, accumulate, &a);
         if (a.spoilt)
-            forget(m, task);
+            tg__forget(m, task);
     }
     if (p->agree == NULL) {
         for (size_t i = 0; i < p->k; i++)
             p->chosen[i] = (uint32_t)i;
-        return put_values(m, task);
+        return put_values(m, task, l);
     }
-    TG_TRY(put(m, task, p->agree, p->was_nonfinite ? NULL : p->norm));
+    l->running = p->agree;
+    TG_TRY(tg__put_values(p->agree, l->was_nonfinite ? NULL : p->norm, task));
     task->kept = 0; /* norms are not elements */
     return TG_OK;
 }
 
-static tg_status begin(tg__method *m, tg__task *task, tg__exchange **x_p)
+static tg_status advance(tg__method *m, tg__task *task, tg__lane *l)
 {
     program *p = m->impl;
-    const float *sent = NULL;
-    p->was_coded = task->coded && task->step >= p->warmup;
-    p->was_nonfinite = task->nonfinite;
-    task->density = 1;
-    task->coded_bytes = task->kept = 0;
-    task->fell_back = false;
-    if (p->was_coded) {
-        TG_TRY(begin_coded(m, task));
-    } else {
-        if (!task->nonfinite &&
-            !m->feedback->ops->bypass(m->feedback, clip(m, task->g), m->n, p->scratch, &sent))
-            forget(m, task);
-        TG_TRY(put(m, task, p->dense, p->was_nonfinite ? NULL : sent));
-    }
-    *x_p = p->running;
-    return TG_OK;
-}
-
-static tg_status next(tg__method *m, tg__task *task, tg__exchange **x_p)
-{
-    program *p = m->impl;
-    tg__exchange *x = p->running;
-    *x_p = NULL;
-    if (x == p->dense) {
-        x->ops->result(x, p->aggregate);
-        p->full = true;
-    } else if (x == p->agree) {
+    tg__exchange *x = l->running;
+    if (x == p->agree) {
         x->ops->result(x, p->norm);
         tg__chunks_choose(p->norm, p->count, p->k, p->chosen);
-        TG_TRY(put_values(m, task));
-        *x_p = p->running;
-    } else {
-        x->ops->result(x, p->mean);
-        tg__pool_run(m->setup.pool, p->k, unpack, m);
+        return put_values(m, task, l);
     }
+    x->ops->result(x, p->mean);
+    tg__pool_run(m->setup.pool, p->k, unpack, &(pass){.m = m, .aggregate = l->aggregate});
+    l->running = NULL;
     return TG_OK;
-}
-
-static const float *aggregate(tg__method *m, const tg__task *task)
-{
-    (void)task;
-    return ((program *)m->impl)->aggregate;
 }
 
 /* Return the own values to v. u stays masked, as in DGC. */
 static tg_status undo(tg__method *m, const tg__task *task)
 {
     const program *p = m->impl;
-    (void)task;
-    for (size_t i = 0; p->was_coded && !p->was_nonfinite && i < p->nchosen; i++) {
+    const tg__lane *l = &m->lane[task->lane];
+    for (size_t i = 0; l->was_coded && !l->was_nonfinite && i < p->nchosen; i++) {
         size_t len;
         const size_t at = chosen_chunk(m, i, &len);
         tg__kernel()->add(m->feedback->vec[V] + at, p->packed + i * p->chunk, len);
@@ -361,11 +259,11 @@ static tg_status undo(tg__method *m, const tg__task *task)
 const tg__program_ops tg__csc_program = {
     .rounds = 2,
     .max_lanes = 1, /* only the end of the first round shows which part of v was sent */
+    .impl_bytes = sizeof(program),
     .init = init,
-    .fini = fini,
-    .begin = begin,
-    .next = next,
-    .aggregate = aggregate,
+    .encode = encode,
+    .advance = advance,
+    TG__IN_LANES,
     .undo = undo,
     .foresee = foresee,
 };

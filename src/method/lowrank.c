@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Elements of a piece, and the fewest columns of one: rows are read in whole cache lines. */
@@ -22,16 +21,17 @@ bool tg__lowrank_pays(size_t rows, size_t cols, size_t rank, double min_ratio)
 
 /* ---- creating -------------------------------------------------------------------------------- */
 
-static tg_status choose(tg__lowrank *l, const tg__method_setup *s, double min_ratio)
+static tg_status choose(tg__lowrank *l, tg__method *m, double min_ratio)
 {
+    const tg__method_setup *s = &m->setup;
     size_t m_at = 0;
-    TG_TRY(tg_alloc(s->count, sizeof *l->matrix, &l->matrix));
-    for (size_t i = 0, at = 0; i < s->count; at += s->len[i++]) {
+    TG_TRY(tg__method_alloc(m, s->count, sizeof *l->matrix, &l->matrix));
+    for (size_t i = 0; i < s->count; i++) {
         if (!tg__lowrank_pays(s->rows[i], s->cols[i], l->rank, min_ratio))
             continue;
         l->matrix[l->count++] = (tg__lowrank_matrix){
             .tensor = i,
-            .at = at,
+            .at = m->segments[i].begin,
             .rows = s->rows[i],
             .cols = s->cols[i],
             .m_at = m_at,
@@ -47,12 +47,13 @@ static tg_status choose(tg__lowrank *l, const tg__method_setup *s, double min_ra
     return TG_OK;
 }
 
-static tg_status make_slots(tg__lowrank *l, const tg__method_setup *s)
+static tg_status make_slots(tg__lowrank *l, tg__method *m)
 {
+    const tg__method_setup *s = &m->setup;
     const char **name;
-    size_t *len = NULL;
-    TG_TRY(tg_alloc(l->count, sizeof *name, &name));
-    tg_status status = tg_alloc(l->count, sizeof *len, &len);
+    size_t *len;
+    TG_TRY(tg__method_alloc(m, l->count, sizeof *name, &name));
+    TG_TRY(tg__method_alloc(m, l->count, sizeof *len, &len));
     const struct {
         tg__role role;
         tg__rescale rescale;
@@ -64,19 +65,17 @@ static tg_status make_slots(tg__lowrank *l, const tg__method_setup *s)
         {s->role, TG__RESCALE_SUM, "right", &l->right},
         {TG__ROLE_REPLICATED, TG__RESCALE_COPY, "basis", &l->basis},
     };
-    for (size_t slot = 0; status == TG_OK && slot < TG_COUNT(slots); slot++) {
+    for (size_t slot = 0; slot < TG_COUNT(slots); slot++) {
         for (size_t i = 0; i < l->count; i++) {
             const tg__lowrank_matrix *a = &l->matrix[i];
             const size_t side = slots[slot].data_p == &l->left ? a->rows : a->cols;
             name[i] = s->tensor[a->tensor];
             len[i] = slots[slot].data_p == &l->m ? a->rows * a->cols : side * l->rank;
         }
-        status = tg__state_block(s->state, slots[slot].role, slots[slot].rescale, slots[slot].name,
-                                 name, len, l->count, slots[slot].data_p);
+        TG_TRY(tg__state_block(s->state, slots[slot].role, slots[slot].rescale, slots[slot].name,
+                               name, len, l->count, slots[slot].data_p));
     }
-    free(len);
-    free(name);
-    return status;
+    return TG_OK;
 }
 
 /* Cut `side` lines of `length` elements each into pieces of whole `unit`s; pieces NULL: only count
@@ -105,35 +104,24 @@ static size_t cut_all(const tg__lowrank *l, bool columns, tg__lowrank_piece *pie
     return count;
 }
 
-tg_status tg__lowrank_init(tg__lowrank *l, const tg__method_setup *setup, size_t rank,
-                           double min_ratio)
+tg_status tg__lowrank_init(tg__lowrank *l, tg__method *m, size_t rank, double min_ratio)
 {
     size_t longest = 0;
     l->rank = rank;
-    l->pool = setup->pool;
-    TG_TRY(choose(l, setup, min_ratio));
-    TG_TRY(make_slots(l, setup));
+    l->pool = m->setup.pool;
+    TG_TRY(choose(l, m, min_ratio));
+    TG_TRY(make_slots(l, m));
     for (size_t i = 0; i < l->count; i++)
         longest = TG__MAX(longest, l->matrix[i].cols);
     l->nrows = cut_all(l, false, NULL);
     l->ncols = cut_all(l, true, NULL);
-    TG_TRY(tg_alloc(l->nrows, sizeof *l->rows, &l->rows));
-    TG_TRY(tg_alloc(l->ncols, sizeof *l->cols, &l->cols));
+    TG_TRY(tg__method_alloc(m, l->nrows, sizeof *l->rows, &l->rows));
+    TG_TRY(tg__method_alloc(m, l->ncols, sizeof *l->cols, &l->cols));
     (void)cut_all(l, false, l->rows);
     (void)cut_all(l, true, l->cols);
-    TG_TRY(tg_alloc(l->nright, sizeof *l->start, &l->start));
-    TG_TRY(tg_alloc(l->nright, sizeof *l->before, &l->before));
-    return tg_alloc(longest, sizeof *l->row, &l->row);
-}
-
-void tg__lowrank_fini(tg__lowrank *l)
-{
-    free(l->matrix);
-    free(l->start);
-    free(l->before);
-    free(l->row);
-    free(l->rows);
-    free(l->cols);
+    TG_TRY(tg__method_alloc(m, l->nright, sizeof *l->start, &l->start));
+    TG_TRY(tg__method_alloc(m, l->nright, sizeof *l->before, &l->before));
+    return tg__method_alloc(m, longest, sizeof *l->row, &l->row);
 }
 
 /* ---- passes ---------------------------------------------------------------------------------- */
@@ -141,7 +129,7 @@ void tg__lowrank_fini(tg__lowrank *l)
 /* Shared by the tasks of one pass. */
 typedef struct pass {
     tg__lowrank *l;
-    const float *g;
+    const float *g, *right;
     float *p, *out;
     tg_rng_key key;
     bool warm;
@@ -253,26 +241,21 @@ bool tg__lowrank_project(tg__lowrank *l)
     return !job.overflow;
 }
 
-static void expand_rows(const pass *job, size_t i, const float *right)
+static void expand_rows(void *arg, size_t i)
 {
+    const pass *job = arg;
     const tg__lowrank *l = job->l;
     const tg__lowrank_piece *piece = &l->rows[i];
     const tg__lowrank_matrix *a = &l->matrix[piece->matrix];
     tg__skinny s = skinny(l, a);
     s.rows = piece->hi - piece->lo;
     tg__kernel()->skinny_expand(&s, job->out + a->at + piece->lo * a->cols,
-                                l->left + a->left_at + piece->lo, right + a->right_at);
-}
-
-static void expand_basis(void *arg, size_t i)
-{
-    const pass *job = arg;
-    expand_rows(job, i, job->l->basis);
+                                l->left + a->left_at + piece->lo, job->right + a->right_at);
 }
 
 void tg__lowrank_expand(tg__lowrank *l, float *out)
 {
-    tg__pool_run(l->pool, l->nrows, expand_basis, &(pass){.l = l, .out = out});
+    tg__pool_run(l->pool, l->nrows, expand_rows, &(pass){.l = l, .right = l->basis, .out = out});
 }
 
 static void settle_rows(void *arg, size_t i)
@@ -282,14 +265,15 @@ static void settle_rows(void *arg, size_t i)
     const tg__lowrank_piece *piece = &l->rows[i];
     const tg__lowrank_matrix *a = &l->matrix[piece->matrix];
     const size_t from = piece->lo * a->cols;
-    expand_rows(job, i, l->right);
+    expand_rows(arg, i);
     tg__kernel()->sub(l->m + a->m_at + from, job->out + a->at + from,
                       (piece->hi - piece->lo) * a->cols);
 }
 
 void tg__lowrank_settle(tg__lowrank *l, float *scratch)
 {
-    tg__pool_run(l->pool, l->nrows, settle_rows, &(pass){.l = l, .out = scratch});
+    tg__pool_run(l->pool, l->nrows, settle_rows,
+                 &(pass){.l = l, .right = l->right, .out = scratch});
     memset(l->right, 0, l->nright * sizeof *l->right);
 }
 

@@ -44,12 +44,11 @@ typedef struct tg__lowrank {
  * cols) it never is, for min_ratio >= 1.) */
 bool tg__lowrank_pays(size_t rows, size_t cols, size_t rank, double min_ratio);
 
-/* Choose the matrices among the bucket's tensors, and create the slots. fini does not free the
- * slots, and accepts a zeroed l.
+/* Choose the matrices among the bucket's tensors, and create the slots. The method owns all
+ * memory.
  * Errors  TG_E_NOMEM, TG_E_STATE */
-TG_NODISCARD tg_status tg__lowrank_init(tg__lowrank *l, const tg__method_setup *setup, size_t rank,
+TG_NODISCARD tg_status tg__lowrank_init(tg__lowrank *l, tg__method *m, size_t rank,
                                         double min_ratio);
-void tg__lowrank_fini(tg__lowrank *l);
 
 /* start = orthonormalised basis. Columns that are 0 are drawn at random; without warm, all are. */
 void tg__lowrank_start(tg__lowrank *l, uint64_t seed, uint64_t step, bool warm);

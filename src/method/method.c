@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/spec_value.h"
 #include "kernel/parallel.h"
+#include "method/method_keys.h"
 #include "method/two_level.h"
 #include "telegrad/spec.h"
 
@@ -15,26 +16,15 @@
 #include "method/methods.def"
 #undef TG_METHOD
 
-static const tg__method_def *const methods[] = {
-#define TG_METHOD(name) &tg__method_##name,
-#include "method/methods.def"
-#undef TG_METHOD
-};
-
 static const tg_entry *const entries[] = {
 #define TG_METHOD(name) &tg__method_##name.entry,
 #include "method/methods.def"
 #undef TG_METHOD
 };
 
-const tg__method_def *const *tg__methods(size_t *count_p)
-{
-    *count_p = TG_COUNT(methods);
-    return methods;
-}
-
 const tg_entry *const *tg__method_entries(size_t *count_p)
 {
+    tg__exchange_keys();
     *count_p = TG_COUNT(entries);
     return entries;
 }
@@ -42,9 +32,9 @@ const tg_entry *const *tg__method_entries(size_t *count_p)
 const tg_rate_hint *tg__method_rate(const char *spec)
 {
     const size_t len = spec == NULL ? 0 : strcspn(spec, ":");
-    for (size_t i = 0; len > 0 && i < TG_COUNT(methods); i++)
+    for (size_t i = 0; len > 0 && i < TG_COUNT(entries); i++)
         if (strlen(entries[i]->name) == len && memcmp(entries[i]->name, spec, len) == 0)
-            return methods[i]->rate;
+            return tg__method_of(entries[i])->rate;
     return NULL;
 }
 
@@ -63,9 +53,16 @@ bool tg__method_is_auto(const tg_spec *spec)
     return strcmp(tg_spec_word(spec, "exchange"), "auto") == 0;
 }
 
+bool tg__method_is_apart(const tg_spec *spec)
+{
+    const tg__exchange_ops *x = tg__exchange_find(tg_spec_word(spec, "exchange"));
+    return x != NULL && x->apart;
+}
+
 tg_status tg__method_parse(const char *text, tg_spec **spec_p, const tg__method_def **def_p)
 {
     tg_spec *spec;
+    tg__exchange_keys();
     TG_TRY(tg_spec_parse("method", entries, TG_COUNT(entries), text, &spec));
     if (!tg_spec_given(spec, "exchange")) {
         const tg_status status = tg__spec_set(spec, "exchange", tg__method_default_exchange(spec));
@@ -75,9 +72,7 @@ tg_status tg__method_parse(const char *text, tg_spec **spec_p, const tg__method_
         }
     }
     *spec_p = spec;
-    for (size_t i = 0; i < TG_COUNT(methods); i++)
-        if (tg_spec_entry(spec) == entries[i])
-            *def_p = methods[i];
+    *def_p = tg__method_of(tg_spec_entry(spec));
     return TG_OK;
 }
 
@@ -107,14 +102,14 @@ tg_status tg__method_check_momentum(const tg__method_def *def, const tg_spec *sp
         return tg_fail(
             TG_E_SPEC,
             "%s:momentum=%g but the optimizer's momentum=%g: the method takes the momentum "
-            "over, so name it once or twice alike",
+            "over, so give it once, or the same value twice",
             tg_spec_name(spec), tg_spec_real(spec, "momentum"), momentum);
     if (nesterov >= 0 && tg_spec_given(spec, "nesterov") &&
         tg_spec_flag(spec, "nesterov") != (nesterov == 1))
         return tg_fail(
             TG_E_SPEC,
             "%s:nesterov=%s but the optimizer's nesterov=%s: the method takes the momentum "
-            "over, so name it once or twice alike",
+            "over, so give it once, or the same value twice",
             tg_spec_name(spec), nesterov ? "no" : "yes", nesterov ? "yes" : "no");
     return TG_OK;
 }
@@ -137,14 +132,14 @@ static tg_status make_feedback(tg__method *m)
         return TG_OK;
     if (tg_spec_has(m->spec, "feedback"))
         name = tg_spec_word(m->spec, "feedback");
-    TG_TRY(tg_alloc(1, sizeof *m->feedback, &m->feedback));
+    TG_TRY(tg__method_alloc(m, 1, sizeof *m->feedback, &m->feedback));
     m->feedback->ops = tg__feedback_find(name);
     if (m->feedback->ops == NULL)
         return tg_fail(TG_E_SPEC, "unknown feedback \"%s\"", name);
     if (m->feedback->ops->vectors == 0 && tg_spec_has(m->spec, "rescale") &&
         tg_spec_flag(m->spec, "rescale"))
         return tg_fail(TG_E_SPEC,
-                       "method \"%s\": rescale=yes with feedback=%s: allowed: with a residual",
+                       "method \"%s\": rescale=yes requires a residual, and feedback=%s keeps none",
                        tg_spec_name(m->spec), name);
     tg__feedback_params *params = &m->feedback->params;
     m->feedback->pool = m->setup.pool;
@@ -158,6 +153,12 @@ static tg_status make_feedback(tg__method *m)
         params->decay = tg_spec_real(m->spec, "decay");
     if (tg_spec_has(m->spec, "beta"))
         params->beta = tg_spec_real(m->spec, "beta");
+    if (params->clip > 0)
+        TG_TRY(tg__method_alloc(m, m->setup.count, sizeof *m->begin, &m->begin));
+    for (size_t i = 0; m->begin != NULL && i < m->setup.count; i++)
+        m->begin[i] = m->segments[i].begin;
+    if (params->clip > 0 || params->nesterov)
+        TG_TRY(tg__method_alloc(m, m->n, sizeof *m->scratch, &m->scratch));
     for (size_t i = 0; i < m->feedback->ops->vectors; i++)
         TG_TRY(tg__state_block(m->setup.state, m->setup.role, TG__RESCALE_SUM,
                                m->feedback->ops->names[i], m->setup.tensor, m->setup.len,
@@ -165,10 +166,72 @@ static tg_status make_feedback(tg__method *m)
     return TG_OK;
 }
 
-static tg_status copy_array(const void *src, size_t count, size_t size, void *ptr_p)
+/* ---- what a method owns ---------------------------------------------------------------------- */
+
+tg_status tg__method_alloc(tg__method *m, size_t count, size_t size, void *ptr_p)
+{
+    return tg__owned_alloc(&m->owned, count, size, ptr_p);
+}
+
+static void release_codec(void *codec)
+{
+    tg_codec_destroy(codec);
+}
+
+static tg_status own_codec(tg__method *m, tg_codec *codec, tg_codec **codec_p)
+{
+    TG_TRY(tg__owned_add(&m->owned, codec, release_codec));
+    codec->pool = m->setup.pool;
+    *codec_p = codec;
+    return TG_OK;
+}
+
+tg_status tg__method_codec(tg__method *m, const char *spec, tg_codec **codec_p)
+{
+    tg_codec *codec;
+    TG_TRY(tg_codec_create(spec, &codec));
+    return own_codec(m, codec, codec_p);
+}
+
+tg_status tg__method_derive(tg__method *m, const char *name, tg_codec **codec_p)
+{
+    tg_codec *codec;
+    TG_TRY(tg__codec_derive(name, m->spec, &codec));
+    return own_codec(m, codec, codec_p);
+}
+
+static void release_exchange(void *x)
+{
+    tg__exchange_destroy(x);
+}
+
+tg_status tg__method_own(tg__method *m, tg__exchange *x)
+{
+    x->pool = m->setup.pool;
+    return tg__owned_add(&m->owned, x, release_exchange);
+}
+
+tg_status tg__method_join(tg__method *m, const tg__exchange_ops *ops, size_t n, tg_codec *codec,
+                          const tg__combine *combine, tg__exchange **x_p)
+{
+    tg__exchange *x;
+    TG_TRY(tg__exchange_create(ops, m->setup.rank, m->setup.size, n, codec,
+                               combine == NULL ? &tg__combine_mean : combine, &x));
+    TG_TRY(tg__method_own(m, x));
+    *x_p = x;
+    return TG_OK;
+}
+
+const tg__exchange_ops *tg__dense_exchange(const tg__method *m)
+{
+    const tg__exchange_ops *x = tg__method_exchange(m);
+    return x->apart ? x : tg__exchange_find("direct");
+}
+
+static tg_status copy_array(tg__method *m, const void *src, size_t count, size_t size, void *ptr_p)
 {
     void *copy;
-    TG_TRY(tg_alloc(count, size, &copy));
+    TG_TRY(tg__method_alloc(m, count, size, &copy));
     memcpy(copy, src, count * size);
     *(void **)ptr_p = copy;
     return TG_OK;
@@ -183,23 +246,26 @@ static tg_status create(tg__method *m, const char *text, const tg__method_setup 
                             setup->exchange != NULL ? setup->exchange
                                                     : tg__method_default_exchange(m->spec)));
     m->setup = *setup;
-    m->setup.tensor = NULL;
-    m->setup.len = m->setup.rows = m->setup.cols = NULL;
-    m->setup.dims = NULL;
-    TG_TRY(copy_array(setup->tensor, setup->count, sizeof(char *), &m->setup.tensor));
-    TG_TRY(copy_array(setup->len, setup->count, sizeof(size_t), &m->setup.len));
-    TG_TRY(copy_array(setup->rows, setup->count, sizeof(size_t), &m->setup.rows));
-    TG_TRY(copy_array(setup->cols, setup->count, sizeof(size_t), &m->setup.cols));
+    TG_TRY(copy_array(m, setup->tensor, setup->count, sizeof(char *), &m->setup.tensor));
+    TG_TRY(copy_array(m, setup->len, setup->count, sizeof(size_t), &m->setup.len));
+    TG_TRY(copy_array(m, setup->rows, setup->count, sizeof(size_t), &m->setup.rows));
+    TG_TRY(copy_array(m, setup->cols, setup->count, sizeof(size_t), &m->setup.cols));
     if (setup->dims != NULL)
-        TG_TRY(copy_array(setup->dims, setup->count, sizeof(size_t), &m->setup.dims));
-    for (size_t i = 0; i < setup->count; i++)
-        m->n += setup->len[i];
+        TG_TRY(copy_array(m, setup->dims, setup->count, sizeof(size_t), &m->setup.dims));
+    TG_TRY(tg__method_alloc(m, setup->count, sizeof *m->segments, &m->segments));
+    for (size_t i = 0; i < setup->count; m->n += setup->len[i++])
+        m->segments[i] = (tg_segment){.begin = m->n,
+                                      .n = setup->len[i],
+                                      .rows = setup->rows[i],
+                                      .cols = setup->cols[i],
+                                      .dims = setup->dims == NULL ? 0 : setup->dims[i]};
     if (m->n > TG_MAX_ELEMENTS)
         return tg_fail(TG_E_ARG, "a bucket of %zu elements: allowed: at most %zu", m->n,
                        TG_MAX_ELEMENTS);
     if (setup->nodes != NULL)
         return tg__two_level_init(m, text);
     TG_TRY(make_feedback(m));
+    TG_TRY(tg__method_alloc(m, m->def->program->impl_bytes, 1, &m->impl));
     return m->def->program->init(m);
 }
 
@@ -220,56 +286,37 @@ void tg__method_destroy(tg__method *m)
 {
     if (m == NULL)
         return;
-    if (m->impl != NULL)
+    if (m->impl != NULL && m->def->program->fini != NULL)
         m->def->program->fini(m);
-    free((void *)(uintptr_t)m->setup.tensor);
-    free((void *)(uintptr_t)m->setup.len);
-    free((void *)(uintptr_t)m->setup.rows);
-    free((void *)(uintptr_t)m->setup.cols);
-    free((void *)(uintptr_t)m->setup.dims);
-    free(m->feedback);
+    tg__owned_free(&m->owned);
     tg_spec_free(m->spec);
     free(m);
 }
 
-void tg__task_count(tg__task *task, const tg__exchange *x, const tg_codec *codec)
+tg_rng_key tg__method_key(const tg__method *m, uint64_t step, tg_purpose purpose)
 {
-    for (size_t i = 0; i < x->nparts; i++) {
-        const tg__part *part = &x->parts[i];
-        task->coded_bytes += part->len;
-        task->kept += part->kept;
-        if (task->coded && codec != NULL && part->dst[1] == TG__FORM_DENSE)
-            task->fell_back = true;
-    }
+    return (tg_rng_key){.seed = m->setup.seed,
+                        .purpose = purpose,
+                        .rank = (uint32_t)m->setup.rank,
+                        .step = step,
+                        .tensor = m->setup.bucket};
 }
 
-void tg__put_zeros(tg__exchange *x)
+static float *pending_of(const tg__method *m)
 {
-    for (size_t i = 0; i < x->nparts; i++)
-        tg__part_zero(&x->parts[i], x->codec->ops->wire_id);
-}
-
-tg_status tg__put_values(tg__exchange *x, const float *values, tg__task *task)
-{
-    if (values == NULL)
-        tg__put_zeros(x);
-    else
-        TG_TRY(tg__codec_encode(x->codec, NULL, values, x->n, x->parts, x->nparts, NULL));
-    tg__task_count(task, x, NULL);
-    return TG_OK;
+    return m->feedback == NULL ? NULL : tg__feedback_pending(m->feedback);
 }
 
 bool tg__method_remembers(const tg__method *m)
 {
-    return m->def->program->residual_norm != NULL ||
-           (m->feedback != NULL && tg__feedback_pending(m->feedback) != NULL);
+    return m->def->program->residual_norm != NULL || pending_of(m) != NULL;
 }
 
 double tg__method_residual_norm(const tg__method *m)
 {
     if (m->def->program->residual_norm != NULL)
         return m->def->program->residual_norm(m);
-    const float *pending = m->feedback == NULL ? NULL : tg__feedback_pending(m->feedback);
+    const float *pending = pending_of(m);
     if (pending == NULL)
         return 0;
     tg__stats stats;
@@ -298,11 +345,6 @@ bool tg__method_heal(tg__method *m, bool anyway)
 {
     const tg__program_ops *program = m->def->program;
     return program->heal != NULL ? program->heal(m, anyway) : tg__feedback_heal(m, anyway);
-}
-
-static float *pending_of(const tg__method *m)
-{
-    return m->feedback == NULL ? NULL : tg__feedback_pending(m->feedback);
 }
 
 static double *units_of(const tg__method *m)

@@ -70,19 +70,33 @@ typedef struct tg__task {
     const char *overflow;
 } tg__task;
 
-/* task->overflow of a rank that could not encode and has reset its memory to 0. */
-#define TG__FORGOT "this rank's gradient with what it remembers (which starts anew at 0)"
-
 typedef struct tg__method tg__method;
 struct tg__rehearsal;
+
+/* What a method keeps for each lane (tg__lanes_make). */
+typedef struct tg__lane {
+    tg__exchange *coded;   /* for the program */
+    tg__exchange *dense;   /* of dense steps; NULL: there are none */
+    tg__exchange *running; /* launched last */
+    float *aggregate;      /* (n) */
+    bool full;             /* it is that of a dense step; the program resets this */
+    /* the task is coded, and not one of the first dense_steps; it sends zeros */
+    bool was_coded, was_nonfinite;
+} tg__lane;
 typedef struct tg__program_ops {
     unsigned rounds; /* exchanges of one task, at most */
     /* coded tasks of a bucket in flight at once, at most; 0: any number. 1 if the memory needs the
      * result, or changes in a later round */
     unsigned max_lanes;
-    bool defers; /* the first `next` updates the memory, not begin */
+    bool defers;       /* the first `next` updates the memory, not begin */
+    size_t impl_bytes; /* of m->impl, zeroed before init */
     tg_status (*init)(tg__method *m);
-    void (*fini)(tg__method *m);
+    void (*fini)(tg__method *m); /* release what m->owned does not; NULL: nothing */
+    /* For tg__lane_begin and tg__lane_next. encode: the first round of a coded task; sets
+     * l->running. advance: l->running has finished; sets the next one to launch, NULL if the
+     * aggregate is complete. If the function is NULL, that exchange's result is the aggregate. */
+    tg_status (*encode)(tg__method *m, tg__task *task, tg__lane *l);
+    tg_status (*advance)(tg__method *m, tg__task *task, tg__lane *l);
     /* The first round: encode; *x_p is the exchange to launch. */
     tg_status (*begin)(tg__method *m, tg__task *task, tg__exchange **x_p);
     /* The exchange launched last has finished. *x_p is the next one to launch; NULL: the aggregate
@@ -111,6 +125,10 @@ typedef struct tg__program_ops {
     double (*residual_norm)(const tg__method *m);
 } tg__program_ops;
 
+/* Each is described in the file of its name; shared_support_program.c has two. */
+extern const tg__program_ops tg__default_program, tg__shared_scale_program,
+    tg__shared_support_program, tg__leader_support_program, tg__csc_program, tg__powersgd_program;
+
 enum { /* properties of a method, shown by `telegrad methods` and used by the session */
        TG__OWNS_MOMENTUM = 1, /* velocity feedback */
        TG__DENSE = 2,         /* plain f32: coded and uncoded steps are the same */
@@ -120,7 +138,7 @@ enum { /* properties of a method, shown by `telegrad methods` and used by the se
 };
 
 typedef struct tg__method_def {
-    tg_entry entry;
+    tg_entry entry; /* first member: see tg__method_of */
     tg_method_card card;
     const tg_rate_hint *rate; /* NULL: its learning rate follows that of dense gradients */
     const tg__program_ops *program;
@@ -130,17 +148,33 @@ typedef struct tg__method_def {
     uint32_t properties;
 } tg__method_def;
 
+static inline const tg__combine *tg__method_combine(const tg__method_def *def)
+{
+    return def->combine == NULL ? &tg__combine_mean : def->combine;
+}
+
 struct tg__method {
     const tg__method_def *def;
     tg_spec *spec;          /* with the chosen exchange in place of auto */
     tg__method_setup setup; /* arrays copied */
     size_t n;
+    tg_segment *segments;   /* (setup.count) the tensors */
     tg__feedback *feedback; /* NULL if the program has none */
+    float *scratch;         /* (n) for the feedback, if it needs it */
+    size_t *begin;          /* (setup.count) offsets of the tensors, for clipping; NULL: off */
+    tg_codec *f32;          /* from here on set by tg__lanes_make */
+    tg__lane *lane;         /* (setup.lanes) */
+    uint64_t dense_steps;   /* the first steps, which are dense; set by the program */
     void *impl;
+    tg__owned owned; /* memory, codecs and exchanges, released with the method */
 };
 
-const tg__method_def *const *tg__methods(size_t *count_p);
 const tg_entry *const *tg__method_entries(size_t *count_p);
+/* The method that an entry of theirs begins. */
+static inline const tg__method_def *tg__method_of(const tg_entry *entry)
+{
+    return (const tg__method_def *)entry;
+}
 /* See tg_registry_rate_hint. */
 const tg_rate_hint *tg__method_rate(const char *spec);
 /* Parse a spec without creating the method, for use before tensors are known. Defaults that depend
@@ -150,6 +184,8 @@ TG_NODISCARD tg_status tg__method_parse(const char *text, tg_spec **spec_p,
 /* True if the spec has exchange=auto; and the name of the exchange that it has without that. */
 bool tg__method_is_auto(const tg_spec *spec);
 const char *tg__method_default_exchange(const tg_spec *spec);
+/* True if the spec's exchange sums nothing, so that ranks drift apart. */
+bool tg__method_is_apart(const tg_spec *spec);
 /* If the method owns momentum, check that it agrees with the optimizer on value and kind.
  * momentum  the optimizer's; NAN: none
  * Errors    TG_E_SPEC */
@@ -188,6 +224,43 @@ TG_NODISCARD tg_status tg__method_owed(tg__method *m, const tg__task *task, bool
                                        float *owed);
 void tg__method_repay(tg__method *m, double eta, const float *owed);
 
+/* ---- for programs ---------------------------------------------------------------------------- */
+
+/* tg_alloc, until the method is destroyed. */
+TG_NODISCARD tg_status tg__method_alloc(tg__method *m, size_t count, size_t size, void *ptr_p);
+/* Create a codec that the method owns, with the setup's pool. derive: the codec `name` with the
+ * keys of the method's spec that it has as well. */
+TG_NODISCARD tg_status tg__method_codec(tg__method *m, const char *spec, tg_codec **codec_p);
+TG_NODISCARD tg_status tg__method_derive(tg__method *m, const char *name, tg_codec **codec_p);
+/* Create an exchange of n elements among the setup's ranks that the method owns, with the setup's
+ * pool. combine NULL: the mean. */
+TG_NODISCARD tg_status tg__method_join(tg__method *m, const tg__exchange_ops *ops, size_t n,
+                                       tg_codec *codec, const tg__combine *combine,
+                                       tg__exchange **x_p);
+/* The same for an exchange that was created among other ranks. It belongs to the method from the
+ * call on. */
+TG_NODISCARD tg_status tg__method_own(tg__method *m, tg__exchange *x);
+/* The exchange of dense steps: direct, unless the method's leaves ranks apart. */
+const tg__exchange_ops *tg__dense_exchange(const tg__method *m);
+
+/* Make f32 and the lanes. dense: the exchange of their dense steps; NULL: none */
+TG_NODISCARD tg_status tg__lanes_make(tg__method *m, const tg__exchange_ops *dense);
+/* Members of tg__program_ops, in terms of encode and advance. A dense task sends what the
+ * feedback's bypass computes, or without a feedback the gradient. */
+TG_NODISCARD tg_status tg__lane_begin(tg__method *m, tg__task *task, tg__exchange **x_p);
+TG_NODISCARD tg_status tg__lane_next(tg__method *m, tg__task *task, tg__exchange **x_p);
+const float *tg__lane_aggregate(tg__method *m, const tg__task *task);
+#define TG__IN_LANES .begin = tg__lane_begin, .next = tg__lane_next, .aggregate = tg__lane_aggregate
+
+/* The gradient as it enters the feedback: clipped, if it clips. */
+const float *tg__method_clip(tg__method *m, const float *g);
+/* This rank could not encode: reset its memory to 0, and inform all ranks; it sends zeros. */
+void tg__forget(tg__method *m, tg__task *task);
+/* The random stream of a step on this rank. */
+tg_rng_key tg__method_key(const tg__method *m, uint64_t step, tg_purpose purpose);
+
+/* Set the outputs of begin to their defaults: all elements (density 1), nothing sent yet. */
+void tg__task_begin(tg__task *task);
 /* Count the parts of x into the task: bytes, kept elements, fell_back.
  * codec  a dense frame counts as fallen back from it; NULL: dense frames are intended */
 void tg__task_count(tg__task *task, const tg__exchange *x, const tg_codec *codec);

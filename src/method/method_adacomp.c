@@ -1,9 +1,7 @@
 /* AdaComp: G = r + g; send the elements with |G + g| >= max |G| of their bin, each as its sign
  * times the tensor's mean magnitude; r = G - sent. */
 #include "codec/sparse/level_frame.h"
-#include "method/default_program.h"
 #include "method/method_keys.h"
-#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     TG__KEY_BIN, TG__KEY_INDEX, TG__KEY_RESCALE("no"), TG__KEY_EXCHANGE_CODED, {.name = NULL},

@@ -1,22 +1,10 @@
 /* ATOMO: send about `rank` singular vectors of each matrix, drawn at random and scaled to be
  * unbiased. */
-#include "method/default_program.h"
 #include "method/method_keys.h"
-#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
-    {.name = "rank",
-     .type = TG_KEY_INT,
-     .def = "3",
-     .min = 1,
-     .max = 65536,
-     .help = "atoms kept per matrix, on average; s in the paper"},
-    {.name = "exchange",
-     .type = TG_KEY_CHOICE,
-     .def = "allgather",
-     .choices = "allgather|auto|none",
-     .help =
-         "allgather, also with auto, because atoms belong to whole matrices; " TG__EXCHANGE_NONE},
+    TG__KEY(INT, "rank", "3", 1, 65536, "atoms kept per matrix, on average; s in the paper"),
+    TG__KEY_EXCHANGE(TG__SUMS_WHOLE, "allgather"),
     {.name = NULL},
 };
 

@@ -2,31 +2,17 @@
  * decays, and a mean with norms clipped to their median. It requires an all-gather: clipping
  * applies to whole tensors of single ranks, and sums must not be selected again, because blocks
  * cross the cuts of other exchanges. */
-#include "codec/block/block_grid.h"
-#include "method/default_program.h"
+#include "codec/block/block_frame.h"
 #include "method/method_keys.h"
-#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
-    {.name = "keep",
-     .type = TG_KEY_INT,
-     .def = "64",
-     .min = 1,
-     .max = TG__BLOCK_MAX,
-     .help = "elements sent per block; all of a block that has no more"},
-    {.name = "values",
-     .type = TG_KEY_CHOICE,
-     .def = "2bit",
-     .choices = "2bit|fp16|f32",
-     .help = "2bit: one of four levels per tensor"},
+    TG__BLOCK_KEY_KEEP("64"),
+    TG__CHOICE("values", "2bit", "2bit|fp16|f32", "2bit: one of four levels per tensor"),
     TG__KEY_DECAY("0.95"),
-    {.name = "clip",
-     .type = TG_KEY_CHOICE,
-     .def = "median",
-     .choices = "median|no",
-     .help = "median: scale each rank's part of a tensor down to the median of the ranks' norms"},
+    TG__CHOICE("clip", "median", "median|no",
+               "median: scale each rank's part of a tensor down to the median of the ranks' norms"),
     TG__KEY_RESCALE("no"),
-    TG__KEY_EXCHANGE_WHOLE("blocks belong to whole tensors"),
+    TG__KEY_EXCHANGE(TG__SUMS_WHOLE, "allgather"),
     {.name = NULL},
 };
 

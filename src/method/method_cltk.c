@@ -2,32 +2,17 @@
  * values of these. They are summed without indices; the rest stays in r. ScaleCom's low-pass filter
  * of r: r = (1 - beta) r + beta (r + g - sent). */
 #include "method/method_keys.h"
-#include "method/shared_support_program.h"
-#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     TG__KEY_DENSITY("0.01"),
     TG__KEY_WARMUP("0"),
-    {.name = "beta",
-     .type = TG_KEY_REAL,
-     .def = "1",
-     .min = 0,
-     .max = 1,
-     .min_open = true,
-     .help = "low-pass filter of the residual: the share of what was not sent that enters it in a "
-             "step; 1: all; ScaleCom uses 0.1 with large learning rates"},
-    {.name = "values",
-     .type = TG_KEY_CHOICE,
-     .def = "f32",
-     .choices = "f32|fp16",
-     .help = "format of the values that ranks send to where they are summed"},
-    {.name = "exchange",
-     .type = TG_KEY_CHOICE,
-     .def = "direct",
-     .choices = "direct|ring|halving|allgather|auto|none",
-     .help = "exchange of the k values; " TG__EXCHANGE_AUTO
-             "none: no exchange, so ranks choose for themselves "
-             "and drift apart"},
+    TG__KEY(REAL, "beta", "1", 0, 1,
+            "low-pass filter of the residual: the share of what was not sent that enters it in a "
+            "step; 1: all; ScaleCom uses 0.1 with large learning rates",
+            .min_open = true),
+    TG__CHOICE("values", "f32", "f32|fp16",
+               "format of the values that ranks send to where they are summed"),
+    TG__KEY_EXCHANGE_DENSE,
     {.name = NULL},
 };
 

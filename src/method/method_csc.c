@@ -1,39 +1,20 @@
 /* CSC, coarse-grained sparse communication: the chunks of the bucket with the largest accumulated
  * velocity over all ranks are summed densely. */
-#include "method/csc_program.h"
 #include "method/method_keys.h"
-#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
-    {.name = "chunk",
-     .type = TG_KEY_INT,
-     .def = "auto",
-     .min = 1,
-     .max = 1e9,
-     .choices = "auto",
-     .help = "elements that are sent or kept together; auto: the largest power of two, 64 to "
-             "32768, that makes at least 64 chunks and sends at least 4"},
-    {.name = "density",
-     .type = TG_KEY_REAL,
-     .def = "0.1",
-     .min = 0,
-     .max = 1,
-     .min_open = true,
-     .help = "fraction of the bucket's chunks to send, at least one"},
-    {.name = "warmup",
-     .type = TG_KEY_DURATION,
-     .def = "1ep",
-     .min = 0,
-     .max = 1e9,
-     .share = 0.2,
-     .help = "dense steps or epochs (1ep) at the start, with momentum; the default is at most a "
-             "fifth of the run"},
+    TG__KEY(INT, "chunk", "auto", 1, 1e9,
+            "elements that are sent or kept together; auto: the largest power of two, 64 to "
+            "32768, that makes at least 64 chunks and sends at least 4",
+            .choices = "auto"),
+    TG__KEY(REAL, "density", "0.1", 0, 1, "fraction of the bucket's chunks to send, at least one",
+            .min_open = true),
+    TG__KEY(DURATION, "warmup", "1ep", 0, 1e9,
+            "dense steps or epochs (1ep) at the start, with momentum; the default is at most a "
+            "fifth of the run",
+            .share = 0.2),
     TG__KEYS_VELOCITY,
-    {.name = "exchange",
-     .type = TG_KEY_CHOICE,
-     .def = "direct",
-     .choices = "direct|ring|halving|allgather|auto|none",
-     .help = "exchange of the chunks; " TG__EXCHANGE_AUTO TG__EXCHANGE_NONE},
+    TG__KEY_EXCHANGE_DENSE,
     {.name = NULL},
 };
 

@@ -5,26 +5,15 @@
  * delta + eta * g. The residual here is delta / eta; when eta changes it is rescaled. It requires
  * an all-gather, because blocks belong to whole tensors. */
 #include "codec/block/block_grid.h"
-#include "exchange/combine_dct.h"
-#include "method/default_program.h"
 #include "method/method_keys.h"
-#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
-    {.name = "keep",
-     .type = TG_KEY_INT,
-     .def = "32",
-     .min = 1,
-     .max = TG__BLOCK_MAX,
-     .help = "coefficients sent per block; all of a block that has no more"},
-    {.name = "values",
-     .type = TG_KEY_CHOICE,
-     .def = "f32",
-     .choices = "f32|fp16",
-     .help = "format of the coefficients"},
+    TG__KEY(INT, "keep", "32", 1, TG__BLOCK_MAX,
+            "coefficients sent per block; all of a block that has no more"),
+    TG__CHOICE("values", "f32", "f32|fp16", "format of the coefficients"),
     TG__KEY_DECAY("0.999"),
     TG__KEY_RESCALE("yes"),
-    TG__KEY_EXCHANGE_WHOLE("blocks belong to whole tensors"),
+    TG__KEY_EXCHANGE(TG__SUMS_WHOLE, "allgather"),
     {.name = NULL},
 };
 

@@ -1,15 +1,8 @@
 /* Synchronous SGD: the exact mean of the gradients. */
-#include "method/default_program.h"
 #include "method/method_keys.h"
-#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
-    {.name = "exchange",
-     .type = TG_KEY_CHOICE,
-     .def = "direct",
-     .choices = "direct|ring|halving|allgather|auto|none",
-     .help = "direct: reduce-scatter + all-gather, summed in rank order; allgather: 1 one-way "
-             "delay, for small models on long links; " TG__EXCHANGE_AUTO TG__EXCHANGE_NONE},
+    TG__KEY_EXCHANGE_DENSE,
     {.name = NULL},
 };
 

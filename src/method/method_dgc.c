@@ -1,7 +1,5 @@
 /* Deep Gradient Compression: u = m*u + g; v += u; send the k largest |v|; v[sent] = u[sent] = 0. */
-#include "method/default_program.h"
 #include "method/method_keys.h"
-#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     TG__KEY_DENSITY("0.001"),
@@ -10,7 +8,7 @@ static const tg_key keys[] = {
     TG__KEY_SCOPE,
     TG__KEY_VALUES("int8"),
     TG__KEY_INDEX,
-    TG__KEY_EXCHANGE_SPARSE,
+    TG__KEY_EXCHANGE(TG__SUMS_CODED | TG__SUMS_SELECTED, "allgather"),
     {.name = NULL},
 };
 

@@ -4,17 +4,12 @@
  * units of the gradient, as in every method, so that any strategy and optimizer can follow. r is
  * multiplied by eta_old / eta_new when the learning rate changes, so that eta*r equals the paper's
  * r' up to rounding. rescale=no leaves r as it is. */
-#include "method/default_program.h"
 #include "method/method_keys.h"
-#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
-    {.name = "scale",
-     .type = TG_KEY_CHOICE,
-     .def = "row",
-     .choices = "tensor|row",
-     .help =
-         "mean |p| per row of a matrix (rows of zeros stay zero), or per tensor as in the paper"},
+    TG__CHOICE(
+        "scale", "row", "tensor|row",
+        "mean |p| per row of a matrix (rows of zeros stay zero), or per tensor as in the paper"),
     TG__KEY_RESCALE("yes"),
     TG__KEY_EXCHANGE_CODED,
     {.name = NULL},

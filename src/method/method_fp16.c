@@ -1,12 +1,10 @@
 /* fp16: half the bytes. Every element is sent as IEEE binary16; sums are f32. */
-#include "method/default_program.h"
 #include "method/method_keys.h"
-#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     TG__KEY_FEEDBACK_OF_ROUNDING,
     TG__KEY_RESCALE("no"),
-    TG__KEY_EXCHANGE_ROUNDED_OR_RING,
+    TG__KEY_EXCHANGE(TG__SUMS_CODED | TG__SUMS_ROUNDED | TG__SUMS_REROUNDED, "allgather"),
     {.name = NULL},
 };
 

@@ -1,13 +1,11 @@
 /* int8: a quarter of the bytes. Every element is sent as an 8-bit integer with one scale per 512
  * elements; sums are f32. */
-#include "method/default_program.h"
 #include "method/method_keys.h"
-#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     TG__KEY_FEEDBACK_OF_ROUNDING,
     TG__KEY_RESCALE("no"),
-    TG__KEY_EXCHANGE_ROUNDED_OR_RING,
+    TG__KEY_EXCHANGE(TG__SUMS_CODED | TG__SUMS_ROUNDED | TG__SUMS_REROUNDED, "allgather"),
     {.name = NULL},
 };
 

@@ -2,120 +2,62 @@
 #ifndef TG_METHOD_KEYS_H
 #define TG_METHOD_KEYS_H
 
-#include "telegrad/spec.h"
+#include "base/keys.h"
+#include "method/method.h"
+#include "wire/index.h"
 
-/* Parts of the help of every key `exchange`. */
-#define TG__EXCHANGE_AUTO "auto: the one predicted to be fastest on the measured network; "
-#define TG__EXCHANGE_NONE "none: no exchange, so ranks drift apart"
+/* The key `exchange` of a method that sends `sends` (TG__SUMS_*, see exchange.h), with the exchange
+ * that it uses by default. Choices and help follow from what the exchanges can sum. They are empty
+ * until tg__method_entries is called. */
+enum { TG__CHOICES_BYTES = 128, TG__HELP_BYTES = 640 };
+extern char tg__exchange_choices[TG__SUMS_ALL + 1][TG__CHOICES_BYTES];
+extern char tg__exchange_help[TG__SUMS_ALL + 1][TG__HELP_BYTES];
+#define TG__KEY_EXCHANGE(sends, usual) \
+    TG__CHOICE("exchange", usual, tg__exchange_choices[sends], tg__exchange_help[sends])
+#define TG__KEY_EXCHANGE_DENSE TG__KEY_EXCHANGE(TG__SUMS_DENSE, "direct")
+#define TG__KEY_EXCHANGE_CODED TG__KEY_EXCHANGE(TG__SUMS_CODED, "allgather")
+/* Fill them; called by tg__method_entries. */
+void tg__exchange_keys(void);
 
-#define TG__KEY_EXCHANGE_CODED                                                                    \
-    {                                                                                             \
-        .name = "exchange", .type = TG_KEY_CHOICE, .def = "allgather",                            \
-        .choices = "allgather|direct|auto|none",                                                  \
-        .help = "allgather: 1 one-way delay; direct: 2, sums are sent as f32; " TG__EXCHANGE_AUTO \
-            TG__EXCHANGE_NONE                                                                     \
-    }
+#define TG__KEY_DECAY(text)            \
+    TG__KEY(REAL, "decay", text, 0, 1, \
+            "share of the old residual that stays in each exchange; 1: all", .min_open = true)
 
-/* For sparsifiers: sums may be selected from again. */
-#define TG__KEY_EXCHANGE_SPARSE                                                                   \
-    {                                                                                             \
-        .name = "exchange", .type = TG_KEY_CHOICE, .def = "allgather",                            \
-        .choices = "allgather|reducescatter|gtopk|direct|auto|none",                              \
-        .help =                                                                                   \
-            "allgather: 1 one-way delay; reducescatter: 2, owners select from the "               \
-            "sums, bytes do not grow with P; gtopk: 2 log2 P, a tree selects; " TG__EXCHANGE_AUTO \
-                TG__EXCHANGE_NONE                                                                 \
-    }
+#define TG__KEY_FEEDBACK_OF_ROUNDING                \
+    TG__CHOICE("feedback", "none", "none|residual", \
+               "residual: remember the rounding error and send it later")
 
-/* For codecs that round: sums may be rounded as well. */
-#define TG__KEY_EXCHANGE_ROUNDED_BY(choice, help_of_choice)                                       \
-    {                                                                                             \
-        .name = "exchange", .type = TG_KEY_CHOICE, .def = "allgather",                            \
-        .choices = "allgather|direct|reducescatter" choice "|auto|none",                          \
-        .help = "allgather: 1 one-way delay; direct: 2, sums are sent as f32; reducescatter: 2, " \
-                "sums are coded again" help_of_choice "; " TG__EXCHANGE_AUTO TG__EXCHANGE_NONE    \
-    }
-#define TG__KEY_EXCHANGE_ROUNDED TG__KEY_EXCHANGE_ROUNDED_BY("", "")
-#define TG__KEY_EXCHANGE_ROUNDED_OR_RING \
-    TG__KEY_EXCHANGE_ROUNDED_BY("|ring", "; ring: 2 (P-1), sums are coded again at every step")
+#define TG__KEY_DENSITY(text)                                                         \
+    TG__KEY(REAL, "density", text, 0, 1, "fraction of the bucket's elements to send", \
+            .min_open = true)
 
-/* For codecs that need whole tensors. */
-#define TG__KEY_EXCHANGE_WHOLE(reason)                                              \
-    {                                                                               \
-        .name = "exchange", .type = TG_KEY_CHOICE, .def = "allgather",              \
-        .choices = "allgather|auto|none",                                           \
-        .help = "allgather, also with auto, because " reason "; " TG__EXCHANGE_NONE \
-    }
+#define TG__KEY_WARMUP(text)                                                                  \
+    TG__KEY(DURATION, "warmup", text, 0, 1e9,                                                 \
+            "the density falls to its value over this many epochs (4ep), with one stage per " \
+            "epoch, or over this many steps, in four stages; the default is at most a fifth " \
+            "of the run",                                                                     \
+            .share = 0.2)
 
-#define TG__KEY_DECAY(text)                                                                      \
-    {                                                                                            \
-        .name = "decay", .type = TG_KEY_REAL, .def = text, .min = 0, .max = 1, .min_open = true, \
-        .help = "share of the old residual that stays in each exchange; 1: all"                  \
-    }
+#define TG__KEY_SCOPE                              \
+    TG__CHOICE("scope", "bucket", "bucket|tensor", \
+               "tensor: every tensor sends this fraction of its own elements, at least one")
 
-#define TG__KEY_FEEDBACK_OF_ROUNDING                                                          \
-    {                                                                                         \
-        .name = "feedback", .type = TG_KEY_CHOICE, .def = "none", .choices = "none|residual", \
-        .help = "residual: remember the rounding error and send it later"                     \
-    }
+#define TG__KEY_VALUES(text)                                                                  \
+    TG__CHOICE("values", text, "f32|fp16|int8|4bit|2bit|1bit",                                \
+               "format of the values (int8 and smaller: in blocks of 512, each with its own " \
+               "scale); the rounding error stays in the memory")
 
-#define TG__KEY_DENSITY(text)                                                                      \
-    {                                                                                              \
-        .name = "density", .type = TG_KEY_REAL, .def = text, .min = 0, .max = 1, .min_open = true, \
-        .help = "fraction of the bucket's elements to send"                                        \
-    }
-
-#define TG__KEY_WARMUP(text)                                                                      \
-    {                                                                                             \
-        .name = "warmup", .type = TG_KEY_DURATION, .def = text, .min = 0, .max = 1e9,             \
-        .share = 0.2,                                                                             \
-        .help = "the density falls to its value over this many epochs (4ep), with one stage per " \
-                "epoch, or over this many steps, in four stages; the default is at most a fifth " \
-                "of the run"                                                                      \
-    }
-
-#define TG__KEY_SCOPE                                                                        \
-    {                                                                                        \
-        .name = "scope", .type = TG_KEY_CHOICE, .def = "bucket", .choices = "bucket|tensor", \
-        .help = "tensor: every tensor sends this fraction of its own elements, at least one" \
-    }
-
-#define TG__KEY_VALUES(text)                                                                   \
-    {                                                                                          \
-        .name = "values", .type = TG_KEY_CHOICE, .def = text,                                  \
-        .choices = "f32|fp16|int8|4bit|2bit|1bit",                                             \
-        .help = "format of the values (int8 and smaller: in blocks of 512, each with its own " \
-                "scale); the rounding error stays in the memory"                               \
-    }
-
-#define TG__KEY_RESCALE(text)                                                               \
-    {                                                                                       \
-        .name = "rescale", .type = TG_KEY_FLAG, .def = text,                                \
-        .help = "multiply the residual by eta_old / eta_new when the learning rate changes" \
-    }
+#define TG__KEY_RESCALE(text) \
+    TG__FLAG("rescale", text, \
+             "multiply the residual by eta_old / eta_new when the learning rate changes")
 
 /* For methods with velocity feedback. */
-#define TG__KEYS_VELOCITY                                                                    \
-    {.name = "momentum",                                                                     \
-     .type = TG_KEY_REAL,                                                                    \
-     .def = "0.9",                                                                           \
-     .min = 0,                                                                               \
-     .max = 0.999999,                                                                        \
-     .help = "of the velocity; the default is the optimizer's, if that sets one"},           \
-        {.name = "nesterov", .type = TG_KEY_FLAG, .def = "no", .help = "Nesterov momentum"}, \
-        {.name = "masking",                                                                  \
-         .type = TG_KEY_FLAG,                                                                \
-         .def = "yes",                                                                       \
-         .help = "momentum factor masking: clear u where v was sent"},                       \
-    {                                                                                        \
-        .name = "clip", .type = TG_KEY_REAL, .def = "0", .min = 0, .max = 1e30,              \
-        .help = "scale each tensor's gradient to norm <= clip/sqrt(P); 0: off"               \
-    }
-
-#define TG__KEY_INDEX                                                                    \
-    {                                                                                    \
-        .name = "index", .type = TG_KEY_CHOICE, .def = "auto",                           \
-        .choices = "auto|rice|raw|bitmap|ef", .help = "index coding; auto: the smallest" \
-    }
+#define TG__KEYS_VELOCITY                                                                \
+    TG__KEY(REAL, "momentum", "0.9", 0, 0.999999,                                        \
+            "of the velocity; the default is the optimizer's, if that sets one"),        \
+        TG__FLAG("nesterov", "no", "Nesterov momentum"),                                 \
+        TG__FLAG("masking", "yes", "momentum factor masking: clear u where v was sent"), \
+        TG__KEY(REAL, "clip", "0", 0, 1e30,                                              \
+                "scale each tensor's gradient to norm <= clip/sqrt(P); 0: off")
 
 #endif

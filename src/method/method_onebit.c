@@ -1,20 +1,13 @@
 /* 1-bit SGD: r += g; send each element as one of two means of its column; r -= sent. twoway: the
  * owners of the blocks quantise the mean again, with a residual of their own, so that both
  * directions use 1 bit. */
-#include "method/default_program.h"
 #include "method/method_keys.h"
-#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
-    {.name = "threshold",
-     .type = TG_KEY_CHOICE,
-     .def = "zero",
-     .choices = "zero|mean",
-     .help = "what elements are compared with: 0, or the mean of their column"},
-    {.name = "twoway",
-     .type = TG_KEY_FLAG,
-     .def = "no",
-     .help = "exchange=direct, where the owner of each block quantises the mean, too"},
+    TG__CHOICE("threshold", "zero", "zero|mean",
+               "what elements are compared with: 0, or the mean of their column"),
+    TG__FLAG("twoway", "no",
+             "exchange=direct, where the owner of each block quantises the mean, too"),
     TG__KEY_RESCALE("no"),
     TG__KEY_EXCHANGE_CODED,
     {.name = NULL},

@@ -1,39 +1,16 @@
 /* PowerSGD: send each matrix as a product of two skinny ones, found by one step of a warm-started
  * power iteration. */
 #include "method/method_keys.h"
-#include "method/powersgd_program.h"
-#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
-    {.name = "rank",
-     .type = TG_KEY_INT,
-     .def = "4",
-     .min = 1,
-     .max = 65536,
-     .help = "columns of the factors; a matrix no larger than its factors is sent dense"},
-    {.name = "warm",
-     .type = TG_KEY_FLAG,
-     .def = "yes",
-     .help = "start from the factor of the last step; no: from random numbers in every step"},
-    {.name = "min_ratio",
-     .type = TG_KEY_REAL,
-     .def = "2",
-     .min = 1,
-     .max = 1e9,
-     .help = "send matrices dense that would become less than this many times smaller"},
-    {.name = "start",
-     .type = TG_KEY_DURATION,
-     .def = "0",
-     .min = 0,
-     .max = 1e9,
-     .help = "dense steps or epochs (1ep) at the start"},
-    {.name = "exchange",
-     .type = TG_KEY_CHOICE,
-     .def = "direct",
-     .choices = "direct|ring|allgather|auto|none",
-     .help =
-         "of both rounds; direct: reduce-scatter + all-gather, summed in rank order; allgather: "
-         "one delay a round; " TG__EXCHANGE_AUTO TG__EXCHANGE_NONE},
+    TG__KEY(INT, "rank", "4", 1, 65536,
+            "columns of the factors; a matrix no larger than its factors is sent dense"),
+    TG__FLAG("warm", "yes",
+             "start from the factor of the last step; no: from random numbers in every step"),
+    TG__KEY(REAL, "min_ratio", "2", 1, 1e9,
+            "send matrices dense that would become less than this many times smaller"),
+    TG__KEY(DURATION, "start", "0", 0, 1e9, "dense steps or epochs (1ep) at the start"),
+    TG__KEY_EXCHANGE_DENSE,
     {.name = NULL},
 };
 

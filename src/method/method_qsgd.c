@@ -1,12 +1,11 @@
 /* QSGD: values are rounded to a few levels of each bucket's norm, at random and without bias, so
  * that no error feedback is needed. Sums are f32. */
 #include "codec/quant/codec_qsgd.h"
-#include "method/default_program.h"
 #include "method/method_keys.h"
-#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
-    TG__QSGD_KEYS,  TG__KEY_FEEDBACK_OF_ROUNDING, TG__KEY_RESCALE("no"), TG__KEY_EXCHANGE_ROUNDED,
+    TG__QSGD_KEYS,         TG__KEY_FEEDBACK_OF_ROUNDING,
+    TG__KEY_RESCALE("no"), TG__KEY_EXCHANGE(TG__SUMS_CODED | TG__SUMS_ROUNDED, "allgather"),
     {.name = NULL},
 };
 

@@ -1,27 +1,15 @@
 /* Random-k: all ranks send the same k random elements, which are summed without indices. The rest
  * stays in r; without feedback, the sum is scaled by n/k. */
 #include "method/method_keys.h"
-#include "method/shared_support_program.h"
-#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     TG__KEY_DENSITY("0.01"),
     TG__KEY_WARMUP("0"),
-    {.name = "values",
-     .type = TG_KEY_CHOICE,
-     .def = "f32",
-     .choices = "f32|fp16",
-     .help = "format of the values that ranks send to where they are summed"},
-    {.name = "feedback",
-     .type = TG_KEY_CHOICE,
-     .def = "residual",
-     .choices = "none|residual",
-     .help = "none: nothing is remembered, and the sum is scaled by n/k (unbiased)"},
-    {.name = "exchange",
-     .type = TG_KEY_CHOICE,
-     .def = "direct",
-     .choices = "direct|ring|halving|allgather|auto|none",
-     .help = "exchange of the k values; " TG__EXCHANGE_AUTO TG__EXCHANGE_NONE},
+    TG__CHOICE("values", "f32", "f32|fp16",
+               "format of the values that ranks send to where they are summed"),
+    TG__CHOICE("feedback", "residual", "none|residual",
+               "none: nothing is remembered, and the sum is scaled by n/k (unbiased)"),
+    TG__KEY_EXCHANGE_DENSE,
     {.name = NULL},
 };
 

@@ -1,8 +1,6 @@
 /* signSGD with majority vote: every rank sends the signs of its gradient; the result is the
  * majority's sign, or 0 if it is a tie. */
-#include "method/default_program.h"
 #include "method/method_keys.h"
-#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     TG__KEY_EXCHANGE_CODED,

@@ -1,17 +1,11 @@
 /* Signum: m = beta*m + (1 - beta)*g on every rank; majority vote over the signs of m. A dense step
  * sends m. */
-#include "method/default_program.h"
 #include "method/method_keys.h"
-#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
-    {.name = "beta",
-     .type = TG_KEY_REAL,
-     .def = "0.9",
-     .min = 0,
-     .max = 0.999999,
-     .help =
-         "share of the old average that stays in each step; the optimizer then needs no momentum"},
+    TG__KEY(
+        REAL, "beta", "0.9", 0, 0.999999,
+        "share of the old average that stays in each step; the optimizer then needs no momentum"),
     TG__KEY_EXCHANGE_CODED,
     {.name = NULL},
 };

@@ -1,9 +1,7 @@
 /* Strom's method: r += g; send sign(r) * threshold where |r| >= threshold; r -= sent. An element
  * sends at most the threshold per step, so r grows without bound while |g| stays above it. */
 #include "codec/quant/threshold_auto.h"
-#include "method/default_program.h"
 #include "method/method_keys.h"
-#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     TG__KEY_THRESHOLD("auto"), TG__KEY_START,          TG__KEY_TARGET, TG__KEY_INDEX,

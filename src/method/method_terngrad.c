@@ -1,16 +1,13 @@
 /* TernGrad: send -s, 0 or s, unbiased, where the ranks agree on s. */
 #include "codec/quant/codec_terngrad.h"
 #include "method/method_keys.h"
-#include "method/shared_scale_program.h"
 
 static const tg_key keys[] = {
     TG__TERNGRAD_KEYS,
-    {.name = "scaler",
-     .type = TG_KEY_CHOICE,
-     .def = "shared",
-     .choices = "shared|local",
-     .help = "shared: the largest of all ranks, from a round before the codes; local: each rank's "
-             "own, without that round"},
+    TG__CHOICE(
+        "scaler", "shared", "shared|local",
+        "shared: the largest of all ranks, from a round before the codes; local: each rank's "
+        "own, without that round"),
     TG__KEY_EXCHANGE_CODED,
     {.name = NULL},
 };

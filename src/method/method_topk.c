@@ -1,7 +1,5 @@
 /* Gradient dropping: send the k largest |g + r|, keep the rest in r. */
-#include "method/default_program.h"
 #include "method/method_keys.h"
-#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     TG__KEY_DENSITY("0.01"),
@@ -9,13 +7,10 @@ static const tg_key keys[] = {
     TG__KEY_SCOPE,
     TG__KEY_VALUES("fp16"), /* close to the paper, which sends full values */
     TG__KEY_INDEX,
-    {.name = "feedback",
-     .type = TG_KEY_CHOICE,
-     .def = "residual",
-     .choices = "none|residual",
-     .help = "none: naive pruning, which diverges at high sparsity"},
+    TG__CHOICE("feedback", "residual", "none|residual",
+               "none: naive pruning, which diverges at high sparsity"),
     TG__KEY_RESCALE("no"),
-    TG__KEY_EXCHANGE_SPARSE,
+    TG__KEY_EXCHANGE(TG__SUMS_CODED | TG__SUMS_SELECTED, "allgather"),
     {.name = NULL},
 };
 

@@ -1,9 +1,7 @@
 /* 2-bit quantisation with residual: r += g; send +tau where r >= tau, -tau where r <= -tau, else 0;
  * r -= sent. */
 #include "codec/quant/threshold_auto.h"
-#include "method/default_program.h"
 #include "method/method_keys.h"
-#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     TG__KEY_THRESHOLD("auto"), TG__KEY_START,          TG__KEY_TARGET,

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "method/powersgd_world.h"
+#include "powersgd_world.h"
 
 static uint64_t hash_state(const world *w, int r)
 {

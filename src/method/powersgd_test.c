@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include <golden/golden_powersgd.h> /* tests/golden */
-#include "method/powersgd_world.h"
+#include "powersgd_world.h"
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
@@ -62,10 +62,10 @@ static void ranks_are_as_one_on_the_mean(void **state)
 {
     (void)state;
     static double e[N], one[N], sum[N];
-    static const char *const texts[] = {"powersgd:rank=1", "powersgd:rank=3",
-                                        "powersgd:rank=2,warm=no,exchange=ring",
-                                        "powersgd:rank=4,exchange=allgather"};
-    static const size_t of[] = {1, 3, 2, 4};
+    static const char *const texts[] = {
+        "powersgd:rank=1", "powersgd:rank=3", "powersgd:rank=3,exchange=halving",
+        "powersgd:rank=2,warm=no,exchange=ring", "powersgd:rank=4,exchange=allgather"};
+    static const size_t of[] = {1, 3, 3, 2, 4};
     for (size_t c = 0; c < TG_COUNT(texts); c++)
         for (int size = 2; size <= MAX_RANKS; size++) {
             world w = open_world(texts[c], size, NULL), alone = open_world(texts[c], 1, NULL);

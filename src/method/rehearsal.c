@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-static tg_status play(tg__method *m, tg__task task, tg__rehearsal *r)
+tg_status tg__rehearse(tg__method *m, tg__task task, tg__rehearsal *r)
 {
     tg__exchange *x = NULL;
     tg__rehearsal seen = {0};
@@ -26,16 +26,6 @@ static tg_status play(tg__method *m, tg__task task, tg__rehearsal *r)
     seen.bytes = task.coded_bytes;
     *r = seen;
     return TG_OK;
-}
-
-tg_status tg__rehearse(tg__method *m, const float *g, uint64_t step, double eta, tg__rehearsal *r)
-{
-    return play(m, (tg__task){.step = step, .g = g, .coded = true, .eta = eta}, r);
-}
-
-tg_status tg__rehearse_dense(tg__method *m, const float *g, uint64_t step, tg__rehearsal *r)
-{
-    return play(m, (tg__task){.step = step, .g = g}, r);
 }
 
 void tg__rehearsal_add_dense(tg__rehearsal *r, const tg__exchange_ops *x, size_t n)

@@ -19,15 +19,9 @@ typedef struct tg__rehearsal {
     } round[TG__REHEARSAL_ROUNDS];
 } tg__rehearsal;
 
-/* Run step `step` of m, whose setup has size 1 and lanes 1.
- * g, eta  of the task; g (n)
+/* Run a task of m, whose setup has size 1 and lanes 1. A dense one requires setup.may_bypass.
  * Errors  those of the method; TG_E_UNSUPPORTED (more than TG__REHEARSAL_ROUNDS rounds) */
-TG_NODISCARD tg_status tg__rehearse(tg__method *m, const float *g, uint64_t step, double eta,
-                                    tg__rehearsal *r);
-
-/* The same for a dense step; requires setup.may_bypass. */
-TG_NODISCARD tg_status tg__rehearse_dense(tg__method *m, const float *g, uint64_t step,
-                                          tg__rehearsal *r);
+TG_NODISCARD tg_status tg__rehearse(tg__method *m, tg__task task, tg__rehearsal *r);
 
 /* For tg__program_ops.foresee: add a round of n elements as dense f32. */
 void tg__rehearsal_add_dense(tg__rehearsal *r, const tg__exchange_ops *x, size_t n);

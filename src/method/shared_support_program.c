@@ -8,33 +8,26 @@
  * vector of its own.
  *
  * k changes during the warm-up; the exchange is then created again. */
-#include "method/shared_support_program.h"
+#include "method/method.h"
 #include "base/mem.h"
 #include "codec/sparse/topk_select.h"
 #include "kernel/kernel.h"
 #include "method/support.h"
-#include "telegrad/random.h"
 #include "telegrad/spec.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct lane {
-    tg__exchange *coded, *dense; /* of k elements; of all elements */
-    tg__exchange *chosen;        /* CLT-k: the leader's indices */
-    bool choosing;               /* CLT-k: that exchange is in flight */
-    size_t k, count;             /* k: room; count: elements of the support, fewer if the leader has
-                                    fewer that are not 0 */
-    uint32_t *idx;               /* (k) the support */
-    float *val;                  /* (k) */
-    /* (k) removed from the memory: own values as decoded, times the filter's beta */
-    float *sent;
-    float *aggregate; /* (n) 0 outside the support, unless `full` */
-    bool full, was_coded, was_nonfinite;
+    tg__exchange *chosen; /* CLT-k: the leader's indices */
+    size_t k, count;      /* k: room; count: elements of the support, fewer if the leader has
+                             fewer that are not 0 */
+    uint32_t *idx;        /* (k) the support */
+    float *val;           /* (k) */
+    float *sent; /* (k) removed from the memory: own values as decoded, times the filter's beta */
 } lane;
 
 typedef struct program {
-    tg_codec *codec, *f32;
+    tg_codec *codec;
     tg_codec *indices; /* CLT-k: codec of the leader's choice; else NULL */
     tg__density_schedule density;
     uint64_t *bits;
@@ -53,181 +46,90 @@ static size_t count_at(const tg__method *m, uint64_t step)
     return tg__topk_count(tg__density_at(&p->density, step), m->n);
 }
 
-/* Allocate buffers and an exchange for k elements. */
-static tg_status size_lane(tg__method *m, lane *l, size_t k)
+/* Make room for k elements, and an exchange for them. */
+static tg_status size_lane(tg__method *m, tg__lane *l, lane *own, size_t k)
 {
     const program *p = m->impl;
-    tg__exchange_destroy(l->coded);
-    free(l->idx);
-    free(l->val);
-    free(l->sent);
+    tg__owned_drop(&m->owned, l->coded);
     l->coded = NULL;
-    l->idx = NULL;
-    l->val = l->sent = NULL;
-    l->k = k;
-    TG_TRY(tg_alloc(k, sizeof *l->idx, &l->idx));
-    TG_TRY(tg_alloc(k, sizeof *l->val, &l->val));
-    TG_TRY(tg_alloc(k, sizeof *l->sent, &l->sent));
-    TG_TRY(tg__exchange_create(tg__method_exchange(m), m->setup.rank, m->setup.size, k, p->codec,
-                               &tg__combine_mean, &l->coded));
-    l->coded->pool = m->setup.pool;
-    return TG_OK;
-}
-
-static tg_status make_lane(tg__method *m, lane *l)
-{
-    const program *p = m->impl;
-    const bool apart = strcmp(tg_spec_word(m->spec, "exchange"), "none") == 0;
-    const char *choice = apart                                  ? "none"
-                         : m->setup.size <= CHOICE_DIRECT_RANKS ? "allgather"
-                                                                : "reducescatter";
-    TG_TRY(tg_alloc(m->n, sizeof *l->aggregate, &l->aggregate));
-    TG_TRY(size_lane(m, l, count_at(m, 0)));
-    if (p->indices != NULL) {
-        TG_TRY(tg__exchange_create(tg__exchange_find(choice), m->setup.rank, m->setup.size, m->n,
-                                   p->indices, &tg__combine_mean, &l->chosen));
-        l->chosen->pool = m->setup.pool;
-    }
-    if (!m->setup.may_bypass)
-        return TG_OK;
-    TG_TRY(tg__exchange_create(tg__exchange_find(apart ? "none" : "direct"), m->setup.rank,
-                               m->setup.size, m->n, p->f32, &tg__combine_mean, &l->dense));
-    l->dense->pool = m->setup.pool;
-    return TG_OK;
+    own->k = k;
+    TG_TRY(tg__owned_room(&m->owned, &own->idx, k, sizeof *own->idx));
+    TG_TRY(tg__owned_room(&m->owned, &own->val, k, sizeof *own->val));
+    TG_TRY(tg__owned_room(&m->owned, &own->sent, k, sizeof *own->sent));
+    return tg__method_join(m, tg__method_exchange(m), k, p->codec, NULL, &l->coded);
 }
 
 static tg_status init_lanes(tg__method *m)
 {
     program *p = m->impl;
-    TG_TRY(tg_codec_create(tg_spec_word(m->spec, "values"), &p->codec));
-    TG_TRY(tg_codec_create("f32", &p->f32));
+    const tg__exchange_ops *values = tg__method_exchange(m);
+    const char *choice = m->setup.size <= CHOICE_DIRECT_RANKS ? "allgather" : "reducescatter";
+    TG_TRY(tg__method_codec(m, tg_spec_word(m->spec, "values"), &p->codec));
     TG_TRY(tg__density_init(&p->density, tg_spec_real(m->spec, "density"),
                             tg_spec_duration(m->spec, "warmup"), tg__method_epochs(&m->setup)));
-    TG_TRY(tg_alloc(TG__SUPPORT_WORDS(m->n), sizeof *p->bits, &p->bits));
-    TG_TRY(tg_alloc(m->setup.lanes, sizeof *p->lanes, &p->lanes));
-    for (size_t i = 0; i < m->setup.lanes; i++)
-        TG_TRY(make_lane(m, &p->lanes[i]));
+    TG_TRY(tg__method_alloc(m, TG__SUPPORT_WORDS(m->n), sizeof *p->bits, &p->bits));
+    TG_TRY(tg__lanes_make(m, m->setup.may_bypass ? tg__dense_exchange(m) : NULL));
+    TG_TRY(tg__method_alloc(m, m->setup.lanes, sizeof *p->lanes, &p->lanes));
+    for (size_t i = 0; i < m->setup.lanes; i++) {
+        TG_TRY(size_lane(m, &m->lane[i], &p->lanes[i], count_at(m, 0)));
+        if (p->indices != NULL)
+            TG_TRY(tg__method_join(m, values->apart ? values : tg__exchange_find(choice), m->n,
+                                   p->indices, NULL, &p->lanes[i].chosen));
+    }
     return TG_OK;
-}
-
-static tg_status random_init(tg__method *m)
-{
-    program *p;
-    TG_TRY(tg_alloc(1, sizeof *p, &p));
-    m->impl = p;
-    return init_lanes(m);
 }
 
 static tg_status leader_init(tg__method *m)
 {
-    program *p;
-    TG_TRY(tg_alloc(1, sizeof *p, &p));
-    m->impl = p;
-    TG_TRY(tg_codec_create("topk:values=1bit", &p->indices));
-    p->indices->pool = m->setup.pool;
+    program *p = m->impl;
+    TG_TRY(tg__method_codec(m, "topk:values=1bit", &p->indices));
     if (tg__feedback_filters(m->feedback))
-        TG_TRY(tg_alloc(m->n, sizeof *p->filtered, &p->filtered));
+        TG_TRY(tg__method_alloc(m, m->n, sizeof *p->filtered, &p->filtered));
     return init_lanes(m);
 }
 
-static void fini(tg__method *m)
+/* Make the lane fit for this step's k, with a zero aggregate. */
+static tg_status prepare(tg__method *m, tg__task *task, tg__lane *l, lane *own)
 {
-    program *p = m->impl;
-    for (size_t i = 0; p->lanes != NULL && i < m->setup.lanes; i++) {
-        tg__exchange_destroy(p->lanes[i].coded);
-        tg__exchange_destroy(p->lanes[i].dense);
-        tg__exchange_destroy(p->lanes[i].chosen);
-        free(p->lanes[i].idx);
-        free(p->lanes[i].val);
-        free(p->lanes[i].sent);
-        free(p->lanes[i].aggregate);
-    }
-    free(p->lanes);
-    free(p->bits);
-    free(p->filtered);
-    tg_codec_destroy(p->codec);
-    tg_codec_destroy(p->f32);
-    tg_codec_destroy(p->indices);
-    free(p);
-    m->impl = NULL;
-}
-
-static tg_rng_key key_of(const tg__method *m, uint64_t step, tg_purpose purpose, int rank)
-{
-    return (tg_rng_key){.seed = m->setup.seed,
-                        .purpose = purpose,
-                        .rank = (uint32_t)rank,
-                        .step = step,
-                        .tensor = m->setup.bucket};
-}
-
-/* Return a lane for this step's k, with a zero aggregate. */
-static tg_status prepare(tg__method *m, lane *l, uint64_t step)
-{
-    const size_t k = count_at(m, step);
+    const program *p = m->impl;
+    const size_t k = count_at(m, task->step);
     if (l->full)
         memset(l->aggregate, 0, m->n * sizeof *l->aggregate);
-    for (size_t i = 0; !l->full && i < l->count; i++)
-        l->aggregate[l->idx[i]] = 0;
+    for (size_t i = 0; !l->full && i < own->count; i++)
+        l->aggregate[own->idx[i]] = 0;
     l->full = false;
-    l->count = 0;
-    if (k != l->k)
-        TG_TRY(size_lane(m, l, k));
-    const tg_encode_context ctx = {
-        .struct_size = sizeof ctx,
-        .rng = key_of(m, step, TG_PURPOSE_OWNER, m->setup.rank),
-    };
-    l->coded->context = ctx;
+    own->count = 0;
+    if (k != own->k)
+        TG_TRY(size_lane(m, l, own, k));
+    l->coded->context = (tg_encode_context){.struct_size = sizeof l->coded->context,
+                                            .rng = tg__method_key(m, task->step, TG_PURPOSE_OWNER)};
+    task->density = tg__density_at(&p->density, task->step);
     return TG_OK;
 }
 
 /* Encode the values p[S]; p NULL: this rank has none. */
-static tg_status encode_values(tg__method *m, tg__task *task, lane *l, const float *p)
+static tg_status encode_values(tg__method *m, tg__task *task, tg__lane *l, const float *p)
 {
     tg__feedback *f = m->feedback;
+    lane *own = &((program *)m->impl)->lanes[task->lane];
+    tg__exchange *x = l->running = l->coded;
     tg__view view;
     if (p == NULL) {
-        tg__put_zeros(l->coded);
+        tg__put_zeros(x);
     } else {
-        for (size_t i = 0; i < l->k; i++)
-            l->val[i] = i < l->count ? p[l->idx[i]] : 0;
-        TG_TRY(tg__codec_encode(((program *)m->impl)->codec, NULL, l->val, l->k, l->coded->parts,
-                                l->coded->nparts, &view));
-        memcpy(l->sent, view.dense, l->k * sizeof *l->sent);
-        f->ops->sent(f, p, m->n, l->idx, l->sent, l->count);
-        tg__kernel()->scale(l->sent, tg__feedback_share(f), l->k);
+        for (size_t i = 0; i < own->k; i++)
+            own->val[i] = i < own->count ? p[own->idx[i]] : 0;
+        TG_TRY(tg__codec_encode(x->codec, NULL, own->val, own->k, x->parts, x->nparts, &view));
+        memcpy(own->sent, view.dense, own->k * sizeof *own->sent);
+        f->ops->sent(f, p, m->n, own->idx, own->sent, own->count);
+        tg__kernel()->scale(own->sent, tg__feedback_share(f), own->k);
     }
-    tg__task_count(task, l->coded, NULL);
+    tg__task_count(task, x, NULL);
     return TG_OK;
 }
 
-static void begin_task(tg__method *m, tg__task *task, lane *l)
-{
-    const program *p = m->impl;
-    l->was_coded = task->coded;
-    l->was_nonfinite = task->nonfinite;
-    task->density = task->coded ? tg__density_at(&p->density, task->step) : 1;
-    task->coded_bytes = task->kept = 0;
-    task->fell_back = false;
-}
-
-static tg_status begin_dense(tg__method *m, tg__task *task, lane *l)
-{
-    const program *p = m->impl;
-    const float *sent;
-    if (task->nonfinite) {
-        tg__put_zeros(l->dense);
-    } else {
-        m->feedback->ops->bypass(m->feedback, task->g, m->n, NULL, &sent);
-        TG_TRY(tg__codec_encode(p->f32, NULL, sent, m->n, l->dense->parts, l->dense->nparts, NULL));
-    }
-    tg__task_count(task, l->dense, NULL);
-    return TG_OK;
-}
-
-/* p of this rank's gradient; NULL if it or the memory is not finite: then all memory is reset, and
- * all ranks are informed. */
-static const float *compensated(tg__method *m, tg__task *task, lane *l)
+/* p of this rank's gradient; NULL if it or the memory is not finite. */
+static const float *compensated(tg__method *m, tg__task *task)
 {
     const float *p = NULL;
     if (task->nonfinite)
@@ -235,159 +137,135 @@ static const float *compensated(tg__method *m, tg__task *task, lane *l)
     if (m->feedback->ops->compensate(m->feedback, task->g, m->n, ((program *)m->impl)->filtered,
                                      &p))
         return p;
-    (void)tg__method_heal(m, true);
-    task->overflow = TG__FORGOT;
-    l->was_nonfinite = true;
+    tg__forget(m, task);
     return NULL;
 }
 
-static tg_status random_begin(tg__method *m, tg__task *task, tg__exchange **x_p)
+static tg_status encode_random(tg__method *m, tg__task *task, tg__lane *l)
 {
     program *p = m->impl;
-    lane *l = &p->lanes[task->lane];
-    begin_task(m, task, l);
-    if (task->coded) {
-        /* the same on all ranks */
-        const tg_rng_key key = key_of(m, task->step, TG_PURPOSE_CODEC, 0);
-        TG_TRY(prepare(m, l, task->step));
-        l->count = l->k;
-        tg__support_draw(&key, m->n, l->k, p->bits, l->idx);
-        TG_TRY(encode_values(m, task, l, compensated(m, task, l)));
-    } else {
-        TG_TRY(begin_dense(m, task, l));
-    }
-    *x_p = task->coded ? l->coded : l->dense;
-    return TG_OK;
+    lane *own = &p->lanes[task->lane];
+    tg_rng_key key = tg__method_key(m, task->step, TG_PURPOSE_CODEC);
+    key.rank = 0; /* the same on all ranks */
+    TG_TRY(prepare(m, task, l, own));
+    own->count = own->k;
+    tg__support_draw(&key, m->n, own->k, p->bits, own->idx);
+    return encode_values(m, task, l, compensated(m, task));
 }
 
 /* ---- CLT-k ----------------------------------------------------------------------------------- */
 
 /* Encode the leader's choice, from its own p. */
-static tg_status choose(tg__method *m, const tg__task *task, lane *l, const float *p)
+static tg_status choose(tg__method *m, const tg__task *task, tg__exchange *x, const float *p)
 {
-    tg__exchange *x = l->chosen;
     const bool leads = task->step % (uint64_t)m->setup.size == (uint64_t)m->setup.rank;
-    tg_encode_context ctx = {
+    const tg_encode_context ctx = {
         .struct_size = sizeof ctx,
-        .rng = key_of(m, task->step, TG_PURPOSE_CODEC, m->setup.rank),
+        .rng = tg__method_key(m, task->step, TG_PURPOSE_CODEC),
         .density = task->density,
     };
     x->context = ctx;
     x->context.density = 1; /* owners forward all that the leader chose */
-    if (p == NULL || !(leads || strcmp(x->ops->entry.name, "none") == 0)) {
+    if (p == NULL || !(leads || x->ops->apart)) {
         tg__put_zeros(x);
         return TG_OK;
     }
     return tg__codec_encode(x->codec, &ctx, p, m->n, x->parts, x->nparts, NULL);
 }
 
-static tg_status leader_begin(tg__method *m, tg__task *task, tg__exchange **x_p)
+static tg_status encode_choice(tg__method *m, tg__task *task, tg__lane *l)
 {
     program *p = m->impl;
-    lane *l = &p->lanes[task->lane];
-    begin_task(m, task, l);
-    l->choosing = task->coded;
-    if (task->coded) {
-        TG_TRY(prepare(m, l, task->step));
-        p->sums = compensated(m, task, l);
-        TG_TRY(choose(m, task, l, p->sums));
-        for (size_t i = 0; i < l->chosen->nparts; i++)
-            task->coded_bytes += l->chosen->parts[i].len;
-    } else {
-        TG_TRY(begin_dense(m, task, l));
-    }
-    *x_p = task->coded ? l->chosen : l->dense;
+    lane *own = &p->lanes[task->lane];
+    TG_TRY(prepare(m, task, l, own));
+    p->sums = compensated(m, task);
+    l->running = own->chosen;
+    TG_TRY(choose(m, task, own->chosen, p->sums));
+    tg__task_count(task, own->chosen, NULL);
+    task->kept = 0; /* the values are counted in the next round */
     return TG_OK;
 }
 
 /* The support is where the leader's vector is not 0. The aggregate serves as scratch. */
-static void read_choice(const tg__method *m, lane *l)
+static void read_choice(const tg__method *m, tg__lane *l, lane *own)
 {
-    l->chosen->ops->result(l->chosen, l->aggregate);
+    own->chosen->ops->result(own->chosen, l->aggregate);
     for (size_t i = 0; i < m->n; i++) {
         if (l->aggregate[i] == 0)
             continue;
         l->aggregate[i] = 0;
         /* more elements would be an error of the leader, but all ranks see the same */
-        if (l->count < l->k)
-            l->idx[l->count++] = (uint32_t)i;
+        if (own->count < own->k)
+            own->idx[own->count++] = (uint32_t)i;
     }
 }
 
 /* ---- both programs --------------------------------------------------------------------------- */
 
-static tg_status next(tg__method *m, tg__task *task, tg__exchange **x_p)
+static tg_status advance(tg__method *m, tg__task *task, tg__lane *l)
 {
     program *p = m->impl;
-    lane *l = &p->lanes[task->lane];
-    *x_p = NULL;
-    if (!task->coded) {
-        l->dense->ops->result(l->dense, l->aggregate);
-        l->full = true;
-        return TG_OK;
-    }
-    if (l->choosing) {
-        l->choosing = false;
-        read_choice(m, l);
-        *x_p = l->coded;
+    lane *own = &p->lanes[task->lane];
+    if (l->running != l->coded) {
+        read_choice(m, l, own);
         return encode_values(m, task, l, p->sums);
     }
-    l->coded->ops->result(l->coded, l->val);
+    l->running = NULL;
+    l->coded->ops->result(l->coded, own->val);
     if (tg__feedback_pending(m->feedback) == NULL) /* unbiased: what is not sent is lost */
-        tg__kernel()->scale(l->val, (float)((double)m->n / (double)l->k), l->k);
-    if (!tg__kernel()->all_finite(l->val, l->k))
+        tg__kernel()->scale(own->val, (float)((double)m->n / (double)own->k), own->k);
+    if (!tg__kernel()->all_finite(own->val, own->k))
         task->overflow = "the sum over ranks";
-    for (size_t i = 0; i < l->count; i++)
-        l->aggregate[l->idx[i]] = l->val[i];
+    for (size_t i = 0; i < own->count; i++)
+        l->aggregate[own->idx[i]] = own->val[i];
     return TG_OK;
-}
-
-static const float *aggregate(tg__method *m, const tg__task *task)
-{
-    return ((program *)m->impl)->lanes[task->lane].aggregate;
 }
 
 /* Return the own values to the memory, as they left it. */
 static tg_status undo(tg__method *m, const tg__task *task)
 {
-    const lane *l = &((program *)m->impl)->lanes[task->lane];
+    const tg__lane *l = &m->lane[task->lane];
+    const lane *own = &((program *)m->impl)->lanes[task->lane];
     float *pending = tg__feedback_pending(m->feedback);
     if (l->was_coded && !l->was_nonfinite && pending != NULL)
-        tg__kernel()->scatter_add(pending, l->idx, l->sent, l->count);
+        tg__kernel()->scatter_add(pending, own->idx, own->sent, own->count);
     return TG_OK;
 }
 
 /* Return what was lost by rounding the sums of values, as if it had not been sent. */
 static void absorb(tg__method *m, const tg__task *task)
 {
-    lane *l = &((program *)m->impl)->lanes[task->lane];
+    const tg__lane *l = &m->lane[task->lane];
+    lane *own = &((program *)m->impl)->lanes[task->lane];
     float *pending = tg__feedback_pending(m->feedback);
     if (!l->was_coded || pending == NULL || l->coded->ops->leftover == NULL)
         return;
-    memset(l->val, 0, l->k * sizeof *l->val);
-    l->coded->ops->leftover(l->coded, tg__feedback_share(m->feedback), l->val);
-    tg__kernel()->scatter_add(pending, l->idx, l->val, l->count);
+    memset(own->val, 0, own->k * sizeof *own->val);
+    l->coded->ops->leftover(l->coded, tg__feedback_share(m->feedback), own->val);
+    tg__kernel()->scatter_add(pending, own->idx, own->val, own->count);
 }
 
+/* One round: all ranks draw the same elements. */
 const tg__program_ops tg__shared_support_program = {
     .rounds = 1,
-    .init = random_init,
-    .fini = fini,
-    .begin = random_begin,
-    .next = next,
-    .aggregate = aggregate,
+    .impl_bytes = sizeof(program),
+    .init = init_lanes,
+    .encode = encode_random,
+    .advance = advance,
+    TG__IN_LANES,
     .undo = undo,
     .absorb = absorb,
 };
 
+/* Two rounds: a different rank chooses in each step. Needs feedback residual. */
 const tg__program_ops tg__leader_support_program = {
     .rounds = 2,
     .max_lanes = 1, /* the values are looked up at the end of the first round */
+    .impl_bytes = sizeof(program),
     .init = leader_init,
-    .fini = fini,
-    .begin = leader_begin,
-    .next = next,
-    .aggregate = aggregate,
+    .encode = encode_choice,
+    .advance = advance,
+    TG__IN_LANES,
     .undo = undo,
     .absorb = absorb,
 };

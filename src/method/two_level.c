@@ -4,7 +4,6 @@
 #include "kernel/parallel.h"
 #include "telegrad/spec.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef enum stage { UP, BETWEEN, DOWN } stage;
@@ -22,7 +21,6 @@ typedef struct two_level {
     const tg__nodes *nodes;
     tg__method *inner; /* NULL: this rank is not a leader */
     tg__group members, leaders;
-    tg_codec *f32;
     float scale; /* factor from a node's sum to its gradient */
     lane *lanes;
 } two_level;
@@ -38,9 +36,7 @@ static tg_status begin(tg__method *m, tg__task *task, tg__exchange **x_p)
 {
     two_level *v = m->impl;
     lane *l = &v->lanes[task->lane];
-    task->density = 1;
-    task->coded_bytes = task->kept = 0;
-    task->fell_back = false;
+    tg__task_begin(task);
     task->overflow = NULL;
     TG_TRY(tg__put_values(l->up, task->nonfinite ? NULL : task->g, task));
     task->group = &v->members;
@@ -84,7 +80,7 @@ static tg_status go_down(tg__method *m, tg__task *task, lane *l, tg__exchange **
 {
     two_level *v = m->impl;
     if (v->inner != NULL)
-        TG_TRY(tg__codec_encode(v->f32, NULL, inner_ops(v)->aggregate(v->inner, &l->among), m->n,
+        TG_TRY(tg__codec_encode(m->f32, NULL, inner_ops(v)->aggregate(v->inner, &l->among), m->n,
                                 l->down->parts, l->down->nparts, NULL));
     task->round = v->ops.rounds - 1;
     task->group = &v->members;
@@ -156,19 +152,18 @@ static double *units(const tg__method *m)
 
 static tg_status refuse(const tg__method *m, const tg__method_def *def, const tg__nodes *nodes)
 {
-    if (tg_spec_has(m->spec, "exchange") && strcmp(tg_spec_word(m->spec, "exchange"), "none") == 0)
-        return tg_fail(
-            TG_E_SPEC,
-            "method \"%s\" with nodes: exchange=none leaves every rank its own gradient, "
-            "so there is nothing to sum: allowed: another exchange, or no nodes",
-            tg_spec_name(m->spec));
-    if (def->combine == &tg__combine_vote && !nodes->equal)
+    if (tg__method_is_apart(m->spec))
+        return tg_fail(TG_E_SPEC,
+                       "method \"%s\" with nodes: exchange=none sums nothing: choose another "
+                       "exchange, or no nodes",
+                       tg_spec_name(m->spec));
+    if (tg__method_combine(def)->votes && !nodes->equal)
         return tg_fail(TG_E_SPEC,
                        "method \"%s\" on %d nodes of unequal numbers of ranks: each node has one "
                        "vote, so ranks would not count alike: allowed: nodes of equal size, or "
                        "another method",
                        tg_spec_name(m->spec), nodes->count);
-    if (def->combine == &tg__combine_clipped && !nodes->equal &&
+    if (tg__method_combine(def)->cuts && !nodes->equal &&
         strcmp(tg_spec_word(m->spec, "clip"), "median") == 0)
         return tg_fail(
             TG_E_SPEC,
@@ -227,32 +222,25 @@ static tg_status make_inner(tg__method *m, const char *text, two_level *v)
     return TG_OK;
 }
 
-static tg_status make_lane(tg__method *m, two_level *v, lane *l)
+static tg_status make_exchange(tg__method *m, const two_level *v, const char *name,
+                               tg__exchange **x_p)
 {
     const tg__nodes *nodes = v->nodes;
-    TG_TRY(tg_alloc(m->n, sizeof *l->vector, &l->vector));
-    TG_TRY(tg__exchange_create(tg__exchange_find("reduce"), nodes->index, nodes->members, m->n,
-                               v->f32, &tg__combine_mean, &l->up));
-    TG_TRY(tg__exchange_create(tg__exchange_find("broadcast"), nodes->index, nodes->members, m->n,
-                               v->f32, &tg__combine_mean, &l->down));
-    l->up->pool = l->down->pool = m->setup.pool;
-    return TG_OK;
+    TG_TRY(tg__exchange_create(tg__exchange_find(name), nodes->index, nodes->members, m->n, m->f32,
+                               &tg__combine_mean, x_p));
+    return tg__method_own(m, *x_p);
+}
+
+static tg_status make_lane(tg__method *m, const two_level *v, lane *l)
+{
+    TG_TRY(tg__method_alloc(m, m->n, sizeof *l->vector, &l->vector));
+    TG_TRY(make_exchange(m, v, "reduce", &l->up));
+    return make_exchange(m, v, "broadcast", &l->down);
 }
 
 static void fini(tg__method *m)
 {
-    two_level *v = m->impl;
-    for (size_t i = 0; v->lanes != NULL && i < m->setup.lanes; i++) {
-        tg__exchange_destroy(v->lanes[i].up);
-        tg__exchange_destroy(v->lanes[i].down);
-        free(v->lanes[i].vector);
-    }
-    free(v->lanes);
-    m->feedback = NULL; /* owned by the inner method */
-    tg__method_destroy(v->inner);
-    tg_codec_destroy(v->f32);
-    free(v);
-    m->impl = NULL;
+    tg__method_destroy(((two_level *)m->impl)->inner);
 }
 
 tg_status tg__two_level_init(tg__method *m, const char *text)
@@ -261,7 +249,7 @@ tg_status tg__two_level_init(tg__method *m, const char *text)
     const tg__method_def *def = m->def;
     TG_TRY(refuse(m, def, nodes));
     two_level *v;
-    TG_TRY(tg_alloc(1, sizeof *v, &v));
+    TG_TRY(tg__method_alloc(m, 1, sizeof *v, &v));
     v->nodes = nodes;
     v->def = *def;
     v->ops = (tg__program_ops){.rounds = def->program->rounds + 2,
@@ -283,10 +271,9 @@ tg_status tg__two_level_init(tg__method *m, const char *text)
     v->members = (tg__group){.rank = nodes->member, .patience = patience};
     v->leaders = (tg__group){.rank = nodes->leader, .patience = 2};
     v->scale = (float)nodes->count / (float)nodes->size;
-    TG_TRY(tg_codec_create("f32", &v->f32));
-    v->f32->pool = m->setup.pool;
+    TG_TRY(tg__method_codec(m, "f32", &m->f32));
     TG_TRY(nodes->index == 0 ? make_inner(m, text, v) : try_inner(m, text, v));
-    TG_TRY(tg_alloc(m->setup.lanes, sizeof *v->lanes, &v->lanes));
+    TG_TRY(tg__method_alloc(m, m->setup.lanes, sizeof *v->lanes, &v->lanes));
     for (size_t i = 0; i < m->setup.lanes; i++)
         TG_TRY(make_lane(m, v, &v->lanes[i]));
     return TG_OK;

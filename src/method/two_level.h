@@ -11,8 +11,7 @@
  * Memory      The method's memory is held by the leaders (role LEADER).
  * Not finite  A node's gradient is not finite if that of one of its ranks is not, or if their sum
  *             overflows f32. Then the leader sends zeros, does not change its state, and informs
- *             all
- *             ranks, as a single rank does.
+ *             all ranks, as a single rank does.
  * Timeouts    A leader waits one timeout for the ranks of its node, and two for other leaders.
  *             Other ranks wait two for each message of the method, because their leader may wait
  *             that long. After the first, a wait also ends if any rank is known to have given up

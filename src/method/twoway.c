@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "codec/sign/strips.h"
 #include "kernel/parallel.h"
-#include <stdlib.h>
 #include <string.h>
 
 struct tg__twoway {
@@ -28,33 +27,30 @@ static tg_status recode(tg__exchange *x, const float *mean, uint8_t *frame, size
     tg__view view = {0};
     if (t->n > 0)
         memcpy(t->before, t->owner, t->n * sizeof *t->owner);
-    if (t->rests) {
+    bool zeros = t->rests;
+    if (!zeros && !tg__parallel_add_finite(NULL, t->owner, mean, t->n))
+        x->overflow = zeros = true;
+    if (zeros) {
         tg__part_zero(&part, t->codec->ops->wire_id);
-        *len_p = part.len;
-        return TG_OK;
+    } else {
+        TG_TRY(tg__codec_encode(t->codec, &ctx, t->owner, t->n, &part, 1, &view));
+        tg__kernel()->sub(t->owner, view.dense, t->n);
     }
-    if (!tg__parallel_add_finite(NULL, t->owner, mean, t->n)) {
-        x->overflow = true;
-        tg__part_zero(&part, t->codec->ops->wire_id);
-        *len_p = part.len;
-        return TG_OK;
-    }
-    TG_TRY(tg__codec_encode(t->codec, &ctx, t->owner, t->n, &part, 1, &view));
-    tg__kernel()->sub(t->owner, view.dense, t->n);
     *len_p = part.len;
     return TG_OK;
 }
 
 /* Cut the tensors to the block. A tensor that is cut counts as a vector. */
-static tg_status cut_segments(tg__twoway *t, const tg_segment *segments, size_t count)
+static tg_status cut_segments(tg__method *m, tg__twoway *t)
 {
-    tg_encode_context ctx = {.struct_size = sizeof ctx, .segments = segments, .nsegments = count};
+    const tg_encode_context ctx = {
+        .struct_size = sizeof ctx, .segments = m->segments, .nsegments = m->setup.count};
     tg__part block = {.lo = t->lo, .hi = t->lo + t->n};
     tg__strip strip;
     size_t n = 0;
     for (tg__strips s = tg__strips_of(&ctx, &block, 2); tg__strips_next(&s, &strip);)
         n++;
-    TG_TRY(tg_alloc(n, sizeof *t->segments, &t->segments));
+    TG_TRY(tg__method_alloc(m, n, sizeof *t->segments, &t->segments));
     for (tg__strips s = tg__strips_of(&ctx, &block, 2); tg__strips_next(&s, &strip);) {
         bool vector = strip.rows == 1;
         t->segments[t->nsegments++] = (tg_segment){.begin = strip.lo - t->lo,
@@ -66,43 +62,34 @@ static tg_status cut_segments(tg__twoway *t, const tg_segment *segments, size_t 
 }
 
 /* Create a slot for each tensor that overlaps the block. */
-static tg_status make_slot(tg__twoway *t, const tg__method_setup *setup, const tg_segment *segments)
+static tg_status make_slot(tg__method *m, tg__twoway *t)
 {
+    const tg__method_setup *setup = &m->setup;
     const char **name;
-    size_t *len = NULL, *at = NULL, count = 0;
-    TG_TRY(tg_alloc(setup->count, sizeof *name, &name));
-    tg_status status = tg_alloc(2 * setup->count, sizeof *len, &len);
-    if (status == TG_OK)
-        at = len + setup->count;
-    for (size_t i = 0; status == TG_OK && i < setup->count; i++) {
-        size_t lo = TG__MAX(segments[i].begin, t->lo);
-        size_t hi = TG__MIN(segments[i].begin + segments[i].n, t->lo + t->n);
+    size_t *len, *at, count = 0;
+    TG_TRY(tg__method_alloc(m, setup->count, sizeof *name, &name));
+    TG_TRY(tg__method_alloc(m, setup->count, sizeof *len, &len));
+    TG_TRY(tg__method_alloc(m, setup->count, sizeof *at, &at));
+    for (size_t i = 0; i < setup->count; i++) {
+        const tg_segment *s = &m->segments[i];
+        size_t lo = TG__MAX(s->begin, t->lo), hi = TG__MIN(s->begin + s->n, t->lo + t->n);
         if (lo < hi) {
             name[count] = setup->tensor[i];
-            at[count] = lo - segments[i].begin;
+            at[count] = lo - s->begin;
             len[count++] = hi - lo;
         }
     }
-    if (status == TG_OK && count > 0)
-        status = tg__state_block(setup->state, TG__ROLE_OWNER, TG__RESCALE_COPY, "owner residual",
-                                 name, len, count, &t->owner);
-    if (status == TG_OK && count > 0)
-        tg__state_pieces(setup->state, at, count);
-    free(name);
-    free(len);
-    return status;
+    if (count == 0)
+        return TG_OK;
+    TG_TRY(tg__state_block(setup->state, TG__ROLE_OWNER, TG__RESCALE_COPY, "owner residual", name,
+                           len, count, &t->owner));
+    tg__state_pieces(setup->state, at, count);
+    return TG_OK;
 }
 
-static tg_status fill(tg__twoway *t, const tg__method_setup *setup, const tg_segment *segments)
+tg_status tg__twoway_create(tg__method *m, tg_codec *codec, const tg__exchange *x, tg__twoway **t_p)
 {
-    TG_TRY(cut_segments(t, segments, setup->count));
-    TG_TRY(tg_alloc(t->n, sizeof *t->before, &t->before));
-    return make_slot(t, setup, segments);
-}
-
-tg_status tg__twoway_create(const tg__method_setup *setup, const tg_segment *segments,
-                            tg_codec *codec, const tg__exchange *x, tg__twoway **t_p)
-{
+    const tg__method_setup *setup = &m->setup;
     const tg__part *own = &x->parts[x->rank];
     const size_t lanes = setup->coded_lanes != 0 ? setup->coded_lanes : setup->lanes;
     if (lanes > 1)
@@ -111,15 +98,13 @@ tg_status tg__twoway_create(const tg__method_setup *setup, const tg_segment *seg
                        "other: allowed: 1 in flight, or twoway=no",
                        lanes);
     tg__twoway *t;
-    TG_TRY(tg_alloc(1, sizeof *t, &t));
+    TG_TRY(tg__method_alloc(m, 1, sizeof *t, &t));
     t->codec = codec;
     t->lo = own->lo;
     t->n = own->hi - own->lo;
-    tg_status status = fill(t, setup, segments);
-    if (status != TG_OK) {
-        tg__twoway_destroy(t);
-        return status;
-    }
+    TG_TRY(cut_segments(m, t));
+    TG_TRY(tg__method_alloc(m, t->n, sizeof *t->before, &t->before));
+    TG_TRY(make_slot(m, t));
     *t_p = t;
     return TG_OK;
 }
@@ -128,15 +113,6 @@ void tg__twoway_hook(tg__twoway *t, tg__exchange *x)
 {
     x->recode = recode;
     x->recode_arg = t;
-}
-
-void tg__twoway_destroy(tg__twoway *t)
-{
-    if (t) {
-        free(t->segments);
-        free(t->before);
-    }
-    free(t);
 }
 
 void tg__twoway_rest(tg__twoway *t, bool rests)

@@ -7,15 +7,13 @@
 
 typedef struct tg__twoway tg__twoway;
 
-/* Create the owner's side, with its slot for this rank's block of x.
- * segments  (count of the setup) the bucket's tensors
- * codec     borrowed
- * Errors    TG_E_NOMEM, TG_E_UNSUPPORTED (more than one coded lane) */
-TG_NODISCARD tg_status tg__twoway_create(const tg__method_setup *setup, const tg_segment *segments,
-                                         tg_codec *codec, const tg__exchange *x, tg__twoway **t_p);
+/* Create the owner's side, with its slot for this rank's block of x. The method owns it.
+ * codec   borrowed
+ * Errors  TG_E_NOMEM, TG_E_UNSUPPORTED (more than one coded lane) */
+TG_NODISCARD tg_status tg__twoway_create(tg__method *m, tg_codec *codec, const tg__exchange *x,
+                                         tg__twoway **t_p);
 /* Make x, which has the same blocks, two-way from now on. */
 void tg__twoway_hook(tg__twoway *t, tg__exchange *x);
-void tg__twoway_destroy(tg__twoway *t); /* does not free the slot; NULL is fine */
 
 /* Set whether the next step leaves the parameters unchanged: then the owner sends zeros and keeps
  * its residual. NULL is fine. */

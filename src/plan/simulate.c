@@ -34,7 +34,7 @@ static void scale(tg__rehearsal *r, double by)
 static tg_status rehearse(const finding *f, const char *text, const tg__sample *sample)
 {
     tg__method *m = NULL;
-    float *g = NULL;
+    TG__FREED float *g = NULL;
     tg__method_setup setup = sample->setup;
     tg__sim_bucket *b = f->found;
     setup.exchange = b->exchange;
@@ -42,13 +42,13 @@ static tg_status rehearse(const finding *f, const char *text, const tg__sample *
     tg_status status = tg__method_create(text, &setup, &m);
     if (status == TG_OK)
         status = tg__rehearsal_gradient(setup.seed, sample->n, &g);
-    for (uint64_t i = 0; i < 2 && status == TG_OK; i++)
-        status = tg__rehearse(m, g, TG__LATE + i, f->sim->session->lr, &b->way[1]);
+    tg__task task = {.step = TG__LATE, .g = g, .coded = true, .eta = f->sim->session->lr};
+    for (; task.step < TG__LATE + 2 && status == TG_OK; task.step++)
+        status = tg__rehearse(m, task, &b->way[1]);
     if (status == TG_OK)
-        status = tg__rehearse_dense(m, g, TG__LATE + 2, &b->way[0]);
+        status = tg__rehearse(m, (tg__task){.step = TG__LATE + 2, .g = g}, &b->way[0]);
     scale(&b->way[0], sample->scale);
     scale(&b->way[1], sample->scale);
-    free(g);
     tg__method_destroy(m);
     tg__state_destroy(setup.state);
     return status;
@@ -141,9 +141,9 @@ static tg_status create(tg_simulation *sim, const tg_session_config *config,
     tg_session_config alone;
     TG_TRY(tg__session_take_config("tg_simulation_create: config", config, &alone));
     if (alone.nodes != NULL)
-        return tg_fail(TG_E_UNSUPPORTED, "a simulation knows no nodes: allowed: one level");
+        return tg_fail(TG_E_UNSUPPORTED, "a simulation has one level: config->nodes must be NULL");
     if (ntensors == 0)
-        return tg_fail(TG_E_ARG, "a simulation of no tensors: allowed: at least 1");
+        return tg_fail(TG_E_ARG, "a simulation needs at least 1 tensor");
     const tg_driver driver = alone.driver;
     alone.driver = TG_DRIVER_INLINE;
     TG_TRY(tg_transport_inproc(1, &sim->transport));
@@ -153,18 +153,16 @@ static tg_status create(tg_simulation *sim, const tg_session_config *config,
     TG_TRY(add_tensors(s, tensors, ntensors));
     TG_TRY(tg__session_settle(s));
     TG_TRY(tg__session_layout(s));
-    TG_TRY(tg_alloc(s->nbuckets, sizeof *sim->bucket, &sim->bucket));
-    TG_TRY(tg_alloc(s->ntrained, sizeof *sim->zero, &sim->zero));
-    TG_TRY(tg_alloc(s->ntrained, sizeof *sim->none, &sim->none));
-    return tg_alloc(s->ntrained, sizeof *s->wtensor, &s->wtensor);
+    TG_TRY(tg__owned_alloc(&s->owned, s->nbuckets, sizeof *sim->bucket, &sim->bucket));
+    TG_TRY(tg__owned_alloc(&s->owned, s->ntrained, sizeof *sim->zero, &sim->zero));
+    TG_TRY(tg__owned_alloc(&s->owned, s->ntrained, sizeof *sim->none, &sim->none));
+    return tg__owned_alloc(&s->owned, s->ntrained, sizeof *s->wtensor, &s->wtensor);
 }
 
 tg_status tg_simulation_create(const tg_session_config *config, const tg_sim_tensor *tensors,
                                size_t ntensors, tg_simulation **sim_p)
 {
-    TG__ARG(config);
-    TG__ARG(tensors);
-    TG__ARG(sim_p);
+    TG__ARGS(config, tensors, sim_p);
     tg_simulation *sim;
     TG_TRY(tg_alloc(1, sizeof *sim, &sim));
     const tg_status status = create(sim, config, tensors, ntensors);
@@ -182,9 +180,6 @@ void tg_simulation_destroy(tg_simulation *sim)
         return;
     tg_session_destroy(sim->session);
     tg_transport_destroy(sim->transport);
-    free(sim->bucket);
-    free(sim->zero);
-    free(sim->none);
     free(sim);
 }
 
@@ -206,11 +201,10 @@ tg_status tg_simulation_measure(tg_simulation *sim, size_t room, tg_bucket_cost 
 
 tg_status tg_simulation_set_costs(tg_simulation *sim, const tg_bucket_cost *cost, size_t count)
 {
-    TG__ARG(sim);
-    TG__ARG(cost);
+    TG__ARGS(sim, cost);
     tg_session *s = sim->session;
     if (count != s->nbuckets)
-        return tg_fail(TG_E_MISMATCH, "costs of %zu buckets: the simulation has %zu", count,
+        return tg_fail(TG_E_MISMATCH, "costs of %zu buckets, but the simulation has %zu", count,
                        s->nbuckets);
     return tg__session_take_costs("tg_simulation_set_costs: cost", s, cost);
 }
@@ -235,9 +229,7 @@ static void add_route(const tg__sim_route *r, size_t way, double *sent_ns, doubl
 tg_status tg_simulation_exchange(tg_simulation *sim, int world, const tg_link *link,
                                  tg_sim_exchange *x_p)
 {
-    TG__ARG(sim);
-    TG__ARG(link);
-    TG__ARG(x_p);
+    TG__ARGS(sim, link, x_p);
     const tg_session *s = sim->session;
     tg_sim_exchange x = {.buckets = s->nbuckets, .elements = s->n};
     TG_TRY(tg__sized_room("tg_simulation_exchange: x_p", x_p,
@@ -248,14 +240,14 @@ tg_status tg_simulation_exchange(tg_simulation *sim, int world, const tg_link *l
     const tg__network net = tg__sim_network(link, world);
     for (uint32_t b = 0; b < s->nbuckets; b++) {
         TG_TRY(tg__sim_find_way(sim, b, world, &net));
-        x.apply_ns += (double)s->bucket[b].cost.apply_ns;
+        x.apply_ns += (double)tg__session_costs(s, b)->apply_ns;
     }
     for (size_t way = TG__SIM_DENSE; way <= TG__SIM_CODED; way++) {
         double sent_ns = 0, last_ns = 0;
         for (size_t b = 0; b < s->nbuckets; b++) {
             tg__sim_route r;
-            tg__sim_route_make(&sim->bucket[b], &s->bucket[b].cost, (tg__sim_way)way, world, &net,
-                               &r);
+            tg__sim_route_make(&sim->bucket[b], tg__session_costs(s, b), (tg__sim_way)way, world,
+                               &net, &r);
             add_route(&r, way, &sent_ns, &last_ns, &x);
         }
         x.wire_ns[way] = last_ns;
@@ -266,7 +258,5 @@ tg_status tg_simulation_exchange(tg_simulation *sim, int world, const tg_link *l
 
 const char *tg_simulation_spec(const tg_simulation *sim, tg_kind kind)
 {
-    if (sim == NULL)
-        return NULL;
-    return tg_session_spec(sim->session, kind);
+    return sim != NULL ? tg_session_spec(sim->session, kind) : NULL;
 }

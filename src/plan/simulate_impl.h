@@ -22,10 +22,9 @@ struct tg_simulation {
     tg_session *session;     /* with buckets, without methods; never begun */
     tg__sim_bucket *bucket;  /* (session->nbuckets) */
     /* The vectors that strategies work on: one element per tensor. */
-    float *zero;       /* (ntrained) parameters */
-    float *none;       /* (ntrained) gradients and aggregates */
-    float *slots;      /* of the open strategy */
-    uint64_t *updates; /* of the open strategy */
+    float *zero;    /* (ntrained) parameters */
+    float *none;    /* (ntrained) gradients and aggregates */
+    tg__owned open; /* memory of the open strategy */
 };
 
 /* Create the strategy from this spec, for rank 0 of `world` ranks, with its vectors, and check it
@@ -61,7 +60,7 @@ typedef struct tg__sim_route {
     double encode_ns, bytes, coded_bytes;
 } tg__sim_route;
 
-void tg__sim_route_make(const tg__sim_bucket *b, const tg_bucket_cost *cost, tg__sim_way kind,
+void tg__sim_route_make(const tg__sim_bucket *b, const bucket_costs *costs, tg__sim_way kind,
                         int world, const tg__network *net, tg__sim_route *r);
 
 /* An operation in flight. */
@@ -125,6 +124,7 @@ typedef struct tg__sim_player {
     tg_sim_step told;
     double compute_ns, wait_ns, apply_ns, covered_ns;
     double bytes;
+    tg__owned owned; /* memory */
 } tg__sim_player;
 
 /* Play one step; then, after all steps, drain as tg_session_finish does.

@@ -12,7 +12,7 @@ static tg_status make_actors(tg__sim_player *p)
     const tg_sim_run *run = p->run;
     const size_t own = TG__MAX(run->nranks, 1);
     p->nactors = own + p->s->strategy->some_absent;
-    TG_TRY(tg_alloc(p->nactors, sizeof *p->actor, &p->actor));
+    TG_TRY(tg__owned_alloc(&p->owned, p->nactors, sizeof *p->actor, &p->actor));
     for (size_t i = 0; i < run->nranks; i++)
         p->actor[i].rank = run->rank[i];
     if (p->nactors > own)
@@ -24,23 +24,14 @@ static tg_status make_routes(tg__sim_player *p)
 {
     const tg_session *s = p->s;
     const tg__network net = tg__sim_network(&p->run->link, p->run->world);
-    TG_TRY(tg_alloc(TG__SIM_WAYS * s->nbuckets, sizeof *p->route, &p->route));
+    TG_TRY(tg__owned_alloc(&p->owned, TG__SIM_WAYS * s->nbuckets, sizeof *p->route, &p->route));
     for (uint32_t b = 0; b < s->nbuckets; b++) {
         TG_TRY(tg__sim_find_way(p->sim, b, p->run->world, &net));
         for (int way = 0; way < TG__SIM_WAYS; way++)
-            tg__sim_route_make(&p->sim->bucket[b], &s->bucket[b].cost, (tg__sim_way)way,
+            tg__sim_route_make(&p->sim->bucket[b], tg__session_costs(s, b), (tg__sim_way)way,
                                p->run->world, &net, &p->route[TG__SIM_WAYS * b + (uint32_t)way]);
     }
     return TG_OK;
-}
-
-static bool is_early(const tg_session *s)
-{
-    for (size_t b = 0; b < s->nbuckets; b++)
-        if (s->rules.rule[s->bucket[b].rule].def->properties & TG__NEEDS_ALL)
-            return false;
-    return s->strategy->ops->by_bucket && !s->optimizer->needs_all &&
-           s->config.overlap == TG_OVERLAP_FULL;
 }
 
 static tg_status prepare(tg__sim_player *p)
@@ -48,21 +39,21 @@ static tg_status prepare(tg__sim_player *p)
     const tg_session *s = p->s;
     /* includes early ones of the previous step */
     p->room = s->nbuckets * s->strategy->in_flight * 2;
-    p->early = is_early(s);
+    p->early = tg__session_is_separable(s) && s->config.overlap == TG_OVERLAP_FULL;
     p->inline_coding = s->config.driver == TG_DRIVER_INLINE;
     TG_TRY(make_actors(p));
     TG_TRY(make_routes(p));
-    TG_TRY(tg_alloc(p->room, sizeof *p->op, &p->op));
-    TG_TRY(tg_alloc(p->room, sizeof *p->trigger, &p->trigger));
-    TG_TRY(tg_alloc(s->nbuckets, sizeof *p->missing, &p->missing));
-    return tg_alloc(s->nbuckets, sizeof *p->read, &p->read);
+    TG_TRY(tg__owned_alloc(&p->owned, p->room, sizeof *p->op, &p->op));
+    TG_TRY(tg__owned_alloc(&p->owned, p->room, sizeof *p->trigger, &p->trigger));
+    TG_TRY(tg__owned_alloc(&p->owned, s->nbuckets, sizeof *p->missing, &p->missing));
+    return tg__owned_alloc(&p->owned, s->nbuckets, sizeof *p->read, &p->read);
 }
 
 static tg_status play(tg__sim_player *p, tg_sim_end *end_p)
 {
     const tg_sim_run *run = p->run;
     TG_TRY(prepare(p));
-    p->s->strategy->ops->begin(p->s->strategy);
+    tg__strategy_begin(p->s->strategy);
     while (p->t < run->steps)
         TG_TRY(tg__sim_play_step(p));
     TG_TRY(tg__sim_drain(p));
@@ -77,8 +68,8 @@ static tg_status check(const tg_simulation *sim, const tg_sim_run *run)
 {
     if (run->steps == 0 || (run->nwork > 0 && run->work == NULL) ||
         (run->nranks > 0 && run->rank == NULL))
-        return tg_fail(TG_E_ARG, "tg_simulation_run: steps above 0, and the work and ranks that "
-                                 "are counted are needed");
+        return tg_fail(TG_E_ARG, "tg_simulation_run: steps must be above 0, and work and rank must "
+                                 "not be NULL where they are counted");
     if (run->world < 1 || run->world > TG_SIM_WORLD_MAX)
         return tg_fail(TG_E_ARG, "world=%d: allowed: 1 to %d", run->world, TG_SIM_WORLD_MAX);
     for (size_t i = 0; i < run->nranks; i++)
@@ -87,11 +78,15 @@ static tg_status check(const tg_simulation *sim, const tg_sim_run *run)
                            run->world - 1);
     TG_TRY(tg__sim_check_link("tg_simulation_run", &run->link));
     for (size_t i = 0; i < run->nwork; i++)
-        if (run->work[i].tensor >= sim->session->ntrained || run->work[i].ns < 0 ||
-            (unsigned)run->work[i].kind > TG_WORK_GRAD_READY)
-            return tg_fail(TG_E_ARG, "work %zu: kind=%d tensor=%u ns=%lld: there are %zu tensors",
-                           i, (int)run->work[i].kind, run->work[i].tensor,
-                           (long long)run->work[i].ns, sim->session->ntrained);
+        if (run->work[i].ns < 0)
+            return tg_fail(TG_E_ARG, "work[%zu].ns=%lld: allowed: 0 and up", i,
+                           (long long)run->work[i].ns);
+        else if (run->work[i].tensor >= sim->session->ntrained)
+            return tg_fail(TG_E_ARG, "work[%zu].tensor=%u: there are %zu", i, run->work[i].tensor,
+                           sim->session->ntrained);
+        else if ((unsigned)run->work[i].kind > TG_WORK_GRAD_READY)
+            return tg_fail(TG_E_ARG, "work[%zu].kind=%d: allowed: 0 to %d", i,
+                           (int)run->work[i].kind, (int)TG_WORK_GRAD_READY);
     return TG_OK;
 }
 
@@ -112,11 +107,6 @@ tg_status tg_simulation_run(tg_simulation *sim, const tg_sim_run *run, tg_sim_en
         sim, run->strategy == NULL ? sim->session->config.strategy : run->strategy, run->world));
     const tg_status status = play(&p, end_p);
     tg__sim_close_strategy(sim);
-    free(p.actor);
-    free(p.route);
-    free(p.op);
-    free(p.trigger);
-    free(p.missing);
-    free(p.read);
+    tg__owned_free(&p.owned);
     return status;
 }

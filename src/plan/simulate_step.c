@@ -66,7 +66,7 @@ static double end_of(const tg__sim_player *p, const tg__sim_op *op)
 
 static double apply_of(const tg__sim_player *p, const tg__sim_op *op)
 {
-    return (double)p->s->bucket[op->action.bucket].cost.apply_ns;
+    return (double)tg__session_costs(p->s, op->action.bucket)->apply_ns;
 }
 
 /* The rank waits for op, and decodes it unless that happens in parallel. */
@@ -117,7 +117,7 @@ static void settle(tg__sim_player *p, uint64_t due, bool early)
                               .agg = p->sim->none,
                               .lr = p->s->lr};
         count_delivered(p, &op);
-        p->s->strategy->ops->result(p->s->strategy, &r);
+        tg__strategy_result(p->s->strategy, &r);
     }
     p->nops = p->fresh = left;
 }
@@ -148,13 +148,8 @@ static void deliver_step(tg__sim_player *p)
 
 static bool sits_out(const tg__sim_player *p, int rank)
 {
-    tg__strategy *y = p->s->strategy;
-    if (rank < 0 || !y->some_absent)
-        return false;
-    y->rank = rank;
-    const bool out = y->ops->weight(y, p->t) == 0;
-    y->rank = 0;
-    return out;
+    const tg__strategy *y = p->s->strategy;
+    return rank >= 0 && y->some_absent && y->ops->weight(y, p->t, rank) == 0;
 }
 
 /* Apply the strategy's deadline as a session does: decide whether the rank sits out the step that
@@ -231,7 +226,7 @@ static tg_status plan(tg__sim_player *p)
 {
     tg__strategy *y = p->s->strategy;
     for (size_t b = p->s->nbuckets; b-- > 0;) {
-        y->ops->ready(y, p->t, (uint32_t)b, &p->s->actions);
+        tg__strategy_ready(y, p->t, (uint32_t)b, &p->s->actions);
         TG_TRY(take_actions(p, (uint32_t)b, false));
     }
     return TG_OK;
@@ -243,8 +238,8 @@ static tg_status step_strategy(tg__sim_player *p)
     bool now = false;
     for (size_t k = 0; y->ops->steps && k < p->nactors; k++)
         for (size_t b = 0; !p->actor[k].idle && b < p->s->nbuckets; b++)
-            apply_to(p, &p->actor[k], (double)p->s->bucket[b].cost.apply_ns);
-    y->ops->step(y, p->t, true, p->s->lr, &p->s->actions);
+            apply_to(p, &p->actor[k], (double)tg__session_costs(p->s, b)->apply_ns);
+    tg__strategy_step(y, p->t, true, p->s->lr, &p->s->actions);
     for (size_t i = 0; i < p->s->actions.count; i++)
         now = now || p->s->actions.item[i].due <= p->t;
     p->fresh = p->nops;
@@ -307,7 +302,7 @@ tg_status tg__sim_drain(tg__sim_player *p)
     settle(p, UINT64_MAX, true);
     do {
         deliver(p, UINT64_MAX);
-        y->ops->drained(y, p->t, &p->s->actions);
+        tg__strategy_drained(y, p->t, &p->s->actions);
         TG_TRY(take_actions(p, 0, true));
         for (size_t k = 0; k < p->nactors; k++)
             for (size_t i = 0; i < p->nops; i++)

@@ -257,6 +257,7 @@ static void refuses(void **state)
     run.world = 2;
     run.strategy = "local:every=4"; /* DGC's momentum needs gradients */
     assert_int_equal(tg_simulation_run(sim, &run, NULL), TG_E_UNSUPPORTED);
+    assert_non_null(strstr(tg_error(), "strategy \"local:every=4"));
     run.strategy = "nothing";
     assert_int_equal(tg_simulation_run(sim, &run, NULL), TG_E_SPEC);
     run.strategy = "cd";

@@ -65,12 +65,12 @@ static void halve(tg__sim_route *r)
     r->stages++;
 }
 
-void tg__sim_route_make(const tg__sim_bucket *b, const tg_bucket_cost *cost, tg__sim_way kind,
+void tg__sim_route_make(const tg__sim_bucket *b, const bucket_costs *costs, tg__sim_way kind,
                         int world, const tg__network *net, tg__sim_route *r)
 {
-    const bool coded = kind == TG__SIM_CODED;
+    const tg__costs *cost = &costs->of[kind == TG__SIM_CODED];
     const tg__rehearsal *way = &b->way[kind];
-    *r = (tg__sim_route){.encode_ns = (double)cost->encode_ns[coded],
+    *r = (tg__sim_route){.encode_ns = (double)cost->encode_ns,
                          .coded_bytes = (double)(way->bytes + TG__ENVELOPE_BYTES)};
     for (size_t i = 0; i < way->rounds; i++) {
         const tg__exchange_ops *x = way->round[i].x;
@@ -83,9 +83,9 @@ void tg__sim_route_make(const tg__sim_bucket *b, const tg_bucket_cost *cost, tg_
         tg__sim_stage *s = &r->stage[r->stages++];
         s->wire_ns = 1e9 * c.serial * net->byte;
         s->delay_ns = delays_ns(slices, &c, net);
-        s->decode_ns = frames * (double)cost->decode_byte_ps[coded] / 1000;
+        s->decode_ns = frames * (double)cost->decode_byte_ps / 1000;
         s->last_ns = messages > 0 ? s->decode_ns / messages : s->decode_ns;
-        s->around_ns = (double)(cost->start_ns[coded] + cost->finish_ns[coded]);
+        s->around_ns = (double)(cost->start_ns + cost->finish_ns);
         if (slices == 1 && c.rounds == 2 && c.delays == 2)
             halve(r);
         r->bytes += c.bytes;

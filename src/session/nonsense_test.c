@@ -110,15 +110,20 @@ static void lists_that_are_not_there(void **state)
 {
     (void)state;
     static const char *const none[] = {NULL};
+    static const uint32_t one = 1;
     tg_transport *t;
     tg_session *s;
     assert_int_equal(tg_transport_inproc(1, &t), TG_OK);
     tg_session_config config = {.struct_size = sizeof config, .nmetadata = 1};
-    refused(tg_session_create(&config, t, &s), "metadata");
+    refused(tg_session_create(&config, t, &s), "config->metadata is NULL with nmetadata=1");
     config.metadata = none;
-    refused(tg_session_create(&config, t, &s), "metadata");
+    refused(tg_session_create(&config, t, &s), "config->metadata[0] is NULL");
     config = (tg_session_config){.struct_size = sizeof config, .nrules = 1};
-    assert_int_equal(tg_session_create(&config, t, &s), TG_E_SPEC);
+    refused(tg_session_create(&config, t, &s), "config->rules is NULL with nrules=1");
+    config.rules = none;
+    refused(tg_session_create(&config, t, &s), "config->rules[0] is NULL");
+    config = (tg_session_config){.struct_size = sizeof config, .buckets = &one};
+    refused(tg_session_create(&config, t, &s), "config->nbuckets=0: allowed: at least 1");
     config = (tg_session_config){.struct_size = sizeof config, .nbuckets = 2};
     refused(tg_session_create(&config, t, &s), "buckets is NULL with nbuckets=2");
     tg_reducer *r;

@@ -28,21 +28,11 @@ const tg_method_card *tg_registry_method_card(const char *method)
     if (method == NULL)
         return NULL;
     size_t count;
-    const tg__method_def *const *all = tg__methods(&count);
+    const tg_entry *const *all = tg__method_entries(&count);
     for (size_t i = 0; i < count; i++)
-        if (strcmp(all[i]->entry.name, method) == 0)
-            return &all[i]->card;
+        if (strcmp(all[i]->name, method) == 0)
+            return &tg__method_of(all[i])->card;
     return NULL;
-}
-
-const char *tg_registry_strategy_method(const char *strategy)
-{
-    return tg__strategy_method(strategy);
-}
-
-const char *tg_registry_strategy_optimizer(const char *strategy)
-{
-    return tg__strategy_optimizer_spec(strategy);
 }
 
 const tg_rate_hint *tg_registry_rate_hint(tg_kind kind, const char *name)
@@ -103,8 +93,7 @@ static tg_status of_another_kind(tg_kind kind, const char *text, tg_status statu
 
 tg_status tg_registry_parse(tg_kind kind, const char *text, tg_spec **spec_p)
 {
-    TG__ARG(text);
-    TG__ARG(spec_p);
+    TG__ARGS(text, spec_p);
     if (!valid(kind))
         return tg_fail(TG_E_ARG, "kind %d: allowed: 0 to %d", (int)kind, TG_KIND_COUNT - 1);
     size_t count;

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "telegrad/registry.h"
+#include <stdio.h>
 #include <string.h>
 
 enum { LONGEST = 200 };
@@ -96,6 +97,14 @@ static void test_rate_hints(void **state)
             tg_spec *spec;
             assert_int_equal(tg_registry_parse(kinds[k], entries[i]->name, &spec), TG_OK);
             assert_true(hint->key == NULL || tg_spec_has(spec, hint->key));
+            const char *conditions[] = {hint->dense_if, hint->unless};
+            for (size_t c = 0; c < 2; c++) {
+                char key[32];
+                if (conditions[c] != NULL) {
+                    assert_int_equal(sscanf(conditions[c], "%31[a-z_]=%*u", key), 1);
+                    assert_true(tg_spec_has(spec, key));
+                }
+            }
             tg_spec_free(spec);
             assert_true((hint->instead != NULL) == (hint->expect != NULL));
         }
@@ -106,7 +115,7 @@ static void test_rate_hints(void **state)
     assert_true(tg_registry_rate_hint(TG_KIND_METHOD, "signsgd")->factor == 0.02);
     assert_non_null(tg_registry_rate_hint(TG_KIND_STRATEGY, "eager:every=3")->expect);
     assert_non_null(tg_registry_rate_hint(TG_KIND_STRATEGY, "od:warmup=2")->dense);
-    assert_null(tg_registry_rate_hint(TG_KIND_STRATEGY, "cd")->dense);
+    assert_string_equal(tg_registry_rate_hint(TG_KIND_STRATEGY, "cd")->dense_if, "k=1");
     assert_null(tg_registry_rate_hint(TG_KIND_METHOD, "dense"));
     assert_null(tg_registry_rate_hint(TG_KIND_METHOD, "random"));
     assert_null(tg_registry_rate_hint(TG_KIND_METHOD, "eager"));

@@ -10,12 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static tg_status copy(const char *text, size_t len, char **copy_p)
-{
-    *copy_p = strndup(text, len);
-    return *copy_p == NULL ? tg_fail(TG_E_NOMEM, "out of memory for a rule") : TG_OK;
-}
-
 static void find_same(const tg__rules *r, tg__rule *rule)
 {
     rule->same = 0;
@@ -26,7 +20,7 @@ static void find_same(const tg__rules *r, tg__rule *rule)
 static tg_status set_method(tg__rules *r, tg__rule *rule, const char *method)
 {
     const char *meant = strcmp(method, "f32") == 0 ? "dense" : method;
-    TG_TRY(copy(meant, strlen(meant), &rule->method));
+    TG_TRY(tg__owned_text(&r->owned, meant, &rule->method));
     TG_TRY(tg__method_parse(rule->method, &rule->spec, &rule->def));
     find_same(r, rule);
     return TG_OK;
@@ -34,13 +28,14 @@ static tg_status set_method(tg__rules *r, tg__rule *rule, const char *method)
 
 static tg_status read_rule(tg__rules *r, tg__rule *rule, const char *text)
 {
-    const char *equals = text == NULL ? NULL : strchr(text, '=');
+    const char *equals = strchr(text, '=');
     if (equals == NULL || equals == text || equals[1] == 0 || strpbrk(text, "\n") != NULL)
         return tg_fail(TG_E_SPEC,
                        "rule \"%.100s\": allowed: PATTERN=METHOD, e.g. *.bias=f32 or "
                        "fc*=dgc:density=0.001",
-                       text == NULL ? "" : text);
-    TG_TRY(copy(text, (size_t)(equals - text), &rule->pattern));
+                       text);
+    TG_TRY(tg__owned_text(&r->owned, text, &rule->pattern));
+    rule->pattern[equals - text] = '\0';
     if (set_method(r, rule, equals + 1) != TG_OK) {
         char why[400];
         snprintf(why, sizeof why, "%s", tg_error());
@@ -53,22 +48,23 @@ static tg_status read_rule(tg__rules *r, tg__rule *rule, const char *text)
 static tg_status check_exchanges(const tg__rules *r)
 {
     const tg__rule *other = tg__rules_default(r);
-    bool none = strcmp(tg_spec_word(other->spec, "exchange"), "none") == 0;
+    bool none = tg__method_is_apart(other->spec);
     for (size_t i = 0; i < r->count; i++)
-        if ((strcmp(tg_spec_word(r->rule[i].spec, "exchange"), "none") == 0) != none)
+        if (tg__method_is_apart(r->rule[i].spec) != none)
             return tg_fail(TG_E_SPEC,
-                           "rule \"%s=%s\" and method \"%s\": exchange=none is for all tensors or "
-                           "for none",
+                           "rule \"%s=%s\" and method \"%s\": exchange=none must hold for all "
+                           "tensors or for none",
                            r->rule[i].pattern, r->rule[i].method, other->method);
     return TG_OK;
 }
 
 tg_status tg__rules_init(tg__rules *r, const char *const *text, size_t n, const char *method)
 {
-    TG_TRY(tg_alloc(n + 1, sizeof *r->rule, &r->rule));
+    *r = (tg__rules){0};
+    TG_TRY(tg__owned_alloc(&r->owned, n + 1, sizeof *r->rule, &r->rule));
     r->count = n + 1;
     for (size_t i = 0; i < n; i++)
-        TG_TRY(read_rule(r, &r->rule[i], text == NULL ? NULL : text[i]));
+        TG_TRY(read_rule(r, &r->rule[i], text[i]));
     TG_TRY(set_method(r, &r->rule[n], method));
     return check_exchanges(r);
 }
@@ -82,31 +78,28 @@ bool tg__rules_are_open(const tg__rules *r)
 }
 
 /* Takes ownership of text. */
-static tg_status replace_method(tg__rule *rule, char *text)
+static tg_status replace_method(tg__rules *r, tg__rule *rule, char *text)
 {
     tg_spec *spec;
-    const tg_status status = tg__method_parse(text, &spec, &rule->def);
-    if (status != TG_OK) {
-        free(text);
-        return status;
-    }
-    free(rule->method);
+    TG_TRY(tg__owned_add(&r->owned, text, free));
+    TG_TRY(tg__method_parse(text, &spec, &rule->def));
     tg_spec_free(rule->spec);
     rule->method = text;
     rule->spec = spec;
     return TG_OK;
 }
 
-static tg_status settle(tg__rule *rule, uint64_t total_steps, uint64_t steps_per_epoch)
+static tg_status settle(tg__rules *r, tg__rule *rule, uint64_t total_steps,
+                        uint64_t steps_per_epoch)
 {
     char *text;
     TG_TRY(tg__spec_settle(rule->spec, rule->method, total_steps, steps_per_epoch, &text));
-    return replace_method(rule, text);
+    return replace_method(r, rule, text);
 }
 
 /* Append key=value to the method's spec, unless the spec sets the key or the method has no such
  * key. */
-static tg_status add_key(tg__rule *rule, const char *key, const char *value)
+static tg_status add_key(tg__rules *r, tg__rule *rule, const char *key, const char *value)
 {
     char *text;
     if (!tg_spec_has(rule->spec, key) || tg_spec_given(rule->spec, key))
@@ -114,7 +107,7 @@ static tg_status add_key(tg__rule *rule, const char *key, const char *value)
     if (asprintf(&text, "%s%c%s=%s", rule->method, strchr(rule->method, ':') ? ',' : ':', key,
                  value) < 0)
         return tg_fail(TG_E_NOMEM, "out of memory: method \"%.64s\"", rule->method);
-    return replace_method(rule, text);
+    return replace_method(r, rule, text);
 }
 
 tg_status tg__rules_take_momentum(tg__rules *r, double momentum, int nesterov)
@@ -125,9 +118,9 @@ tg_status tg__rules_take_momentum(tg__rules *r, double momentum, int nesterov)
             continue;
         tg_real_text(isnan(momentum) ? 0 : momentum, value);
         if (!isnan(momentum))
-            TG_TRY(add_key(&r->rule[i], "momentum", value));
+            TG_TRY(add_key(r, &r->rule[i], "momentum", value));
         if (!isnan(momentum) && nesterov >= 0) /* method.c accepts both or neither */
-            TG_TRY(add_key(&r->rule[i], "nesterov", nesterov ? "yes" : "no"));
+            TG_TRY(add_key(r, &r->rule[i], "nesterov", nesterov ? "yes" : "no"));
     }
     for (size_t i = 0; i < r->count; i++)
         find_same(r, &r->rule[i]);
@@ -137,7 +130,7 @@ tg_status tg__rules_take_momentum(tg__rules *r, double momentum, int nesterov)
 tg_status tg__rules_settle(tg__rules *r, uint64_t total_steps, uint64_t steps_per_epoch)
 {
     for (size_t i = 0; i < r->count; i++)
-        TG_TRY(settle(&r->rule[i], total_steps, steps_per_epoch));
+        TG_TRY(settle(r, &r->rule[i], total_steps, steps_per_epoch));
     for (size_t i = 0; i < r->count; i++)
         find_same(r, &r->rule[i]);
     return TG_OK;
@@ -145,12 +138,9 @@ tg_status tg__rules_settle(tg__rules *r, uint64_t total_steps, uint64_t steps_pe
 
 void tg__rules_free(tg__rules *r)
 {
-    for (size_t i = 0; i < r->count; i++) {
-        free(r->rule[i].pattern);
-        free(r->rule[i].method);
+    for (size_t i = 0; i < r->count; i++)
         tg_spec_free(r->rule[i].spec);
-    }
-    free(r->rule);
+    tg__owned_free(&r->owned);
     *r = (tg__rules){0};
 }
 

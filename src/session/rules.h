@@ -17,6 +17,7 @@ typedef struct tg__rule {
 typedef struct tg__rules {
     tg__rule *rule; /* (count) in the order of the configuration, then the session's method */
     size_t count;
+    tg__owned owned; /* memory */
 } tg__rules;
 
 /* Parse rules. Free r in any case, also after a failure.

@@ -79,7 +79,8 @@ static tg_status read_lines(const tg_session *s, const char *text, size_t len, u
         const tg__exchange_ops *x = tg__exchange_find(name);
         number[b] = x == NULL ? TG__NO_CHOICE : tg__exchange_number(x);
         if (end == NULL || is_auto(s, &s->bucket[b]) != (tg__exchange_numbered(number[b]) != NULL))
-            return tg_fail(TG_E_CORRUPT, "checkpoint section %s: bucket %zu has exchange \"%s\"",
+            return tg_fail(TG_E_CORRUPT,
+                           "checkpoint section %s: bucket %zu has an unknown exchange, \"%s\"",
                            section, b, name);
         text = end + 1;
         len -= line + 1;
@@ -118,19 +119,17 @@ static tg_status agree_on_choices(tg_session *s, uint8_t *number)
 
 tg_status tg__session_choose_exchanges(tg_session *s)
 {
-    uint8_t *number;
+    TG__FREED uint8_t *number = NULL;
     if (!any_auto(s))
         return TG_OK;
     TG_TRY(tg_alloc(s->nbuckets, 1, &number));
     memset(number, TG__NO_CHOICE, s->nbuckets);
-    const tg_status status = agree_on_choices(s, number);
-    free(number);
-    return status;
+    return agree_on_choices(s, number);
 }
 
 tg_status tg__session_put_exchanges(const tg_session *s, tg__ckpt_writer *w)
 {
-    char *text = NULL;
+    TG__FREED char *text = NULL;
     size_t len;
     if (!any_auto(s))
         return TG_OK;
@@ -139,10 +138,6 @@ tg_status tg__session_put_exchanges(const tg_session *s, tg__ckpt_writer *w)
         return tg_fail(TG_E_NOMEM, "out of memory for a checkpoint");
     for (size_t b = 0; b < s->nbuckets; b++)
         fprintf(f, "%s\n", s->bucket[b].exchange == NULL ? "" : s->bucket[b].exchange);
-    tg_status status =
-        fclose(f) == 0 ? TG_OK : tg_fail(TG_E_NOMEM, "out of memory for a checkpoint");
-    if (status == TG_OK)
-        status = tg__ckpt_put(w, section, text, len);
-    free(text);
-    return status;
+    return fclose(f) == 0 ? tg__ckpt_put(w, section, text, len)
+                          : tg_fail(TG_E_NOMEM, "out of memory for a checkpoint");
 }

@@ -59,14 +59,11 @@ static void list_members(tg_session *s)
 static tg_status check_layout(const tg_session *s)
 {
     uint64_t sum = 0;
-    for (size_t i = 0; i < s->config.nbuckets; i++) {
-        if (s->config.buckets[i] == 0)
-            return tg_fail(TG_E_ARG, "bucket %zu of %zu has no tensors: allowed: at least 1", i,
-                           s->config.nbuckets);
+    for (size_t i = 0; i < s->config.nbuckets; i++)
         sum += s->config.buckets[i];
-    }
     if (s->config.buckets != NULL && sum != s->ntrained)
-        return tg_fail(TG_E_ARG, "buckets of %llu tensors in all: there are %zu trained ones",
+        return tg_fail(TG_E_ARG,
+                       "config->buckets has %llu tensors in all: allowed: %zu, the trained ones",
                        (unsigned long long)sum, s->ntrained);
     return TG_OK;
 }
@@ -75,27 +72,20 @@ static tg_status check_layout(const tg_session *s)
 static tg_status make_buckets(tg_session *s)
 {
     TG_TRY(check_layout(s));
-    const char **name;
-    size_t *rule = NULL;
+    TG__FREED const char **name = NULL;
+    TG__FREED size_t *rule = NULL;
     TG_TRY(tg_alloc(s->ntrained, sizeof *name, &name));
+    TG_TRY(tg_alloc(s->ntrained, sizeof *rule, &rule));
     for (size_t i = 0; i < s->ntrained; i++)
         name[i] = trained(s, i)->name;
-    tg_status status = tg__rules_all_used(&s->rules, name, s->ntrained);
-    if (status == TG_OK)
-        status = tg_alloc(s->ntrained, sizeof *rule, &rule);
-    if (status == TG_OK)
-        status = tg_alloc(s->ntrained, sizeof *s->bucket, &s->bucket);
-    if (status == TG_OK)
-        status = tg_alloc(s->ntrained, sizeof *s->member, &s->member);
-    if (status == TG_OK) {
-        for (size_t i = 0; i < s->ntrained; i++)
-            rule[i] = s->rules.rule[tg__rules_find(&s->rules, name[i])].same;
-        assign(s, rule);
-        list_members(s);
-    }
-    free(rule);
-    free(name);
-    return status;
+    TG_TRY(tg__rules_all_used(&s->rules, name, s->ntrained));
+    for (size_t i = 0; i < s->ntrained; i++)
+        rule[i] = s->rules.rule[tg__rules_find(&s->rules, name[i])].same;
+    TG_TRY(tg__owned_alloc(&s->owned, s->ntrained, sizeof *s->bucket, &s->bucket));
+    TG_TRY(tg__owned_alloc(&s->owned, s->ntrained, sizeof *s->member, &s->member));
+    assign(s, rule);
+    list_members(s);
+    return TG_OK;
 }
 
 /* Adjacent gradients need no copy, unless weight decay is folded into them. */
@@ -110,7 +100,7 @@ static tg_status place_gradients(tg_session *s, bucket *b)
         adjacent = adjacent && t->grad == base + t->offset;
     }
     if (!adjacent)
-        TG_TRY(tg_alloc(b->n, sizeof(float), &b->staging));
+        TG_TRY(tg__owned_alloc(&s->owned, b->n, sizeof(float), &b->staging));
     b->g = adjacent ? base : b->staging;
     b->missing = b->count;
     return TG_OK;
@@ -131,8 +121,8 @@ int tg__session_nesterov(const tg_session *s)
 tg_status tg__session_with_setup(const tg_session *s, const bucket *b, uint32_t index,
                                  tg__method_setup setup, tg__setup_use *use, void *arg)
 {
-    const char **name;
-    size_t *len;
+    TG__FREED const char **name = NULL;
+    TG__FREED size_t *len = NULL;
     setup.seed = s->config.seed;
     setup.steps_per_epoch = s->config.steps_per_epoch;
     setup.epoch_shift = s->epoch_shift;
@@ -141,27 +131,22 @@ tg_status tg__session_with_setup(const tg_session *s, const bucket *b, uint32_t 
     setup.momentum = tg__session_momentum(s);
     setup.nesterov = tg__session_nesterov(s);
     TG_TRY(tg_alloc(b->count, sizeof *name, &name));
-    tg_status status = tg_alloc(4 * (size_t)b->count, sizeof *len, &len);
-    if (status == TG_OK) {
-        size_t *rows = len + b->count, *cols = rows + b->count, *dims = cols + b->count;
-        for (uint32_t i = 0; i < b->count; i++) {
-            const tensor *t = trained(s, b->member[i]);
-            name[i] = t->name;
-            len[i] = t->n;
-            rows[i] = t->rows;
-            cols[i] = t->cols;
-            dims[i] = t->ndim;
-        }
-        setup.tensor = name;
-        setup.len = len;
-        setup.rows = rows;
-        setup.cols = cols;
-        setup.dims = dims;
-        status = use(arg, s->rules.rule[b->rule].method, &setup);
-        free(len);
+    TG_TRY(tg_alloc(4 * (size_t)b->count, sizeof *len, &len));
+    size_t *rows = len + b->count, *cols = rows + b->count, *dims = cols + b->count;
+    for (uint32_t i = 0; i < b->count; i++) {
+        const tensor *t = trained(s, b->member[i]);
+        name[i] = t->name;
+        len[i] = t->n;
+        rows[i] = t->rows;
+        cols[i] = t->cols;
+        dims[i] = t->ndim;
     }
-    free(name);
-    return status;
+    setup.tensor = name;
+    setup.len = len;
+    setup.rows = rows;
+    setup.cols = cols;
+    setup.dims = dims;
+    return use(arg, s->rules.rule[b->rule].method, &setup);
 }
 
 static tg_status create_method(void *arg, const char *text, const tg__method_setup *setup)
@@ -195,11 +180,11 @@ static tg_status make_method(tg_session *s, uint32_t index)
 /* The strategy's vectors: one block per name, sliced by tensor; a bucket's tensors are adjacent. */
 static tg_status make_slots(tg_session *s)
 {
-    const char **name;
-    size_t *len = NULL;
+    TG__FREED const char **name = NULL;
+    TG__FREED size_t *len = NULL;
     TG_TRY(tg_alloc(s->ntrained, sizeof *name, &name));
-    tg_status status = tg_alloc(s->ntrained, sizeof *len, &len);
-    for (size_t r = 0; status == TG_OK && r < s->strategy->nslots; r++) {
+    TG_TRY(tg_alloc(s->ntrained, sizeof *len, &len));
+    for (size_t r = 0; r < s->strategy->nslots; r++) {
         float *base;
         const tg__slot_request *q = &s->strategy->request[r];
         for (size_t i = 0; i < s->ntrained; i++) {
@@ -208,27 +193,23 @@ static tg_status make_slots(tg_session *s)
             name[i] = t->name;
             len[i] = needed ? t->n : 0;
         }
-        status =
-            tg__state_block(s->state, q->role, q->rescale, q->name, name, len, s->ntrained, &base);
-        for (size_t i = 0; status == TG_OK && i < s->ntrained; i++) {
+        TG_TRY(
+            tg__state_block(s->state, q->role, q->rescale, q->name, name, len, s->ntrained, &base));
+        for (size_t i = 0; i < s->ntrained; base += len[i++])
             s->strategy->slot[r][s->member[i]] = base;
-            base += len[i];
-        }
     }
-    free(len);
-    free(name);
-    for (size_t i = 0; status == TG_OK && i < s->strategy->nmemories; i++) {
+    for (size_t i = 0; i < s->strategy->nmemories; i++) {
         tg__memory *m = &s->strategy->memory[i];
         if (m->counts)
-            status = tg__state_bytes(s->state, m->role, TG__RESCALE_COPY, trained(s, 0)->name,
-                                     "updates", s->ntrained * sizeof *m->updates, &m->updates);
+            TG_TRY(tg__state_bytes(s->state, m->role, TG__RESCALE_COPY, trained(s, 0)->name,
+                                   "updates", s->ntrained * sizeof *m->updates, &m->updates));
     }
-    return status;
+    return TG_OK;
 }
 
 static tg_status list_trained(tg_session *s)
 {
-    TG_TRY(tg_alloc(s->ntensors, sizeof *s->trained, &s->trained));
+    TG_TRY(tg__owned_alloc(&s->owned, s->ntensors, sizeof *s->trained, &s->trained));
     for (size_t i = 0; i < s->ntensors; i++)
         if (s->tensor[i].kind == TG_TENSOR_TRAINED) {
             s->tensor[i].trained = s->ntrained;
@@ -237,45 +218,52 @@ static tg_status list_trained(tg_session *s)
     return TG_OK;
 }
 
-static tg_status make_strategy(tg_session *s)
+tg_status tg__session_make_strategy(tg_session *s, const char *spec, int rank, int size)
 {
     /* the one with the most slots, among those that some tensor uses */
     const tg_optimizer *most = s->plain;
-    TG_TRY(tg_alloc(s->ntrained, sizeof *s->wtensor, &s->wtensor));
     for (size_t i = 0; i < s->ntrained; i++) {
         const tensor *t = trained(s, i);
-        const bucket *b = &s->bucket[t->bucket];
-        bool owned = s->rules.rule[b->rule].def->properties & TG__OWNS_MOMENTUM;
-        s->wtensor[i] = (tg__wtensor){.w = t->param,
-                                      .g = b->g + t->offset,
-                                      .n = t->n,
-                                      .offset = t->offset,
-                                      .ndim = t->ndim,
-                                      .bucket = t->bucket,
-                                      .optimizer = owned ? s->plain : s->optimizer};
-        if (!owned)
+        const tg__rule *rule = &s->rules.rule[s->bucket[t->bucket].rule];
+        tg__wtensor *x = &s->wtensor[i];
+        x->ndim = t->ndim;
+        x->bucket = t->bucket;
+        x->optimizer = rule->def->properties & TG__OWNS_MOMENTUM ? s->plain : s->optimizer;
+        if (x->optimizer == s->optimizer)
             most = s->optimizer;
     }
-    const tg__strategy_setup setup = {.optimizer = most,
-                                      .steps_per_epoch = s->config.steps_per_epoch,
-                                      .epoch_shift = s->epoch_shift,
-                                      .seed = s->config.seed,
-                                      .rank = s->transport->rank,
-                                      .size = s->transport->size,
-                                      .tensor = s->wtensor,
-                                      .ntensors = s->ntrained,
-                                      .nbuckets = s->nbuckets};
-    TG_TRY(tg__strategy_create(s->config.strategy, &setup, &s->strategy));
+    const tg__strategy setup = {.optimizer = most,
+                                .steps_per_epoch = s->config.steps_per_epoch,
+                                .epoch_shift = s->epoch_shift,
+                                .seed = s->config.seed,
+                                .rank = rank,
+                                .size = size,
+                                .tensor = s->wtensor,
+                                .ntensors = s->ntrained,
+                                .nbuckets = s->nbuckets};
+    TG_TRY(tg__strategy_create(spec, &setup, &s->strategy));
+    s->actions.cap = s->nbuckets * s->strategy->in_flight;
+    return tg__owned_room(&s->owned, &s->actions.item, s->actions.cap, sizeof *s->actions.item);
+}
+
+static tg_status make_strategy(tg_session *s)
+{
+    TG_TRY(tg__owned_alloc(&s->owned, s->ntrained, sizeof *s->wtensor, &s->wtensor));
+    for (size_t i = 0; i < s->ntrained; i++) {
+        const tensor *t = trained(s, i);
+        s->wtensor[i] = (tg__wtensor){
+            .w = t->param, .g = s->bucket[t->bucket].g + t->offset, .n = t->n, .offset = t->offset};
+    }
+    TG_TRY(
+        tg__session_make_strategy(s, s->config.strategy, s->transport->rank, s->transport->size));
     s->lanes = s->strategy->in_flight;
-    s->actions.cap = s->nbuckets * s->lanes;
-    TG_TRY(tg_alloc(s->actions.cap, sizeof *s->actions.item, &s->actions.item));
     return make_slots(s);
 }
 
-static bool is_separable(const tg_session *s)
+bool tg__session_is_separable(const tg_session *s)
 {
     for (size_t b = 0; b < s->nbuckets; b++)
-        if (s->bucket[b].method->def->properties & TG__NEEDS_ALL)
+        if (s->rules.rule[s->bucket[b].rule].def->properties & TG__NEEDS_ALL)
             return false;
     return s->strategy->ops->by_bucket && !s->optimizer->needs_all;
 }
@@ -310,37 +298,28 @@ tg_status tg__session_build_methods(tg_session *s)
 {
     for (uint32_t b = 0; b < s->nbuckets; b++) {
         TG_TRY(make_method(s, b));
-        TG_TRY(tg_alloc(s->lanes, sizeof *s->bucket[b].lane, &s->bucket[b].lane));
+        TG_TRY(tg__owned_alloc(&s->owned, s->lanes, sizeof *s->bucket[b].lane, &s->bucket[b].lane));
+        for (size_t l = 0; l < s->lanes; l++) {
+            s->bucket[b].lane[l].bucket = b;
+            s->bucket[b].lane[l].op.flight.bucket = (uint16_t)b;
+        }
     }
     s->next_ready = s->nbuckets;
     s->unready = s->ntrained;
-    s->separable = is_separable(s);
+    s->separable = tg__session_is_separable(s);
     s->early = may_be_early(s);
     TG_TRY(tg__session_clip_make(s));
     return tg__session_report_make(s);
 }
 
-void tg__session_unbuild(tg_session *s)
+void tg__session_unbuild(tg_session *s, bool released)
 {
-    for (size_t b = 0; s->bucket != NULL && b < s->nbuckets; b++) {
-        for (size_t l = 0; s->bucket[b].lane != NULL && l < s->lanes; l++) {
+    for (size_t b = 0; released && b < s->nbuckets; b++) {
+        for (size_t l = 0; s->bucket[b].lane != NULL && l < s->lanes; l++)
             tg__flight_fini(&s->bucket[b].lane[l].op.flight);
-            free(s->bucket[b].lane[l].inbox);
-            free(s->bucket[b].lane[l].owed);
-        }
-        free(s->bucket[b].lane);
         tg__method_destroy(s->bucket[b].method);
-        free(s->bucket[b].staging);
     }
-    free(s->bucket);
-    free(s->member);
-    tg__session_report_free(s);
     tg__strategy_destroy(s->strategy);
-    free(s->wtensor);
-    free(s->actions.item);
-    free(s->clipped);
-    for (size_t i = 0; s->eval_kept != NULL && i < s->ntrained; i++)
-        free(s->eval_kept[i]);
-    free(s->eval_kept);
     tg__state_destroy(s->state);
+    tg__owned_free(&s->owned);
 }

@@ -183,7 +183,7 @@ static void test_tensor_arguments(void **state)
         tg_tensor t;
         tg_status status;
         const char *says;
-    } wrong[15];
+    } wrong[20];
     for (size_t i = 0; i < TG_COUNT(wrong); i++) {
         wrong[i].t = good;
         wrong[i].status = TG_E_ARG;
@@ -191,7 +191,7 @@ static void test_tensor_arguments(void **state)
     wrong[0].t.struct_size = 8, wrong[0].says = "tg_session_add: t->struct_size=8: allowed: 136";
     wrong[1].t.name = NULL, wrong[1].says = "no name";
     wrong[2].t.name = "a=b", wrong[2].says = "\"a=b\" of 3 bytes: allowed";
-    wrong[3].t.name = long_name, wrong[3].says = "of 299 bytes: allowed: at most 200";
+    wrong[3].t.name = long_name, wrong[3].says = "of 299 bytes: allowed: 1 to 200";
     wrong[4].t.kind = (tg_tensor_kind)7, wrong[4].says = "kind=7: allowed: 0 to 2";
     wrong[5].t.ndim = 9, wrong[5].says = "ndim=9: allowed: 0 to 8";
     wrong[6].t.shape = NULL, wrong[6].says = "shape is NULL, and ndim=2";
@@ -201,9 +201,15 @@ static void test_tensor_arguments(void **state)
     wrong[10].t.param.dtype = (tg_dtype)3, wrong[10].says = "dtype=3: this build has TG_F32";
     wrong[11].t.grad.memory = TG_CUDA, wrong[11].says = "device memory";
     wrong[10].status = wrong[11].status = TG_E_UNSUPPORTED;
-    wrong[12].t.grad.data = w, wrong[12].says = "lies in its parameter's memory";
-    wrong[13].t.param.data = g + 11, wrong[13].says = "lies in its parameter's memory";
+    wrong[12].t.grad.data = w, wrong[12].says = "overlaps its parameter";
+    wrong[13].t.param.data = g + 11, wrong[13].says = "overlaps its parameter";
     wrong[14].t.param.data = (char *)w + 2, wrong[14].says = "aligned to 4 bytes";
+    wrong[15].t.name = "",
+    wrong[15].says = "name \"\" of 0 bytes: allowed: 1 to 200 bytes of UTF-8";
+    wrong[16].t.name = "layer\xff", wrong[16].says = "of 6 bytes: allowed: 1 to 200 bytes of UTF-8";
+    wrong[17].t.name = "a\nb", wrong[17].says = "without = and control characters";
+    wrong[18].t.name = "\x1b[31m", wrong[18].says = "without = and control characters";
+    wrong[19].t.name = "__metadata__", wrong[19].says = "not __metadata__";
 
     tg_transport *t;
     tg_session *s;
@@ -233,8 +239,8 @@ static void test_shared_memory(void **state)
         const char *says;    /* NULL: accepted */
     } second[] = {{w[0], g[1], "tensors \"a\" and \"b\": their parameters share memory"},
                   {w[0] + 2, g[1], "tensors \"a\" and \"b\": their parameters share memory"},
-                  {w[1], w[0], "the gradient of tensor \"b\" lies in the parameters of \"a\""},
-                  {g[0], g[1], "the gradient of tensor \"a\" lies in the parameters of \"b\""},
+                  {w[1], w[0], "the gradient of tensor \"b\" overlaps the parameters of \"a\""},
+                  {g[0], g[1], "the gradient of tensor \"a\" overlaps the parameters of \"b\""},
                   {w[1], g[0], NULL}}; /* one after another in the same place */
     (void)state;
     for (size_t i = 0; i < TG_COUNT(second); i++) {

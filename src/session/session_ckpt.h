@@ -1,4 +1,4 @@
-/* The contents of a rank's checkpoint file, apart from slots; shared by saving and loading. */
+/* The contents of a checkpoint, apart from slots; shared by saving and loading. */
 #ifndef TG_SESSION_CKPT_H
 #define TG_SESSION_CKPT_H
 
@@ -42,5 +42,33 @@ void tg__session_take_counters(tg_session *s, const tg__counters *c);
  * w       the checkpoint's weights
  * Errors  TG_E_IO (a rank's file is missing), TG_E_CORRUPT, TG_E_MISMATCH, TG_E_NOMEM */
 TG_NODISCARD tg_status tg__session_take_over(tg_session *s, const char *dir, const tg_weights *w);
+
+/* ---- weights, as a file that other programs can read (session_weights.c) --------------------- */
+
+/* True if the caller's array holds the global weights of t, not this rank's own. */
+bool tg__session_is_global(const tg_session *s, const tensor *t);
+/* True if t differs between ranks, so that each rank's file holds it: if it is not global, and
+ * always with exchange=none. */
+bool tg__session_is_own(const tg_session *s, const tensor *t);
+/* Write all tensors into the checkpoint that is being saved in dir. One rank calls it, during an
+ * evaluation.
+ * Errors  TG_E_IO, TG_E_ARG (names), TG_E_NOMEM */
+TG_NODISCARD tg_status tg__session_write_weights(const tg_session *s, const char *dir,
+                                                 tg__weights_mark *mark_p);
+/* Write all tensors to final.safetensors of the checkpoint of this step in dir, unless
+ * model.safetensors holds the same. One rank calls it, during an evaluation.
+ * Errors  TG_E_STATE (no such checkpoint), TG_E_IO, TG_E_NOMEM, those of tg_weights_open */
+TG_NODISCARD tg_status tg__session_write_final(const tg_session *s, const char *dir);
+/* Hash all tensors of a file.
+ * Errors  TG_E_MISMATCH, TG_E_IO, TG_E_NOMEM */
+TG_NODISCARD tg_status tg__session_hash_weights(const tg_session *s, const tg_weights *w,
+                                                uint64_t *hash_p);
+/* Fill the global tensors; on an error none is changed.
+ * Errors  TG_E_MISMATCH */
+TG_NODISCARD tg_status tg__session_read_weights(tg_session *s, const tg_weights *w);
+
+/* Copy the metadata of config.
+ * Errors  TG_E_ARG (not NAME=TEXT, a name that is taken), TG_E_NOMEM */
+TG_NODISCARD tg_status tg__session_copy_metadata(tg_session *s, const tg_session_config *config);
 
 #endif

@@ -20,12 +20,13 @@ tg_status tg__session_clip_make(tg_session *s)
     for (size_t b = 0; b < s->nbuckets; b++)
         most = TG__MAX(most, s->bucket[b].n);
     s->clip_factor = 1;
-    return s->optimizer->clip > 0 ? tg_alloc(most, sizeof(float), &s->clipped) : TG_OK;
+    return s->optimizer->clip > 0 ? tg__owned_alloc(&s->owned, most, sizeof(float), &s->clipped)
+                                  : TG_OK;
 }
 
 const float *tg__session_aggregate(const tg_session *s, const lane_op *o)
 {
-    const bucket *b = &s->bucket[o->op.bucket];
+    const bucket *b = &s->bucket[o->bucket];
     return o->loaded ? o->inbox : b->method->def->program->aggregate(b->method, &o->op.task);
 }
 
@@ -33,7 +34,7 @@ const float *tg__session_aggregate(const tg_session *s, const lane_op *o)
 static const lane_op *brings(const tg_session *s, size_t b, uint64_t of_step)
 {
     for (size_t l = 0; l < s->lanes; l++)
-        if (s->bucket[b].lane[l].waiting && s->bucket[b].lane[l].op.step == of_step &&
+        if (s->bucket[b].lane[l].waiting && s->bucket[b].lane[l].op.task.step == of_step &&
             !s->bucket[b].lane[l].update)
             return &s->bucket[b].lane[l];
     return NULL;

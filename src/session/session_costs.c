@@ -48,7 +48,7 @@ static int64_t time_decoding(const tg_session *s, const tg__exchange *x, float *
     const int64_t since = work_ns(s);
     for (size_t i = 0; i < x->nparts; i++) {
         const tg__part *p = &x->parts[i];
-        x->combine->add(sum + p->lo, p->hi - p->lo, p->dst, p->len, 0, x->pool);
+        x->combine->add(sum + p->lo, p->hi - p->lo, p->dst, p->len, x->pool);
         *frames += (double)p->len;
     }
     return work_ns(s) - since;
@@ -106,7 +106,7 @@ static tg_status measure_method(const tg_session *s, const bucket *b, uint32_t i
                               .exchange = b->exchange,
                               .pool = s->pool};
     tg__method *m = NULL;
-    float *sum;
+    TG__FREED float *sum = NULL;
     TG_TRY(tg_alloc(b->n, sizeof *sum, &sum));
     tg_status status = tg__state_create(&setup.state);
     if (status == TG_OK)
@@ -115,7 +115,6 @@ static tg_status measure_method(const tg_session *s, const bucket *b, uint32_t i
         status = measure_operations(s, m, g, true, sum, cost);
     if (status == TG_OK && setup.may_bypass)
         status = measure_operations(s, m, g, false, sum, cost);
-    free(sum);
     tg__method_destroy(m);
     tg__state_destroy(setup.state);
     return status;
@@ -132,7 +131,7 @@ static void measure_update(const tg_session *s, const tg_optimizer *o, const flo
         slot[i] = room + (1 + i) * n;
     for (int i = -1; i < REPEATS; i++) {
         const int64_t since = work_ns(s);
-        o->ops->step(o, &update, room, g, n, slot);
+        o->ops->step(o, &update, room, room, g, n, slot);
         if (i >= 0)
             took[i] = work_ns(s) - since;
     }
@@ -144,20 +143,11 @@ static tg_status measure_apply(const tg_session *s, const bucket *b, const float
 {
     const tg_optimizer *own = s->wtensor[b->member[0]].optimizer;
     const tg_optimizer *o = own == NULL ? s->optimizer : own;
-    float *room, **slot = NULL;
+    TG__FREED float *room = NULL, **slot = NULL;
     TG_TRY(tg_alloc((1 + tg_optimizer_slots(o)) * b->n, sizeof *room, &room));
-    const tg_status status = tg_alloc(1 + tg_optimizer_slots(o), sizeof *slot, &slot);
-    if (status == TG_OK)
-        measure_update(s, o, g, b->n, room, slot, cost);
-    free(slot);
-    free(room);
-    return status;
-}
-
-static tg_status check(tg_session *s, const char *call)
-{
-    TG_TRY(tg__session_check(s));
-    return s->begun ? TG_OK : tg_fail(TG_E_STATE, "%s before tg_session_begin", call);
+    TG_TRY(tg_alloc(1 + tg_optimizer_slots(o), sizeof *slot, &slot));
+    measure_update(s, o, g, b->n, room, slot, cost);
+    return TG_OK;
 }
 
 #define FIRST_COST TG__FIRST_SIZE(tg_bucket_cost, apply_ns)
@@ -167,13 +157,10 @@ static tg_status measure_buckets(const tg_session *s, size_t count, tg_bucket_co
     for (uint32_t b = 0; b < count; b++) {
         const bucket *one = &s->bucket[b];
         tg_bucket_cost measured = {0};
-        float *g;
+        TG__FREED float *g = NULL;
         TG_TRY(tg__rehearsal_gradient(s->config.seed, one->n, &g));
-        tg_status status = measure_method(s, one, b, g, &measured);
-        if (status == TG_OK)
-            status = measure_apply(s, one, g, &measured);
-        free(g);
-        TG_TRY(status);
+        TG_TRY(measure_method(s, one, b, g, &measured));
+        TG_TRY(measure_apply(s, one, g, &measured));
         cost[b] = measured;
     }
     return TG_OK;
@@ -183,29 +170,32 @@ tg_status tg__session_tell_costs(const char *what, const tg_session *s, size_t r
                                  tg_bucket_cost *cost, size_t *count_p)
 {
     const size_t count = TG__MIN(room, s->nbuckets);
-    tg_bucket_cost *own;
+    TG__FREED tg_bucket_cost *own = NULL;
     if (room > 0)
         TG_TRY(tg__sized_array(what, cost, FIRST_COST));
     TG_TRY(tg_alloc(count, sizeof *own, &own));
-    const tg_status status = measure_buckets(s, count, own);
-    if (status == TG_OK) {
-        tg__sized_array_out(cost, own, sizeof *own, count);
-        *count_p = s->nbuckets;
-    }
-    free(own);
-    return status;
+    TG_TRY(measure_buckets(s, count, own));
+    tg__sized_array_out(cost, own, sizeof *own, count);
+    *count_p = s->nbuckets;
+    return TG_OK;
 }
 
 tg_status tg__session_take_costs(const char *what, tg_session *s, const tg_bucket_cost *cost)
 {
-    tg_bucket_cost *own;
+    TG__FREED tg_bucket_cost *own = NULL;
     TG_TRY(tg_alloc(s->nbuckets, sizeof *own, &own));
-    const tg_status status =
-        tg__sized_array_in(what, own, sizeof *own, FIRST_COST, cost, s->nbuckets);
-    for (size_t b = 0; b < s->nbuckets && status == TG_OK; b++)
-        s->bucket[b].cost = own[b];
-    free(own);
-    return status;
+    TG_TRY(tg__sized_array_in(what, own, sizeof *own, FIRST_COST, cost, s->nbuckets));
+    if (s->costs == NULL)
+        TG_TRY(tg__owned_alloc(&s->owned, s->nbuckets, sizeof *s->costs, &s->costs));
+    for (size_t b = 0; b < s->nbuckets; b++) {
+        for (int coded = 0; coded < 2; coded++)
+            s->costs[b].of[coded] = (tg__costs){.encode_ns = own[b].encode_ns[coded],
+                                                .start_ns = own[b].start_ns[coded],
+                                                .finish_ns = own[b].finish_ns[coded],
+                                                .decode_byte_ps = own[b].decode_byte_ps[coded]};
+        s->costs[b].apply_ns = own[b].apply_ns;
+    }
+    return TG_OK;
 }
 
 tg_status tg_session_measure(tg_session *s, size_t room, tg_bucket_cost *cost, size_t *count_p)
@@ -214,17 +204,17 @@ tg_status tg_session_measure(tg_session *s, size_t room, tg_bucket_cost *cost, s
     if (room > 0)
         TG__ARG(cost);
     TG__ARG(count_p);
-    TG_TRY(check(s, "tg_session_measure"));
+    TG_TRY(tg__session_begun(s, "tg_session_measure"));
     return tg__session_tell_costs("tg_session_measure: cost", s, room, cost, count_p);
 }
 
 tg_status tg_session_set_costs(tg_session *s, const tg_bucket_cost *cost, size_t count)
 {
-    TG__ARG(s);
-    TG__ARG(cost);
-    TG_TRY(check(s, "tg_session_set_costs"));
+    TG__ARGS(s, cost);
+    TG_TRY(tg__session_begun(s, "tg_session_set_costs"));
     if (count != s->nbuckets)
-        return tg_fail(TG_E_MISMATCH, "costs of %zu buckets: the session has %zu", count,
+        return tg_fail(TG_E_MISMATCH, "costs of %zu buckets, but the session has %zu", count,
                        s->nbuckets);
+    TG_TRY(tg__session_failed(s, tg__session_await_all(s))); /* those in flight read the costs */
     return tg__session_take_costs("tg_session_set_costs: cost", s, cost);
 }

@@ -14,18 +14,31 @@
 #include "telegrad/clock.h"
 #include "telegrad/trace.h"
 
-/* Of the undelivered exchanges that are due, the one submitted first. */
-static lane_op *next_due(tg_session *s, uint64_t due, uint64_t from_order)
+void tg__session_expect(tg_session *s, lane_op *o)
 {
-    lane_op *first = NULL;
-    for (size_t b = 0; b < s->nbuckets; b++)
-        for (size_t l = 0; l < s->lanes; l++) {
-            lane_op *o = &s->bucket[b].lane[l];
-            if (o->waiting && o->due <= due && o->order >= from_order &&
-                (first == NULL || o->order < first->order))
-                first = o;
-        }
-    return first;
+    lane_op *before = s->last_waiting;
+    while (before != NULL && before->order > o->order) /* a checkpoint may have any order */
+        before = before->earlier;
+    o->earlier = before;
+    o->later = before == NULL ? s->first_waiting : before->later;
+    *(o->earlier != NULL ? &o->earlier->later : &s->first_waiting) = o;
+    *(o->later != NULL ? &o->later->earlier : &s->last_waiting) = o;
+    o->waiting = true;
+}
+
+static void take_out(tg_session *s, lane_op *o)
+{
+    *(o->earlier != NULL ? &o->earlier->later : &s->first_waiting) = o->later;
+    *(o->later != NULL ? &o->later->earlier : &s->last_waiting) = o->earlier;
+    o->waiting = false;
+}
+
+/* From o on, the first exchange that is due; NULL: none. */
+static lane_op *next_due(lane_op *o, uint64_t due)
+{
+    while (o != NULL && o->due > due)
+        o = o->later;
+    return o;
 }
 
 static void waited(tg_session *s, int64_t begin)
@@ -59,11 +72,19 @@ static tg_status await(tg_session *s, lane_op *o)
 static tg_status await_due(tg_session *s, uint64_t due)
 {
     int64_t begin = tg_now_ns(s->transport->clock);
-    lane_op *first = next_due(s, due, 0);
-    for (lane_op *o = first; o != NULL; o = next_due(s, due, o->order + 1))
+    lane_op *first = next_due(s->first_waiting, due);
+    for (lane_op *o = first; o != NULL; o = next_due(o->later, due))
         TG_TRY(await(s, o));
     if (first != NULL)
         waited(s, begin);
+    return TG_OK;
+}
+
+tg_status tg__session_await_all(tg_session *s)
+{
+    for (lane_op *o = s->first_waiting; o != NULL; o = o->later)
+        if (!o->loaded)
+            TG_TRY(tg__engine_wait(s->engine, &o->op));
     return TG_OK;
 }
 
@@ -80,15 +101,11 @@ bool tg__session_was_pushed(const tg_session *s, const lane_op *o)
 /* True if everything that waits of this step must be dropped. */
 static bool step_flagged(const tg_session *s, uint64_t of_step)
 {
-    for (size_t b = 0; b < s->nbuckets; b++)
-        for (size_t l = 0; l < s->lanes; l++) {
-            const lane_op *o = &s->bucket[b].lane[l];
-            if (o->waiting && o->op.step == of_step && flagged(o) &&
-                !tg__session_was_pushed(s, o) &&
-                (!s->separable || s->config.on_nonfinite == TG_NONFINITE_FAIL ||
-                 o->op.flags & TG__FLAG_CLOSES))
-                return true;
-        }
+    for (const lane_op *o = s->first_waiting; o != NULL; o = o->later)
+        if (o->op.task.step == of_step && flagged(o) && !tg__session_was_pushed(s, o) &&
+            (!s->separable || s->config.on_nonfinite == TG_NONFINITE_FAIL ||
+             o->op.flags & TG__FLAG_CLOSES))
+            return true;
     return false;
 }
 
@@ -98,51 +115,57 @@ static tg_status refuse(tg_session *s, uint64_t of_step)
 {
     bool own = false;
     const char *overflow = NULL;
-    for (size_t b = 0; b < s->nbuckets; b++)
-        for (size_t l = 0; l < s->lanes; l++)
-            if (s->bucket[b].lane[l].waiting && !s->bucket[b].lane[l].loaded)
-                TG_TRY(tg__engine_wait(s->engine, &s->bucket[b].lane[l].op));
-    for (size_t b = 0; b < s->nbuckets; b++)
-        for (size_t l = 0; l < s->lanes; l++) {
-            const lane_op *o = &s->bucket[b].lane[l];
-            const bool meant = o->waiting && o->op.step == of_step;
-            own = own || (meant && o->op.flags & TG__FLAG_NONFINITE);
-            if (meant && overflow == NULL)
-                overflow = o->op.task.overflow;
-        }
+    TG_TRY(tg__session_await_all(s));
+    for (const lane_op *o = s->first_waiting; o != NULL; o = o->later) {
+        if (o->op.task.step != of_step)
+            continue;
+        own = own || o->op.flags & TG__FLAG_NONFINITE;
+        if (overflow == NULL)
+            overflow = o->op.task.overflow;
+    }
     if (!own && overflow != NULL)
         return tg_fail(TG_E_NONFINITE, "step %llu: %s is not finite, though the gradient is",
                        (unsigned long long)of_step, overflow);
+    if (own && s->bad.tensor != NULL)
+        return tg_fail(TG_E_NONFINITE,
+                       "step %llu: rank %d: tensor \"%s\": element %zu of the gradient is %g: "
+                       "allowed: finite numbers",
+                       (unsigned long long)s->bad.step, s->transport->rank, s->bad.tensor,
+                       s->bad.element, (double)s->bad.value);
+    if (own)
+        return tg_fail(TG_E_NONFINITE, "step %llu: rank %d: what this rank exchanges is not finite",
+                       (unsigned long long)of_step, s->transport->rank);
     return tg_fail(TG_E_NONFINITE,
-                   "step %llu: some rank's gradient, or a sum of it, is not finite%s",
-                   (unsigned long long)of_step, own ? " (this rank's is)" : "");
+                   "step %llu: another rank's gradient, or a sum of it, is not finite: that "
+                   "rank's own error says which",
+                   (unsigned long long)of_step);
 }
 
 /* Called after a bucket's part of a step was dropped: its memory must not make the next step
  * overflow f32 again. A program of several rounds uses its memory until it is done. */
 static tg_status heal(tg_session *s, const lane_op *o)
 {
-    const bucket *b = &s->bucket[o->op.bucket];
-    const unsigned long long step = o->op.step;
+    const bucket *b = &s->bucket[o->bucket];
+    const unsigned long long step = o->op.task.step;
     for (size_t l = 0; b->method->def->program->rounds > 1 && l < s->lanes; l++)
         if (!b->lane[l].loaded)
             TG_TRY(tg__engine_wait(s->engine, &b->lane[l].op));
     if (o->op.task.overflow != NULL)
         tg_log(TG_LOG_WARN, "rank %d: step %llu, bucket %u is dropped: %s is not finite",
-               s->transport->rank, step, o->op.bucket, o->op.task.overflow);
+               s->transport->rank, step, o->bucket, o->op.task.overflow);
     if (tg__method_heal(b->method, false))
         tg_log(TG_LOG_WARN,
                "rank %d: step %llu, bucket %u: what is remembered of dropped gradients is too "
                "large to be sent again: it starts anew at 0",
-               s->transport->rank, step, o->op.bucket);
+               s->transport->rank, step, o->bucket);
     return TG_OK;
 }
 
 /* Pay what the exchange owes the method's memory, as loaded from a checkpoint. */
-static void repay(const tg_session *s, lane_op *o)
+static void repay(lane_op *o)
 {
     if (o->owes)
-        tg__method_repay(s->bucket[o->op.bucket].method, o->op.task.eta, o->owed);
+        tg__method_repay(o->op.method, o->op.task.eta, o->owed);
     o->owes = false;
 }
 
@@ -153,25 +176,23 @@ static tg_status drop(tg_session *s, uint64_t of_step, const lane_op *only)
     const bool alone = only != NULL && tg__session_was_pushed(s, only);
     if (s->config.on_nonfinite == TG_NONFINITE_FAIL && !alone)
         return refuse(s, of_step);
-    for (size_t b = 0; b < s->nbuckets; b++) /* no begin() may run beside undo() */
-        for (size_t l = 0; l < s->lanes; l++)
-            if (!s->bucket[b].lane[l].loaded && (only == NULL || only->op.bucket == b))
-                TG_TRY(tg__engine_wait_encoded(s->engine, &s->bucket[b].lane[l].op));
-    for (size_t b = 0; b < s->nbuckets; b++)
-        for (size_t l = 0; l < s->lanes; l++) {
-            lane_op *o = &s->bucket[b].lane[l];
-            if (!o->waiting || o->op.step != of_step || (only != NULL && o != only))
-                continue;
-            if (!o->undone)
-                TG_TRY(s->bucket[b].method->def->program->undo(s->bucket[b].method, &o->op.task));
-            repay(s, o);
-            if (!alone)
-                TG_TRY(heal(s, o));
-            o->waiting = false;
-            const tg__result dropped = {
-                .of_step = of_step, .bucket = (uint32_t)b, .tag = o->tag, .lr = o->lr};
-            s->strategy->ops->result(s->strategy, &dropped);
-        }
+    for (lane_op *o = s->first_waiting; o != NULL; o = o->later) /* no begin() beside undo() */
+        if (!o->loaded && (only == NULL || only->bucket == o->bucket))
+            TG_TRY(tg__engine_wait_for(s->engine, &o->op, TG__OP_ENCODED));
+    for (lane_op *o = s->first_waiting, *later; o != NULL; o = later) {
+        later = o->later;
+        if (o->op.task.step != of_step || (only != NULL && o != only))
+            continue;
+        if (!o->undone)
+            TG_TRY(o->op.method->def->program->undo(o->op.method, &o->op.task));
+        repay(o);
+        if (!alone)
+            TG_TRY(heal(s, o));
+        take_out(s, o);
+        const tg__result dropped = {
+            .of_step = of_step, .bucket = o->bucket, .tag = o->tag, .lr = o->lr};
+        tg__strategy_result(s->strategy, &dropped);
+    }
     if (alone) { /* all ranks are informed with the next mean */
         s->lost = s->lost || (only->op.flags & TG__FLAG_NONFINITE) != 0;
         return TG_OK;
@@ -184,15 +205,15 @@ static tg_status drop(tg_session *s, uint64_t of_step, const lane_op *only)
 
 tg_status tg__session_absorb(tg_session *s, lane_op *o)
 {
-    const bucket *b = &s->bucket[o->op.bucket];
+    const bucket *b = &s->bucket[o->bucket];
     const tg__program_ops *program = b->method->def->program;
     if (program->absorb == NULL || o->absorbed || (o->loaded && !o->owes))
         return TG_OK;
     for (size_t l = 0; l < s->lanes; l++) /* no begin() may run beside it */
         if (!b->lane[l].loaded)
-            TG_TRY(tg__engine_wait_encoded(s->engine, &b->lane[l].op));
+            TG_TRY(tg__engine_wait_for(s->engine, &b->lane[l].op, TG__OP_ENCODED));
     if (o->loaded)
-        repay(s, o);
+        repay(o);
     else
         program->absorb(b->method, &o->op.task);
     o->absorbed = true;
@@ -203,7 +224,7 @@ tg_status tg__session_absorb(tg_session *s, lane_op *o)
  * turn. */
 static const tg__turn *turn_of(const tg_session *s, const lane_op *o)
 {
-    const bucket *b = &s->bucket[o->op.bucket];
+    const bucket *b = &s->bucket[o->bucket];
     for (size_t l = 0; s->turn != NULL && l < s->lanes; l++)
         if (&b->lane[l] != o && b->lane[l].waiting && b->lane[l].due <= s->turn->t)
             return NULL;
@@ -213,17 +234,17 @@ static const tg__turn *turn_of(const tg_session *s, const lane_op *o)
 static void apply(tg_session *s, lane_op *o)
 {
     const float *agg = tg__session_aggregate(s, o);
-    const size_t n = s->bucket[o->op.bucket].n;
-    const tg__result r = {.of_step = o->op.step,
-                          .bucket = o->op.bucket,
+    const size_t n = s->bucket[o->bucket].n;
+    const tg__result r = {.of_step = o->op.task.step,
+                          .bucket = o->bucket,
                           .tag = o->tag,
                           .agg = o->update ? agg : tg__session_clip(s, agg, n),
                           .lr = o->lr,
                           .turn = turn_of(s, o)};
-    o->waiting = false;
+    take_out(s, o);
     if (!tg__session_was_pushed(s, o)) /* a push is an addition, not an update */
-        tg_clock_work(s->transport->clock, s->bucket[o->op.bucket].cost.apply_ns);
-    s->strategy->ops->result(s->strategy, &r);
+        tg_clock_work(s->transport->clock, tg__session_costs(s, o->bucket)->apply_ns);
+    tg__strategy_result(s->strategy, &r);
     (void)tg_now_ns(s->transport->clock); /* ends the work measured by the clock */
 }
 
@@ -233,9 +254,9 @@ tg_status tg__session_deliver(tg_session *s, uint64_t due)
     int64_t begin = tg_now_ns(s->transport->clock);
     bool any = false;
     uint64_t measured = UINT64_MAX; /* the step whose norm is known */
-    for (lane_op *o = next_due(s, due, 0); o != NULL; o = next_due(s, due, 0)) {
+    for (lane_op *o; (o = next_due(s->first_waiting, due)) != NULL;) {
         any = true;
-        const uint64_t of_step = o->op.step;
+        const uint64_t of_step = o->op.task.step;
         if (step_flagged(s, of_step)) {
             TG_TRY(drop(s, of_step, NULL));
         } else if (flagged(o)) {
@@ -256,13 +277,10 @@ tg_status tg__session_deliver(tg_session *s, uint64_t due)
 /* The exchange that closes the step. */
 static lane_op *closing(tg_session *s)
 {
-    for (size_t b = 0; b < s->nbuckets; b++)
-        for (size_t l = 0; l < s->lanes; l++) {
-            lane_op *o = &s->bucket[b].lane[l];
-            if (o->waiting && o->op.step == s->t && o->op.flags & TG__FLAG_CLOSES)
-                return o;
-        }
-    return NULL;
+    lane_op *o = s->last_waiting;
+    while (o != NULL && !(o->op.task.step == s->t && o->op.flags & TG__FLAG_CLOSES))
+        o = o->earlier;
+    return o;
 }
 
 /* Wait for a single exchange. */
@@ -278,7 +296,7 @@ static tg_status deliver_one(tg_session *s, lane_op *o)
 {
     int64_t begin = tg_now_ns(s->transport->clock);
     if (flagged(o))
-        return drop(s, o->op.step, o);
+        return drop(s, o->op.task.step, o);
     TG_TRY(tg__session_absorb(s, o));
     apply(s, o);
     applied(s, begin);

@@ -6,18 +6,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-static tg_status begun(tg_session *s, const char *call)
+tg_status tg__session_begun(tg_session *s, const char *call)
 {
     TG_TRY(tg__session_check(s));
     return s->begun ? TG_OK : tg_fail(TG_E_STATE, "%s before tg_session_begin", call);
 }
 
+tg_status tg__session_usable(tg_session *s, const char *call)
+{
+    TG_TRY(tg__session_begun(s, call));
+    return !s->evaluating
+               ? TG_OK
+               : tg_fail(TG_E_STATE, "%s between tg_session_eval_begin and tg_session_eval_end",
+                         call);
+}
+
 tg_status tg__session_between_steps(tg_session *s, const char *call)
 {
-    TG_TRY(begun(s, call));
-    if (s->evaluating)
-        return tg_fail(TG_E_STATE, "%s between tg_session_eval_begin and tg_session_eval_end",
-                       call);
+    TG_TRY(tg__session_usable(s, call));
     for (size_t b = 0; b < s->nbuckets; b++)
         if (s->bucket[b].missing != s->bucket[b].count || s->next_ready != s->nbuckets)
             return tg_fail(
@@ -63,7 +69,8 @@ static tg_status average(tg_session *s)
     }
 }
 
-tg_status tg__session_sync_statistics(tg_session *s)
+/* Set the params of AVERAGED tensors to their mean over ranks, and those of RANK0 to rank 0's. */
+static tg_status sync_statistics(tg_session *s)
 {
     TG_TRY(average(s));
     for (size_t i = 0; i < s->ntensors; i++)
@@ -72,10 +79,10 @@ tg_status tg__session_sync_statistics(tg_session *s)
     return TG_OK;
 }
 
-static tg_status keep(const float *param, size_t n, float **kept_p)
+static tg_status keep(tg_session *s, const float *param, size_t n, float **kept_p)
 {
     if (*kept_p == NULL)
-        TG_TRY(tg_alloc(n, sizeof(float), kept_p));
+        TG_TRY(tg__owned_alloc(&s->owned, n, sizeof(float), kept_p));
     memcpy(*kept_p, param, n * sizeof(float));
     return TG_OK;
 }
@@ -84,17 +91,17 @@ static tg_status eval_begin(tg_session *s)
 {
     TG_TRY(tg__session_deliver_early(s));
     if (s->eval_kept == NULL)
-        TG_TRY(tg_alloc(s->ntrained, sizeof *s->eval_kept, &s->eval_kept));
+        TG_TRY(tg__owned_alloc(&s->owned, s->ntrained, sizeof *s->eval_kept, &s->eval_kept));
     for (size_t i = 0; i < s->ntensors; i++)
         if (s->tensor[i].kind != TG_TENSOR_TRAINED)
-            TG_TRY(keep(s->tensor[i].param, s->tensor[i].n, &s->tensor[i].kept));
-    TG_TRY(tg__session_sync_statistics(s));
+            TG_TRY(keep(s, s->tensor[i].param, s->tensor[i].n, &s->tensor[i].kept));
+    TG_TRY(sync_statistics(s));
     for (size_t i = 0; i < s->ntrained; i++) {
         tensor *t = &s->tensor[s->trained[i]];
-        const float *global = s->strategy->ops->global(s->strategy, i);
+        const float *global = tg__strategy_global(s->strategy, i);
         if (global == t->param)
             continue;
-        TG_TRY(keep(t->param, t->n, &s->eval_kept[i]));
+        TG_TRY(keep(s, t->param, t->n, &s->eval_kept[i]));
         memcpy(t->param, global, t->n * sizeof(float));
     }
     s->evaluating = true;
@@ -105,14 +112,13 @@ tg_status tg_session_eval_begin(tg_session *s)
 {
     TG__ARG(s);
     TG_TRY(tg__session_between_steps(s, "tg_session_eval_begin"));
-    tg_status status = eval_begin(s);
-    return status == TG_OK ? TG_OK : tg__session_failed(s, status);
+    return tg__session_failed(s, eval_begin(s));
 }
 
 tg_status tg_session_eval_end(tg_session *s)
 {
     TG__ARG(s);
-    TG_TRY(begun(s, "tg_session_eval_end"));
+    TG_TRY(tg__session_begun(s, "tg_session_eval_end"));
     if (!s->evaluating)
         return tg_fail(TG_E_STATE, "tg_session_eval_end without tg_session_eval_begin");
     for (size_t i = 0; i < s->ntensors; i++)
@@ -120,7 +126,7 @@ tg_status tg_session_eval_end(tg_session *s)
             memcpy(s->tensor[i].param, s->tensor[i].kept, s->tensor[i].n * sizeof(float));
     for (size_t i = 0; i < s->ntrained; i++) {
         tensor *t = &s->tensor[s->trained[i]];
-        if (s->strategy->ops->global(s->strategy, i) != t->param)
+        if (tg__strategy_global(s->strategy, i) != t->param)
             memcpy(t->param, s->eval_kept[i], t->n * sizeof(float));
     }
     s->evaluating = false;
@@ -130,15 +136,14 @@ tg_status tg_session_eval_end(tg_session *s)
 
 tg_status tg_session_sum(tg_session *s, double *x, size_t n)
 {
-    TG__ARG(s);
-    TG__ARG(x);
-    TG_TRY(begun(s, "tg_session_sum"));
+    TG__ARGS(s, x);
+    TG_TRY(tg__session_begun(s, "tg_session_sum"));
     if (n > 4096)
         return tg_fail(TG_E_ARG, "tg_session_sum: n=%zu: allowed: n at most 4096", n);
-    double *all = NULL;
+    TG__FREED double *all = NULL;
     tg_status status = tg_alloc(n * (size_t)s->transport->size, sizeof *all, &all);
     if (status == TG_OK)
-        status = tg__gather_all(s->engine, x, n * sizeof *x, all);
+        status = tg__gather_all(s->engine, NULL, x, n * sizeof *x, all);
     if (status == TG_OK) {
         memset(x, 0, n * sizeof *x);
         for (int rank = 0; rank < s->transport->size; rank++)
@@ -146,18 +151,14 @@ tg_status tg_session_sum(tg_session *s, double *x, size_t n)
                 x[i] += all[(size_t)rank * n + i];
     }
     tg__session_round_goes_on(s);
-    free(all);
-    return status == TG_OK ? TG_OK : tg__session_failed(s, status);
+    return tg__session_failed(s, status);
 }
 
 tg_status tg_session_params_hash(tg_session *s, uint64_t *hash_p)
 {
-    TG__ARG(s);
-    TG__ARG(hash_p);
-    TG_TRY(begun(s, "tg_session_params_hash"));
-    tg_status status = tg__session_deliver_early(s);
-    if (status != TG_OK)
-        return tg__session_failed(s, status);
+    TG__ARGS(s, hash_p);
+    TG_TRY(tg__session_begun(s, "tg_session_params_hash"));
+    TG_TRY(tg__session_failed(s, tg__session_deliver_early(s)));
     uint64_t hash = TG_HASH_START;
     for (size_t i = 0; i < s->ntrained; i++) {
         const tensor *t = &s->tensor[s->trained[i]];
@@ -166,7 +167,7 @@ tg_status tg_session_params_hash(tg_session *s, uint64_t *hash_p)
             uint64_t dim = t->shape[d];
             hash = tg_hash(hash, &dim, sizeof dim);
         }
-        hash = tg_hash(hash, s->strategy->ops->global(s->strategy, i), t->n * sizeof(float));
+        hash = tg_hash(hash, tg__strategy_global(s->strategy, i), t->n * sizeof(float));
     }
     *hash_p = hash;
     return TG_OK;
@@ -176,9 +177,9 @@ static tg_status finish(tg_session *s)
 {
     do {
         TG_TRY(tg__session_deliver(s, UINT64_MAX));
-        s->strategy->ops->drained(s->strategy, s->t, &s->actions);
+        tg__strategy_drained(s->strategy, s->t, &s->actions);
         TG_TRY(tg__session_submit(s));
-    } while (tg__session_waiting(s));
+    } while (s->first_waiting != NULL);
     return TG_OK;
 }
 
@@ -186,6 +187,5 @@ tg_status tg_session_finish(tg_session *s)
 {
     TG__ARG(s);
     TG_TRY(tg__session_between_steps(s, "tg_session_finish"));
-    tg_status status = finish(s);
-    return status == TG_OK ? TG_OK : tg__session_failed(s, status);
+    return tg__session_failed(s, finish(s));
 }

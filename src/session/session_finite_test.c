@@ -79,9 +79,9 @@ static void drive(fixture_job *job)
     fails(job);
 }
 
-static bool has_key(const tg__method_def *def, const char *name)
+static bool has_key(const tg_entry *method, const char *name)
 {
-    for (const tg_key *key = def->entry.keys; key->name != NULL; key++)
+    for (const tg_key *key = method->keys; key->name != NULL; key++)
         if (strcmp(key->name, name) == 0)
             return true;
     return false;
@@ -90,11 +90,11 @@ static bool has_key(const tg__method_def *def, const char *name)
 static void test_every_method(void **state)
 {
     size_t count;
-    const tg__method_def *const *methods = tg__methods(&count);
+    const tg_entry *const *methods = tg__method_entries(&count);
     (void)state;
     for (size_t i = 0; i < count; i++) {
         char method[96];
-        snprintf(method, sizeof method, "%s%s", methods[i]->entry.name,
+        snprintf(method, sizeof method, "%s%s", methods[i]->name,
                  has_key(methods[i], "warmup") ? ":warmup=0" : "");
         fixture_job job = job_of(method, "ssgd");
         drive(&job);

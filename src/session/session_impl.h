@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "engine/collect.h"
 #include "engine/engine.h"
@@ -38,10 +39,11 @@ typedef struct lane_op {
     bool owes;     /* at delivery, `owed` is added to the memory */
     float *owed;   /* (n) */
     uint64_t due, order;
-    uint32_t tag;
+    uint32_t bucket, tag;
     bool update; /* carries a buffer of the strategy, not a gradient */
     double lr;
-    double norm_sq; /* of the vector handed in */
+    double norm_sq;                  /* of the vector handed in */
+    struct lane_op *earlier, *later; /* while waiting: session.first_waiting */
 } lane_op;
 
 /* A bucket: trained tensors of one method that are exchanged together. */
@@ -56,12 +58,20 @@ typedef struct bucket {
     float *staging;    /* (n) copy of the gradients; NULL: they are adjacent already */
     const float *g;    /* (n) staging or the first tensor's gradient */
     tg__method *method;
-    size_t missing;      /* tensors not ready yet in this step */
-    double grad_sq;      /* sum of squares of the tensors that are ready */
-    size_t group;        /* index of its method in the session's list */
-    lane_op *lane;       /* (lanes) */
-    tg_bucket_cost cost; /* for simulated time */
+    size_t missing; /* tensors not ready yet in this step */
+    double grad_sq; /* sum of squares of the tensors that are ready */
+    size_t group;   /* index of its method in the session's list */
+    lane_op *lane;  /* (lanes) */
 } bucket;
+
+/* What a bucket's work costs on a simulated clock. */
+typedef struct bucket_costs {
+    tg__costs of[2]; /* dense exchanges, coded ones */
+    int64_t apply_ns;
+} bucket_costs;
+
+/* Of a bucket for which none are set. */
+static const bucket_costs tg__no_costs;
 
 /* The buckets of one method, for step info and warnings. */
 typedef struct method_group {
@@ -75,6 +85,14 @@ typedef struct method_group {
 typedef struct time_span {
     int64_t begin_ns, end_ns;
 } time_span;
+
+/* An element of a gradient that is not finite; tensor NULL: none. */
+typedef struct bad_element {
+    const char *tensor; /* its name */
+    size_t element;
+    float value;
+    uint64_t step;
+} bad_element;
 
 struct tg_session {
     tg_session_config config; /* strings copied */
@@ -96,6 +114,7 @@ struct tg_session {
     bucket *bucket;
     uint32_t *member;          /* (ntrained) members of all buckets, one bucket after another */
     size_t nbuckets, lanes, n; /* n: trained elements */
+    bucket_costs *costs;       /* (nbuckets) NULL: none are set */
     method_group *group;       /* (nmethods) and what tg_step_info reports of them */
     tg_method_info *method_info;
     size_t nmethods;
@@ -111,12 +130,14 @@ struct tg_session {
     bool early;     /* all but the first bucket may be delivered after tg_session_step */
 
     bool begun, evaluating;
+    lane_op *first_waiting, *last_waiting; /* undelivered exchanges, in the order submitted */
     uint64_t t, skipped, order;
     uint64_t dropped; /* 1 + the step counted last in `skipped`; 0: none */
     double lr;
     size_t next_ready; /* buckets are planned from last to first: the number left */
     size_t unready;    /* tensors whose gradient of this step is not complete */
     bool nonfinite;    /* this rank's gradient of this step */
+    bad_element bad;   /* with TG_NONFINITE_FAIL: the first one of this rank */
     /* of the strategy's step, while what is due before it is delivered; else NULL */
     const tg__turn *turn;
     bool lost; /* this rank lost an own step, and has not reported it yet */
@@ -137,6 +158,11 @@ struct tg_session {
     struct {
         int ranks; /* number of ranks that saved the checkpoint; 0: started without one */
         uint64_t step, steps_per_epoch;
+        /* this rank's newest, which is beyond `step` if not all ranks have it */
+        uint64_t newest;
+        /* the folder of it, however it is named later */
+        dev_t device;
+        ino_t inode;
         struct tg__length length;
         /* until loaded: this rank's file, if the number of ranks is the same */
         tg__ckpt_reader *own;
@@ -144,26 +170,32 @@ struct tg_session {
         char anew[256];
     } from;
     int64_t epoch_shift; /* tg__epochs */
+    int *writers; /* (ranks) who commits the folder that each rank saves to; NULL: not saved */
     uint8_t *ckpt_bytes;
     size_t ckpt_len;
-    char *strategy_text; /* normal form, settled; NULL before it is settled */
-    char **metadata;     /* (nmetadata) of saved weights: session_weights.h */
+    tg_spec *strategy_spec; /* of config.strategy */
+    bool settled;           /* default warm-ups are fixed: session_length.c */
+    char **metadata;        /* (nmetadata) of saved weights: session_ckpt.h */
     size_t nmetadata;
-    tg_status status; /* final failure */
-    char error[512];
+    tg__latch failure;
+    tg__owned owned; /* memory, released with the session */
 };
 
-/* Record a final failure; returns status. */
+/* Record a final failure, if status is one; returns status. */
 tg_status tg__session_failed(tg_session *s, tg_status status);
 /* Return the final failure, if there is one. */
 tg_status tg__session_check(tg_session *s);
-
+/* Check that the session has begun and not failed; and that no evaluation is open.
+ * Errors  TG_E_STATE (names the call), the final failure */
+TG_NODISCARD tg_status tg__session_begun(tg_session *s, const char *call);
+TG_NODISCARD tg_status tg__session_usable(tg_session *s, const char *call);
 /* Check that no step is half done: nothing is ready, and no evaluation is open.
  * Errors  TG_E_STATE (names the call) */
 TG_NODISCARD tg_status tg__session_between_steps(tg_session *s, const char *call);
-/* Check that the session may begin: it has not begun, and has a tensor to train.
- * Errors  TG_E_STATE */
-TG_NODISCARD tg_status tg__session_can_begin(const tg_session *s, const char *call);
+/* Check that the session may begin, and let `start` begin it, with dir. (session_setup.c)
+ * Errors  TG_E_STATE (it has begun, or has no tensor to train), those of start */
+TG_NODISCARD tg_status tg__session_start(tg_session *s, const char *call, const char *dir,
+                                         tg_status (*start)(tg_session *s, const char *dir));
 
 /* List the trained tensors and group them into buckets. (session_buckets.c)
  * Errors  TG_E_SPEC, TG_E_ARG, TG_E_NOMEM */
@@ -175,7 +207,14 @@ TG_NODISCARD tg_status tg__session_takes(const tg_session *s, const tg__rule *ru
  * (session_buckets.c) */
 TG_NODISCARD tg_status tg__session_build(tg_session *s);
 TG_NODISCARD tg_status tg__session_build_methods(tg_session *s);
-void tg__session_unbuild(tg_session *s);
+/* released  false: the transport still writes to message buffers. Methods, which own them, stay. */
+void tg__session_unbuild(tg_session *s, bool released);
+/* Create the strategy from this spec, for rank `rank` of `size`. w, g, n and offset of the
+ * session's wtensor are set, for all trained tensors. (session_buckets.c) */
+TG_NODISCARD tg_status tg__session_make_strategy(tg_session *s, const char *spec, int rank,
+                                                 int size);
+/* True if a bucket's update needs no other bucket's. (session_buckets.c) */
+bool tg__session_is_separable(const tg_session *s);
 /* The momentum in the optimizer's spec; NAN: it sets none. */
 double tg__session_momentum(const tg_session *s);
 int tg__session_nesterov(const tg_session *s); /* 1, 0; -1: the spec has no such key */
@@ -200,10 +239,12 @@ void tg__session_print_buckets(const tg_session *s, FILE *f);
  * dir    find the newest checkpoint there; NULL: none */
 TG_NODISCARD tg_status tg__session_handshake(tg_session *s, const char *start, const char *dir);
 /* Default warm-ups (session_length.c).
+ *     parse       parse config.strategy
  *     settle      fix those of strategy and rules by the length of the run, or by the length stored
  *                 in the checkpoint that this rank has found
  *     put_length  save that length
  *     get_length  read it into s->from */
+TG_NODISCARD tg_status tg__session_parse_strategy(tg_session *s);
 TG_NODISCARD tg_status tg__session_settle(tg_session *s);
 TG_NODISCARD tg_status tg__session_put_length(const tg_session *s, tg__ckpt_writer *w);
 TG_NODISCARD tg_status tg__session_get_length(tg_session *s, tg__ckpt_reader *r);
@@ -214,13 +255,12 @@ TG_NODISCARD tg_status tg__session_put_exchanges(const tg_session *s, tg__ckpt_w
 /* Find the checkpoint to load (session_load.c).
  *     look         find the newest one in dir and set s->from and epoch_shift, before anything is
  *                  created that depends on them. It is not yet compared with the job
- *     found_alike  check that all ranks have found the same one, and that it belongs to this job.
- *                  own: the result of look on this rank
+ *     found_alike  go back to the newest one that all ranks have, and check that all have found
+ *                  the same, and that it belongs to this job. own: the result of look on this rank
  * Errors  those of tg_session_load */
 TG_NODISCARD tg_status tg__session_look(tg_session *s, const char *dir);
-TG_NODISCARD tg_status tg__session_found_alike(tg_session *s, tg_status own, const char *why);
-/* True if the checkpoint was saved by another number of ranks. */
-bool tg__session_taken_over(const tg_session *s);
+TG_NODISCARD tg_status tg__session_found_alike(tg_session *s, const char *dir,
+                                               const tg__latch *own);
 /* Delivery (session_deliver.c): wait for exchanges, pass their aggregates to the strategy, and
  * count them in s->since.
  *     deliver         every exchange due at or before step `due`, in the order submitted
@@ -251,16 +291,17 @@ void tg__session_clip_own(tg_session *s, double norm);
 void tg__session_clip_own_told(tg_session *s, double norm);
 /* The aggregate (n of its bucket) of an exchange that has arrived. */
 const float *tg__session_aggregate(const tg_session *s, const lane_op *o);
-/* Submit what the strategy requested when all gradients were ready; return true if anything waits
- * for delivery. */
+/* Submit what the strategy requested when all gradients were ready. */
 TG_NODISCARD tg_status tg__session_submit(tg_session *s);
-bool tg__session_waiting(const tg_session *s);
+/* o, whose `order` is set, waits for delivery from now on. (session_deliver.c) */
+void tg__session_expect(tg_session *s, lane_op *o);
+/* Wait until every exchange that waits for delivery has arrived. (session_deliver.c) */
+TG_NODISCARD tg_status tg__session_await_all(tg_session *s);
 /* Figures and warnings of a step, by method (session_report.c).
  *     make  call it when the buckets have their methods
  *     op    call it for each exchange delivered
  *     end   call it at the end of a step: fills the fields (*) of info, and starts a new count */
 TG_NODISCARD tg_status tg__session_report_make(tg_session *s);
-void tg__session_report_free(tg_session *s);
 void tg__session_report_op(tg_session *s, const lane_op *o);
 TG_NODISCARD tg_status tg__session_report_end(tg_session *s, tg_step_info *info);
 /* The strategy's deadline (session_round.c).
@@ -273,15 +314,16 @@ TG_NODISCARD tg_status tg__session_put_round(const tg_session *s, tg__ckpt_write
 TG_NODISCARD tg_status tg__session_get_round(tg_session *s, tg__ckpt_reader *r);
 /* This rank's weight in step t: tg__strategy_ops.weight. (session_step.c) */
 double tg__session_weight(const tg_session *s, uint64_t t);
-/* Set the params of AVERAGED tensors to their mean over ranks, and those of RANK0 to rank 0's.
- * (session_eval.c) */
-TG_NODISCARD tg_status tg__session_sync_statistics(tg_session *s);
 /* tg_session_measure and tg_session_set_costs, for a session that has buckets and a strategy.
  * `what` names the caller's array. (session_costs.c) */
 TG_NODISCARD tg_status tg__session_tell_costs(const char *what, const tg_session *s, size_t room,
                                               tg_bucket_cost *cost, size_t *count_p);
 TG_NODISCARD tg_status tg__session_take_costs(const char *what, tg_session *s,
                                               const tg_bucket_cost *cost);
+static inline const bucket_costs *tg__session_costs(const tg_session *s, size_t b)
+{
+    return s->costs == NULL ? &tg__no_costs : &s->costs[b];
+}
 /* Copy the caller's config, from which `what` is made, to *own. Errors: TG_E_ARG
  * (session_setup.c) */
 TG_NODISCARD tg_status tg__session_take_config(const char *what, const tg_session_config *from,

@@ -6,61 +6,42 @@
 #include "telegrad/spec.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static const char section[] = "length"; /* of a checkpoint; older checkpoints have none */
 
 tg_status tg__session_get_length(tg_session *s, tg__ckpt_reader *r)
 {
-    const void *bytes;
     s->from.length = (struct tg__length){.steps_per_epoch = s->config.steps_per_epoch};
-    if (!tg__ckpt_has(r, section))
-        return TG_OK;
-    TG_TRY(tg__ckpt_get(r, section, sizeof s->from.length, &bytes, NULL));
-    memcpy(&s->from.length, bytes, sizeof s->from.length);
-    return TG_OK;
+    return tg__ckpt_has(r, section)
+               ? tg__ckpt_read(r, section, &s->from.length, sizeof s->from.length)
+               : TG_OK;
 }
 
-static tg_status parse_strategy(const tg_session *s, tg_spec **spec_p)
+tg_status tg__session_parse_strategy(tg_session *s)
 {
     size_t count;
     const tg_entry *const *entries = tg__strategy_entries(&count);
-    return tg_spec_parse("strategy", entries, count, s->config.strategy, spec_p);
+    tg_spec_free(s->strategy_spec);
+    s->strategy_spec = NULL;
+    return tg_spec_parse("strategy", entries, count, s->config.strategy, &s->strategy_spec);
 }
 
 static tg_status settle_strategy(tg_session *s)
 {
-    tg_spec *spec;
-    char *text = NULL;
-    TG_TRY(parse_strategy(s, &spec));
-    tg_status status = tg__spec_settle(spec, s->config.strategy, s->length.total_steps,
-                                       s->length.steps_per_epoch, &text);
-    tg_spec_free(spec);
-    TG_TRY(status);
-    free((void *)(uintptr_t)s->config.strategy);
+    char *text;
+    TG_TRY(tg__spec_settle(s->strategy_spec, s->config.strategy, s->length.total_steps,
+                           s->length.steps_per_epoch, &text));
+    TG_TRY(tg__owned_add(&s->owned, text, free));
     s->config.strategy = text;
-    TG_TRY(parse_strategy(s, &spec));
-    free(s->strategy_text);
-    s->strategy_text = strdup(tg_spec_text(spec));
-    tg_spec_free(spec);
-    return s->strategy_text == NULL ? tg_fail(TG_E_NOMEM, "out of memory for a session") : TG_OK;
-}
-
-static tg_status is_open(const tg_session *s, bool *open_p)
-{
-    tg_spec *spec;
-    TG_TRY(parse_strategy(s, &spec));
-    *open_p = tg__spec_is_open(spec) || tg__rules_are_open(&s->rules);
-    tg_spec_free(spec);
-    return TG_OK;
+    s->settled = true;
+    return tg__session_parse_strategy(s);
 }
 
 tg_status tg__session_settle(tg_session *s)
 {
-    bool open;
+    const bool open = tg__spec_is_open(s->strategy_spec) || tg__rules_are_open(&s->rules);
     s->length.total_steps = s->config.total_steps;
     s->length.steps_per_epoch = s->config.steps_per_epoch;
-    TG_TRY(is_open(s, &open));
     if (open && s->from.ranks != 0)
         s->length = s->from.length;
     TG_TRY(settle_strategy(s));
@@ -75,11 +56,9 @@ tg_status tg__session_put_length(const tg_session *s, tg__ckpt_writer *w)
 
 const char *tg_session_spec(const tg_session *s, tg_kind kind)
 {
-    if (s == NULL)
-        return NULL;
-    if (s->strategy_text == NULL)
+    if (s == NULL || !s->settled)
         return NULL;
     if (kind == TG_KIND_STRATEGY)
-        return s->strategy_text;
+        return tg_spec_text(s->strategy_spec);
     return kind == TG_KIND_METHOD ? tg_spec_text(tg__rules_default(&s->rules)->spec) : NULL;
 }

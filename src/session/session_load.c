@@ -4,7 +4,6 @@
 #include "base/arg.h"
 #include "base/mem.h"
 #include "base/sized.h"
-#include "session/session_weights.h"
 #include "telegrad/spec.h"
 
 #include <errno.h>
@@ -13,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- finding it ------------------------------------------------------------------------------ */
@@ -43,68 +43,79 @@ static tg_status shift_epochs(tg_session *s, uint64_t t, uint64_t steps)
     }
     if (steps > UINT32_MAX || now > UINT32_MAX || at / steps > INT32_MAX)
         return tg_fail(TG_E_UNSUPPORTED,
-                       "epochs of %llu steps, and of %llu where the checkpoint was saved: allowed "
-                       "with another number of ranks: less than 2^32",
+                       "an epoch has %llu steps, and %llu where the checkpoint was saved: with "
+                       "another number of ranks, both must be below 2^32",
                        (unsigned long long)now, (unsigned long long)steps);
     s->epoch_shift = (int64_t)t - (int64_t)(at / steps * now + at % steps * now / steps);
     return TG_OK;
 }
 
-static tg_status look_into(tg_session *s, tg__ckpt_reader *r)
-{
-    const void *bytes;
-    tg__counters c;
-    TG_TRY(tg__ckpt_get(r, "session", sizeof c, &bytes, NULL));
-    memcpy(&c, bytes, sizeof c);
-    if (c.world < 1 || c.world > TG_RANKS_MAX || c.rank < 0 || c.rank >= c.world)
-        return tg_fail(TG_E_CORRUPT, "the checkpoint was saved by rank %d of %d: allowed: 1 to %d",
-                       (int)c.rank, (int)c.world, TG_RANKS_MAX);
-    if (tg__ckpt_has(r, TG__SECTION_EPOCHS)) {
-        TG_TRY(tg__ckpt_get(r, TG__SECTION_EPOCHS, sizeof s->epoch_shift, &bytes, NULL));
-        memcpy(&s->epoch_shift, bytes, sizeof s->epoch_shift);
-    }
-    TG_TRY(tg__session_get_length(s, r));
-    s->from.ranks = c.world;
-    s->from.steps_per_epoch = c.steps_per_epoch;
-    return tg__session_taken_over(s) ? shift_epochs(s, c.t, c.steps_per_epoch) : TG_OK;
-}
-
-bool tg__session_taken_over(const tg_session *s)
+/* Was the checkpoint saved by another number of ranks? */
+static bool taken_over(const tg_session *s)
 {
     return s->from.ranks != 0 && s->from.ranks != s->transport->size;
 }
 
+static tg_status look_into(tg_session *s, tg__ckpt_reader *r)
+{
+    tg__counters c;
+    TG_TRY(tg__ckpt_read(r, "session", &c, sizeof c));
+    if (c.world < 1 || c.world > TG_RANKS_MAX || c.rank < 0 || c.rank >= c.world)
+        return tg_fail(TG_E_CORRUPT, "the checkpoint was saved by rank %d of %d: allowed: 1 to %d",
+                       (int)c.rank, (int)c.world, TG_RANKS_MAX);
+    s->epoch_shift = 0; /* not that of another checkpoint */
+    if (tg__ckpt_has(r, TG__SECTION_EPOCHS))
+        TG_TRY(tg__ckpt_read(r, TG__SECTION_EPOCHS, &s->epoch_shift, sizeof s->epoch_shift));
+    TG_TRY(tg__session_get_length(s, r));
+    s->from.ranks = c.world;
+    s->from.steps_per_epoch = c.steps_per_epoch;
+    return taken_over(s) ? shift_epochs(s, c.t, c.steps_per_epoch) : TG_OK;
+}
+
 /* If the number of ranks is the same, this rank's own file is enough. If there are more ranks than
  * before, some have no file. */
-tg_status tg__session_look(tg_session *s, const char *dir)
+static tg_status look_at_step(tg_session *s, const char *dir, uint64_t step)
 {
     tg__weights_mark mark;
     tg__ckpt_reader *r;
     const int rank = s->transport->rank;
-    TG_TRY(tg__ckpt_dir_latest(dir, &s->from.step));
-    TG_TRY(tg__ckpt_dir_mark(dir, s->from.step, &mark)); /* checks the format's version */
-    const bool own = rank == 0 || has_file(s, dir, rank);
+    s->from.step = step;
+    TG_TRY(tg__ckpt_dir_mark(dir, step, TG__WEIGHTS_SAVED, &mark)); /* checks the version */
+    const bool own = has_file(s, dir, rank);
+    if (!own && !has_file(s, dir, 0))
+        return tg_fail(TG_E_IO,
+                       "%s: its checkpoint of step %llu has no file of rank %d, which this rank is "
+                       "now: allowed: the folder that rank %d saved to, or one that all see",
+                       dir, (unsigned long long)step, rank, rank);
     TG_TRY(open_rank(s, dir, own ? rank : 0, &r));
     tg_status status = look_into(s, r);
-    if (status == TG_OK && !tg__session_taken_over(s) && own)
+    if (status == TG_OK && !taken_over(s) && own)
         s->from.own = r;
     else
         tg__ckpt_close(r);
-    if (status == TG_OK && !tg__session_taken_over(s) && !own)
+    if (status == TG_OK && !taken_over(s) && !own)
         status = open_rank(s, dir, rank, &s->from.own); /* names the missing one */
     return status;
 }
 
+tg_status tg__session_look(tg_session *s, const char *dir)
+{
+    struct stat folder;
+    TG_TRY(tg__ckpt_dir_latest(dir, s->transport->rank == 0, &s->from.newest));
+    if (stat(dir, &folder) != 0)
+        return tg_fail(TG_E_IO, "cannot inspect %s: %s", dir, strerror(errno));
+    s->from.device = folder.st_dev;
+    s->from.inode = folder.st_ino;
+    return look_at_step(s, dir, s->from.newest);
+}
+
 static tg_status is_ours(const tg_session *s)
 {
-    if (tg__session_taken_over(s))
+    if (taken_over(s))
         return TG_OK; /* each file is checked when it is read */
-    char *text = tg__session_identity(s);
-    if (text == NULL)
-        return tg_fail(TG_E_NOMEM, "out of memory for a checkpoint");
-    const tg_status status = tg__ckpt_check(s->from.own, text, NULL);
-    free(text);
-    return status;
+    TG__FREED char *text = tg__session_identity(s);
+    return text != NULL ? tg__ckpt_check(s->from.own, text, NULL)
+                        : tg_fail(TG_E_NOMEM, "out of memory for a checkpoint");
 }
 
 typedef struct finding {
@@ -115,31 +126,123 @@ typedef struct finding {
 static tg_status same_finding(tg_session *s)
 {
     const finding own = {s->from.step, s->from.ranks, s->epoch_shift};
-    finding *all;
+    TG__FREED finding *all = NULL;
     const int size = s->transport->size;
     TG_TRY(tg_alloc((size_t)size, sizeof *all, &all));
-    tg_status status =
-        tg__gather_alike(s->engine, "what was found to resume", &own, sizeof own, all);
-    for (int rank = 0; rank < size && status == TG_OK; rank++)
+    TG_TRY(tg__gather_all(s->engine, "what was found to resume", &own, sizeof own, all));
+    for (int rank = 0; rank < size; rank++)
         if (all[rank].step != own.step)
-            status = tg_fail(TG_E_MISMATCH,
-                             "rank %d found a checkpoint of step %llu, rank %d one of step %llu",
-                             s->transport->rank, (unsigned long long)own.step, rank,
-                             (unsigned long long)all[rank].step);
+            return tg_fail(TG_E_MISMATCH,
+                           "rank %d found a checkpoint of step %llu, rank %d one of step %llu",
+                           s->transport->rank, (unsigned long long)own.step, rank,
+                           (unsigned long long)all[rank].step);
         else if (all[rank].ranks != own.ranks || all[rank].epoch_shift != own.epoch_shift)
-            status = tg_fail(
+            return tg_fail(
                 TG_E_MISMATCH,
                 "rank %d found a checkpoint of step %llu saved by %lld ranks, rank %d one of %lld",
                 s->transport->rank, (unsigned long long)own.step, (long long)own.ranks, rank,
                 (long long)all[rank].ranks);
-    free(all);
-    return status;
+    return TG_OK;
 }
 
-tg_status tg__session_found_alike(tg_session *s, tg_status own, const char *why)
+/* The checkpoints that a rank has, newest first. */
+typedef struct held {
+    uint64_t count, step[TG__CKPT_STEPS];
+} held;
+
+static bool has_step(const held *h, uint64_t step)
 {
-    const tg_status status = own == TG_OK ? is_ours(s) : tg_fail(own, "%s", why);
+    for (uint64_t i = 0; i < h->count && i < TG__CKPT_STEPS; i++)
+        if (h->step[i] == step)
+            return true;
+    return false;
+}
+
+/* The newest step that all ranks have, and a rank that lacks the newest of all. */
+static tg_status common_step(const held *all, int size, uint64_t *step_p, int *lacks_p)
+{
+    int newest = 0;
+    for (int rank = 1; rank < size; rank++)
+        if (all[rank].step[0] > all[newest].step[0])
+            newest = rank;
+    *lacks_p = newest;
+    for (int rank = 0; rank < size; rank++)
+        if (!has_step(&all[rank], all[newest].step[0]))
+            *lacks_p = rank;
+    for (uint64_t i = 0; i < all[0].count && i < TG__CKPT_STEPS; i++) {
+        int rank = 0;
+        while (rank < size && has_step(&all[rank], all[0].step[i]))
+            rank++;
+        if (rank == size) {
+            *step_p = all[0].step[i];
+            return TG_OK;
+        }
+    }
+    return tg_fail(TG_E_MISMATCH,
+                   "no checkpoint is there on all ranks: the newest of rank %d is of step %llu, "
+                   "that of rank %d of step %llu",
+                   newest, (unsigned long long)all[newest].step[0], *lacks_p,
+                   (unsigned long long)all[*lacks_p].step[0]);
+}
+
+/* Look at another checkpoint than before. What depends on it has been created by now, and must be
+ * the same. */
+static tg_status look_back(tg_session *s, const char *dir, uint64_t step)
+{
+    const struct tg__length length = s->from.length;
+    const int ranks = s->from.ranks;
+    const int64_t shift = s->epoch_shift;
+    tg__ckpt_close(s->from.own);
+    s->from.own = NULL;
+    TG_TRY(look_at_step(s, dir, step));
+    if (s->from.ranks == ranks && s->epoch_shift == shift &&
+        s->from.length.total_steps == length.total_steps &&
+        s->from.length.steps_per_epoch == length.steps_per_epoch)
+        return TG_OK;
+    return tg_fail(TG_E_MISMATCH,
+                   "%s: its newest checkpoint, of step %llu, is not there on all ranks, and was "
+                   "saved by a run of another length or number of ranks than that of step %llu: "
+                   "allowed: remove it, to go on from step %llu",
+                   dir, (unsigned long long)s->from.newest, (unsigned long long)step,
+                   (unsigned long long)step);
+}
+
+/* Where ranks have folders of their own, a run that was killed while it saved may have left a
+ * checkpoint that some have and some have not. Go back to the newest one that all have. */
+static tg_status go_back(tg_session *s, const char *dir)
+{
+    const int size = s->transport->size;
+    held own = {0};
+    TG__FREED held *all = NULL;
+    size_t count = 0;
+    uint64_t step = 0;
+    int lacks = 0;
+    tg_status status = tg_alloc((size_t)size, sizeof *all, &all);
+    if (status == TG_OK)
+        status = tg__ckpt_dir_steps(dir, false, own.step, &count);
+    own.count = count;
     TG_TRY(tg__agree(s->engine, status));
+    TG_TRY(tg__gather_all(s->engine, NULL, &own, sizeof own, all));
+    TG_TRY(common_step(all, size, &step, &lacks));
+    if (step == s->from.step)
+        return TG_OK;
+    for (lacks = 0; has_step(&all[lacks], s->from.newest);)
+        lacks++;
+    tg_log(TG_LOG_WARN,
+           "%s: its checkpoint of step %llu is skipped, because rank %d lacks it; the newest one "
+           "that all ranks have is of step %llu",
+           dir, (unsigned long long)s->from.newest, lacks, (unsigned long long)step);
+    return look_back(s, dir, step);
+}
+
+tg_status tg__session_found_alike(tg_session *s, const char *dir, const tg__latch *own)
+{
+    const tg_status looked = tg__agree(s->engine, tg__latch_get(own));
+    if (looked != TG_OK && own->status != TG_OK)
+        return tg__latch_get(own); /* its own words: tg__agree put a rank before them */
+    TG_TRY(looked);
+    const tg_status found = go_back(s, dir);
+    TG_TRY(tg__agree(s->engine, found == TG_OK ? is_ours(s) : found));
     return same_finding(s);
 }
 
@@ -150,67 +253,61 @@ void tg__inbox_name(char name[64], uint64_t number, const char *what)
     snprintf(name, 64, "inbox/%llu/%s", (unsigned long long)number, what);
 }
 
-static tg_status get_vector(tg__ckpt_reader *r, const char *name, size_t n, float **vector_p)
+static tg_status get_vector(tg_session *s, tg__ckpt_reader *r, const char *name, size_t n,
+                            float **vector_p)
 {
-    const void *bytes;
-    size_t len;
-    TG_TRY(tg__ckpt_get(r, name, n * sizeof(float), &bytes, &len));
     if (*vector_p == NULL)
-        TG_TRY(tg_alloc(n, sizeof(float), vector_p));
-    memcpy(*vector_p, bytes, len);
-    return TG_OK;
+        TG_TRY(tg__owned_alloc(&s->owned, n, sizeof(float), vector_p));
+    return tg__ckpt_read(r, name, *vector_p, n * sizeof(float));
 }
 
 tg_status tg__session_get_inbox(tg_session *s, tg__ckpt_reader *r, const tg__counters *c,
                                 uint64_t number, lane_op **o_p)
 {
-    const tg__inbox_head *head;
-    const void *bytes;
+    tg__inbox_head head;
     char name[64];
     tg__inbox_name(name, number, "head");
-    TG_TRY(tg__ckpt_get(r, name, sizeof *head, &bytes, NULL));
-    head = bytes;
-    if (head->bucket >= s->nbuckets || head->lane >= s->lanes)
-        return tg_fail(TG_E_CORRUPT,
-                       "checkpoint section %s: bucket %u, lane %u: there are %zu and %zu", name,
-                       head->bucket, head->lane, s->nbuckets, s->lanes);
-    bucket *b = &s->bucket[head->bucket];
-    lane_op *o = &b->lane[head->lane];
-    tg__inbox_head copy = *head;
-    if (o->waiting || copy.tag >= s->strategy->tags || copy.of_step > c->t ||
-        copy.order >= c->order || !(copy.lr >= 0) || !(copy.eta >= 0) || isinf(copy.lr) ||
-        isinf(copy.eta))
+    TG_TRY(tg__ckpt_read(r, name, &head, sizeof head));
+    if (head.bucket >= s->nbuckets || head.lane >= s->lanes)
+        return tg_fail(
+            TG_E_CORRUPT,
+            "checkpoint section %s: bucket %u, lane %u: out of range (%zu buckets of %zu lanes)",
+            name, head.bucket, head.lane, s->nbuckets, s->lanes);
+    bucket *b = &s->bucket[head.bucket];
+    lane_op *o = &b->lane[head.lane];
+    if (o->waiting || head.tag >= s->strategy->tags || head.of_step > c->t ||
+        head.order >= c->order || !(head.lr >= 0) || !(head.eta >= 0) || isinf(head.lr) ||
+        isinf(head.eta))
         return tg_fail(TG_E_CORRUPT,
                        "checkpoint section %s: tag %u of step %llu, number %llu, lr %g, eta %g: "
                        "allowed: once a lane, tags below %u, steps to %llu, numbers below %llu, "
                        "finite rates >= 0",
-                       name, copy.tag, (unsigned long long)copy.of_step,
-                       (unsigned long long)copy.order, copy.lr, copy.eta, s->strategy->tags,
+                       name, head.tag, (unsigned long long)head.of_step,
+                       (unsigned long long)head.order, head.lr, head.eta, s->strategy->tags,
                        (unsigned long long)c->t, (unsigned long long)c->order);
     tg__inbox_name(name, number, "aggregate");
-    TG_TRY(get_vector(r, name, b->n, &o->inbox));
+    TG_TRY(get_vector(s, r, name, b->n, &o->inbox));
     tg__inbox_name(name, number, "owed");
-    if (copy.owes)
-        TG_TRY(get_vector(r, name, b->n, &o->owed));
-    o->owes = copy.owes != 0;
-    o->waiting = o->loaded = o->undone = true;
+    if (head.owes)
+        TG_TRY(get_vector(s, r, name, b->n, &o->owed));
+    o->owes = head.owes != 0;
+    o->loaded = o->undone = true;
     o->counted = false;
-    o->due = copy.due;
-    o->order = copy.order;
-    o->lr = copy.lr;
-    o->tag = copy.tag;
-    o->update = copy.update != 0;
+    o->due = head.due;
+    o->order = head.order;
+    o->lr = head.lr;
+    o->tag = head.tag;
+    o->update = head.update != 0;
     o->op.method = b->method;
-    o->op.step = copy.of_step;
-    o->op.bucket = (uint16_t)copy.bucket;
-    o->op.flags = (uint16_t)(copy.flags & TG__FLAG_NONFINITE);
+    o->op.flags = (uint16_t)(head.flags & TG__FLAG_NONFINITE);
     o->op.flags_in = 0;
-    o->op.task = (tg__task){.step = copy.of_step,
-                            .coded = copy.coded != 0,
-                            .lane = copy.lane,
-                            .eta = copy.eta,
-                            .density = copy.density,
-                            .coded_bytes = copy.coded_bytes};
+    o->op.task = (tg__task){.step = head.of_step,
+                            .coded = head.coded != 0,
+                            .lane = head.lane,
+                            .eta = head.eta,
+                            .density = head.density,
+                            .coded_bytes = head.coded_bytes};
+    tg__session_expect(s, o);
     *o_p = o;
     return TG_OK;
 }
@@ -220,7 +317,7 @@ tg_status tg__session_get_extra(tg_session *s, tg__ckpt_reader *r)
     const void *bytes;
     size_t len;
     TG_TRY(tg__ckpt_get(r, "extra", SIZE_MAX, &bytes, &len));
-    TG_TRY(tg_alloc(len, 1, &s->ckpt_bytes));
+    TG_TRY(tg__owned_alloc(&s->owned, len, 1, &s->ckpt_bytes));
     memcpy(s->ckpt_bytes, bytes, len);
     s->ckpt_len = len;
     return TG_OK;
@@ -240,11 +337,9 @@ void tg__session_take_counters(tg_session *s, const tg__counters *c)
 static tg_status get_all(tg_session *s, tg__ckpt_reader *r, const tg_weights *w)
 {
     const void *bytes;
-    size_t len;
     tg__counters c;
     lane_op *o;
-    TG_TRY(tg__ckpt_get(r, "session", sizeof c, &bytes, &len));
-    memcpy(&c, bytes, sizeof c);
+    TG_TRY(tg__ckpt_read(r, "session", &c, sizeof c));
     if (c.rank != s->transport->rank || c.t != s->from.step)
         return tg_fail(TG_E_CORRUPT,
                        "the checkpoint of rank %d in step %llu is of rank %d in step %llu",
@@ -259,7 +354,7 @@ static tg_status get_all(tg_session *s, tg__ckpt_reader *r, const tg_weights *w)
         if (!tg__session_is_own(s, &s->tensor[i]))
             continue;
         snprintf(name, sizeof name, "param/%.480s", s->tensor[i].name);
-        TG_TRY(tg__ckpt_get(r, name, s->tensor[i].n * sizeof(float), &bytes, &len));
+        TG_TRY(tg__ckpt_get(r, name, s->tensor[i].n * sizeof(float), &bytes, NULL));
     }
     for (uint64_t i = 0; i < c.in_flight; i++)
         TG_TRY(tg__session_get_inbox(s, r, &c, i, &o));
@@ -272,23 +367,43 @@ static tg_status get_all(tg_session *s, tg__ckpt_reader *r, const tg_weights *w)
         if (!tg__session_is_own(s, &s->tensor[i]))
             continue;
         snprintf(name, sizeof name, "param/%.480s", s->tensor[i].name);
-        TG_TRY(tg__ckpt_get(r, name, s->tensor[i].n * sizeof(float), &bytes, &len));
-        memcpy(s->tensor[i].param, bytes, len);
+        TG_TRY(tg__ckpt_read(r, name, s->tensor[i].param, s->tensor[i].n * sizeof(float)));
     }
     tg__session_take_counters(s, &c);
     return TG_OK;
 }
 
-static tg_status read_checkpoint(tg_session *s, const char *dir)
+static tg_status read_checkpoint(tg_session *s, const char *dir, uint64_t *hash_p)
 {
     tg_weights *w = NULL;
     TG_TRY(tg__weights_open_step(dir, s->from.step, &w));
-    const tg_status status =
-        tg__session_taken_over(s) ? tg__session_take_over(s, dir, w) : get_all(s, s->from.own, w);
+    tg_status status =
+        taken_over(s) ? tg__session_take_over(s, dir, w) : get_all(s, s->from.own, w);
+    if (status == TG_OK && s->transport->size > 1)
+        status = tg__session_hash_weights(s, w, hash_p);
     tg_weights_close(w);
     tg__ckpt_close(s->from.own);
     s->from.own = NULL;
     return status;
+}
+
+/* Folders of different ranks may hold checkpoints of different runs. With exchange=none each rank
+ * has weights of its own. */
+static tg_status same_weights(tg_session *s, uint64_t hash)
+{
+    const int size = s->transport->size;
+    TG__FREED uint64_t *all = NULL;
+    if (size == 1 || tg__method_is_apart(tg__rules_default(&s->rules)->spec))
+        return TG_OK;
+    TG_TRY(tg__agree(s->engine, tg_alloc((size_t)size, sizeof *all, &all)));
+    TG_TRY(tg__gather_all(s->engine, NULL, &hash, sizeof hash, all));
+    for (int rank = 1; rank < size; rank++)
+        if (all[rank] != all[0])
+            return tg_fail(TG_E_MISMATCH,
+                           "the checkpoints of step %llu of ranks 0 and %d hold different weights: "
+                           "they are of different runs",
+                           (unsigned long long)s->from.step, rank);
+    return TG_OK;
 }
 
 /* Pushes belong to single ranks: deliver them now. Then the state of single ranks may change
@@ -314,8 +429,7 @@ static tg_status settle_takeover(tg_session *s)
 
 tg_status tg_session_resumed(const tg_session *s, tg_resumed *resumed_p)
 {
-    TG__ARG(s);
-    TG__ARG(resumed_p);
+    TG__ARGS(s, resumed_p);
     TG_TRY(tg__sized_room("tg_session_resumed: resumed_p", resumed_p,
                           TG__FIRST_SIZE(tg_resumed, anew)));
     const tg_resumed resumed = {.ranks = s->from.ranks,
@@ -329,27 +443,16 @@ tg_status tg_session_resumed(const tg_session *s, tg_resumed *resumed_p)
 static tg_status load(tg_session *s, const char *dir)
 {
     TG_TRY(tg__session_handshake(s, "load", dir));
-    TG_TRY(tg__agree(s->engine, read_checkpoint(s, dir)));
-    if (tg__session_taken_over(s))
-        TG_TRY(settle_takeover(s));
-    s->near_reported = tg__engine_bytes_near(s->engine, &s->bytes_reported);
-    return TG_OK;
+    uint64_t hash = 0;
+    TG_TRY(tg__agree(s->engine, read_checkpoint(s, dir, &hash)));
+    TG_TRY(same_weights(s, hash));
+    return taken_over(s) ? settle_takeover(s) : TG_OK;
 }
 
 tg_status tg_session_load(tg_session *s, const char *dir, const void **extra_p, size_t *len_p)
 {
-    TG__ARG(s);
-    TG__ARG(dir);
-    TG__ARG(extra_p);
-    TG__ARG(len_p);
-    TG_TRY(tg__session_check(s));
-    TG_TRY(tg__session_can_begin(s, "tg_session_load"));
-    tg__engine_stop_if(s->engine, tg__session_wants_stop, s);
-    tg_status status = load(s, dir);
-    tg__engine_stop_if(s->engine, NULL, NULL);
-    if (status != TG_OK)
-        return tg__session_failed(s, status);
-    tg__session_round_goes_on(s);
+    TG__ARGS(s, dir, extra_p, len_p);
+    TG_TRY(tg__session_start(s, "tg_session_load", dir, load));
     *extra_p = s->ckpt_bytes;
     *len_p = s->ckpt_len;
     return TG_OK;

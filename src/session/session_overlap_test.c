@@ -254,10 +254,10 @@ static void test_layout(void **state)
     job.world = 1;
     job.nbuckets = 1;
     job.buckets = five;
-    fails(&job, TG_E_ARG, "buckets of 5 tensors in all: there are 4");
+    fails(&job, TG_E_ARG, "config->buckets has 5 tensors in all: allowed: 4");
     job.nbuckets = 2;
     job.buckets = none;
-    fails(&job, TG_E_ARG, "bucket 1 of 2 has no tensors");
+    fails(&job, TG_E_ARG, "tg_session_create: config->buckets[1]=0: allowed: at least 1");
 }
 
 static void test_refused(void **state)

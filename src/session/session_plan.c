@@ -17,15 +17,17 @@ enum { DRAWS = 16 }; /* steps averaged, if their sizes differ (ATOMO's number of
 static tg_status play_some(tg__method *m, const float *g, double eta, double *bytes_p)
 {
     tg__rehearsal first, next;
+    tg__task task = {.step = TG__LATE, .g = g, .coded = true, .eta = eta};
     double sum;
-    TG_TRY(tg__rehearse(m, g, TG__LATE, eta, &first));
-    TG_TRY(tg__rehearse(m, g, TG__LATE + 1, eta, &next));
+    TG_TRY(tg__rehearse(m, task, &first));
+    task.step++;
+    TG_TRY(tg__rehearse(m, task, &next));
     sum = (double)first.bytes + (double)next.bytes;
     *bytes_p = sum / 2;
     if (fabs((double)next.bytes - (double)first.bytes) < 0.05 * (double)first.bytes)
         return TG_OK;
-    for (uint64_t i = 2; i < DRAWS; i++) {
-        TG_TRY(tg__rehearse(m, g, TG__LATE + i, eta, &next));
+    while (++task.step < TG__LATE + DRAWS) {
+        TG_TRY(tg__rehearse(m, task, &next));
         sum += (double)next.bytes;
     }
     *bytes_p = sum / DRAWS;
@@ -37,14 +39,13 @@ static tg_status measure(const tg_session *s, const bucket *b, double *bytes_p)
 {
     tg__method_setup setup = {.size = 1, .lanes = 1};
     tg__method *m = NULL;
-    float *g = NULL;
+    TG__FREED float *g = NULL;
     TG_TRY(tg__state_create(&setup.state));
     tg_status status = tg__session_method(s, b, 0, setup, &m);
     if (status == TG_OK)
         status = tg__rehearsal_gradient(s->config.seed, b->n, &g);
     if (status == TG_OK)
         status = play_some(m, g, s->lr, bytes_p);
-    free(g);
     tg__method_destroy(m);
     tg__state_destroy(setup.state);
     return status;
@@ -96,16 +97,10 @@ tg_status tg_session_plan(tg_session *s, tg_status (*each)(void *arg, const tg_p
 {
     TG__ARG(s);
     TG__ARG(each);
-    TG_TRY(tg__session_check(s));
-    if (!s->begun)
-        return tg_fail(TG_E_STATE, "tg_session_plan before tg_session_begin");
-    double *bytes;
+    TG_TRY(tg__session_begun(s, "tg_session_plan"));
+    TG__FREED double *bytes = NULL;
     TG_TRY(tg_alloc(s->ntrained, sizeof *bytes, &bytes));
-    tg_status status = TG_OK;
-    for (size_t b = 0; b < s->nbuckets && status == TG_OK; b++)
-        status = share(s, &s->bucket[b], bytes);
-    if (status == TG_OK)
-        status = list(s, bytes, each, arg);
-    free(bytes);
-    return status;
+    for (size_t b = 0; b < s->nbuckets; b++)
+        TG_TRY(share(s, &s->bucket[b], bytes));
+    return list(s, bytes, each, arg);
 }

@@ -9,11 +9,12 @@
 
 tg_status tg__session_report_make(tg_session *s)
 {
-    TG_TRY(tg_alloc(s->nbuckets, sizeof *s->group, &s->group));
-    TG_TRY(tg_alloc(s->nbuckets, sizeof *s->method_info, &s->method_info));
-    TG_TRY(tg_alloc(s->nbuckets, sizeof *s->method_told, &s->method_told));
-    TG_TRY(tg_alloc(s->nbuckets, sizeof *s->method_list, &s->method_list));
-    TG_TRY(tg_alloc(s->nbuckets * (s->lanes + 1), sizeof *s->under_way, &s->under_way));
+    TG_TRY(tg__owned_alloc(&s->owned, s->nbuckets, sizeof *s->group, &s->group));
+    TG_TRY(tg__owned_alloc(&s->owned, s->nbuckets, sizeof *s->method_info, &s->method_info));
+    TG_TRY(tg__owned_alloc(&s->owned, s->nbuckets, sizeof *s->method_told, &s->method_told));
+    TG_TRY(tg__owned_alloc(&s->owned, s->nbuckets, sizeof *s->method_list, &s->method_list));
+    TG_TRY(tg__owned_alloc(&s->owned, s->nbuckets * (s->lanes + 1), sizeof *s->under_way,
+                           &s->under_way));
     for (size_t i = 0; i < s->nbuckets; i++) {
         bucket *b = &s->bucket[i];
         const tg__feedback *f = b->method->feedback;
@@ -32,15 +33,6 @@ tg_status tg__session_report_make(tg_session *s)
         g->has_threshold = tg_spec_has(b->method->spec, "threshold");
     }
     return TG_OK;
-}
-
-void tg__session_report_free(tg_session *s)
-{
-    free(s->group);
-    free(s->method_info);
-    free(s->method_told);
-    free(s->method_list);
-    free(s->under_way);
 }
 
 /* Start a new count. */
@@ -89,9 +81,10 @@ void tg__session_report_op(tg_session *s, const lane_op *o)
 {
     tg_step_info *info = &s->since;
     const tg__op *op = &o->op;
-    const size_t n = s->bucket[op->bucket].n;
-    method_group *g = &s->group[s->bucket[op->bucket].group];
-    tg_method_info *m = &s->method_info[s->bucket[op->bucket].group];
+    const bucket *b = &s->bucket[o->bucket];
+    const size_t n = b->n;
+    method_group *g = &s->group[b->group];
+    tg_method_info *m = &s->method_info[b->group];
     m->bytes += op->task.coded_bytes + TG__ENVELOPE_BYTES;
     info->coded_bytes += op->task.coded_bytes + TG__ENVELOPE_BYTES;
     info->density += op->task.density * (double)n; /* divided at the end */
@@ -104,6 +97,7 @@ void tg__session_report_op(tg_session *s, const lane_op *o)
     m->bytes_sent += op->bytes_sent;
     m->encode_ns += op->encode_ns;
     m->decode_ns += op->decode_ns;
+    info->bytes_exchanged += op->bytes_sent - op->bytes_near;
     info->elements += n;
     info->kept += op->task.kept;
     info->encode_ns += op->encode_ns;
@@ -122,8 +116,9 @@ void tg__session_report_op(tg_session *s, const lane_op *o)
 static tg_status wait_residual(tg_session *s, bucket *b, size_t lane)
 {
     tg__op *op = &b->lane[lane].op;
-    return b->method->def->program->max_lanes == 1 ? tg__engine_wait(s->engine, op)
-                                                   : tg__engine_wait_encoded(s->engine, op);
+    return b->method->def->program->max_lanes == 1
+               ? tg__engine_wait(s->engine, op)
+               : tg__engine_wait_for(s->engine, op, TG__OP_ENCODED);
 }
 
 /* Compute the norms of what is not yet sent. No begin() may run beside this. */

@@ -2,8 +2,6 @@
 #include "session/session_impl.h"
 #include "telegrad/clock.h"
 
-#include <string.h>
-
 static bool has_deadline(const tg_session *s)
 {
     return s->strategy->deadline_ns > 0;
@@ -32,11 +30,5 @@ tg_status tg__session_put_round(const tg_session *s, tg__ckpt_writer *w)
 
 tg_status tg__session_get_round(tg_session *s, tg__ckpt_reader *r)
 {
-    const void *bytes;
-    size_t len;
-    if (!has_deadline(s))
-        return TG_OK;
-    TG_TRY(tg__ckpt_get(r, "round", sizeof s->round_ns, &bytes, &len));
-    memcpy(&s->round_ns, bytes, len);
-    return TG_OK;
+    return has_deadline(s) ? tg__ckpt_read(r, "round", &s->round_ns, sizeof s->round_ns) : TG_OK;
 }

@@ -202,7 +202,8 @@ static void rules_missing(void **state)
 {
     (void)state;
     tg__rules r = {0};
-    assert_int_equal(tg__rules_init(&r, NULL, 2, "dense"), TG_E_SPEC);
+    const char *const empty[] = {"*=f32", ""};
+    assert_int_equal(tg__rules_init(&r, empty, 2, "dense"), TG_E_SPEC);
     tg__rules_free(&r);
     assert_int_equal(tg__rules_init(&r, NULL, 0, "nosuch"), TG_E_SPEC);
     tg__rules_free(&r);

@@ -5,7 +5,6 @@
 #include "base/arg.h"
 #include "base/mem.h"
 #include "session/session_ckpt.h"
-#include "session/session_weights.h"
 #include "telegrad/spec.h"
 
 #include <limits.h>
@@ -13,6 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 char *tg__session_identity(const tg_session *s)
 {
@@ -31,7 +33,7 @@ char *tg__session_identity(const tg_session *s)
     fprintf(f, "method=%s\nstrategy=%s\noptimizer=%s\nseed=%llu\n",
             tg_spec_text(tg__rules_default(&s->rules)->spec), tg_spec_text(s->strategy->spec),
             tg_spec_text(tg_optimizer_spec(s->optimizer)), (unsigned long long)s->config.seed);
-    tg__nodes_print(s->nodes, f);
+    tg__nodes_print(s->nodes, false, f);
     tg__session_print_buckets(s, f);
     fprintf(f, "on_nonfinite=%d\n%s\n", s->config.on_nonfinite, s->config.job);
     tg__session_print_rules(s, f);
@@ -43,13 +45,10 @@ char *tg__session_identity(const tg_session *s)
 /* True if the step of o will be dropped at its delivery. All exchanges in flight are complete. */
 static bool will_drop(const tg_session *s, const lane_op *o)
 {
-    for (size_t c = 0; c < s->nbuckets; c++)
-        for (size_t m = 0; m < s->lanes; m++) {
-            const lane_op *other = &s->bucket[c].lane[m];
-            if (other->waiting && other->op.step == o->op.step &&
-                (other->op.flags | other->op.flags_in) & TG__FLAG_NONFINITE)
-                return true;
-        }
+    for (const lane_op *other = s->first_waiting; other != NULL; other = other->later)
+        if (other->op.task.step == o->op.task.step &&
+            (other->op.flags | other->op.flags_in) & TG__FLAG_NONFINITE)
+            return true;
     return false;
 }
 
@@ -58,11 +57,10 @@ static bool will_drop(const tg_session *s, const lane_op *o)
  * other step. */
 static tg_status settle_op(tg_session *s, lane_op *o)
 {
-    const bucket *b = &s->bucket[o->op.bucket];
     if (!will_drop(s, o))
         return tg__session_absorb(s, o);
     if (!o->undone)
-        TG_TRY(b->method->def->program->undo(b->method, &o->op.task));
+        TG_TRY(o->op.method->def->program->undo(o->op.method, &o->op.task));
     o->undone = true;
     return TG_OK;
 }
@@ -71,13 +69,9 @@ static tg_status settle_op(tg_session *s, lane_op *o)
 static tg_status settle(tg_session *s)
 {
     TG_TRY(tg__session_deliver_early(s));
-    for (size_t b = 0; b < s->nbuckets; b++)
-        for (size_t l = 0; l < s->lanes; l++)
-            if (s->bucket[b].lane[l].waiting && !s->bucket[b].lane[l].loaded)
-                TG_TRY(tg__engine_wait(s->engine, &s->bucket[b].lane[l].op));
-    for (size_t b = 0; s->lanes == 1 && b < s->nbuckets; b++)
-        if (s->bucket[b].lane[0].waiting)
-            TG_TRY(settle_op(s, &s->bucket[b].lane[0]));
+    TG_TRY(tg__session_await_all(s));
+    for (lane_op *o = s->first_waiting; s->lanes == 1 && o != NULL; o = o->later)
+        TG_TRY(settle_op(s, o));
     return TG_OK;
 }
 
@@ -85,12 +79,12 @@ static tg_status settle(tg_session *s)
  * memory. */
 static tg_status find_owed(tg_session *s, lane_op *o)
 {
-    const bucket *b = &s->bucket[o->op.bucket];
+    const size_t n = s->bucket[o->bucket].n;
     if (s->lanes == 1 || o->loaded)
         return TG_OK;
     if (o->owed == NULL)
-        TG_TRY(tg_alloc(b->n, sizeof *o->owed, &o->owed));
-    return tg__method_owed(b->method, &o->op.task, will_drop(s, o), o->owed);
+        TG_TRY(tg__owned_alloc(&s->owned, n, sizeof *o->owed, &o->owed));
+    return tg__method_owed(o->op.method, &o->op.task, will_drop(s, o), o->owed);
 }
 
 static tg_status put_inbox(tg_session *s, tg__ckpt_writer *w, uint64_t *count_p)
@@ -103,7 +97,7 @@ static tg_status put_inbox(tg_session *s, tg__ckpt_writer *w, uint64_t *count_p)
                 continue;
             TG_TRY(find_owed(s, o));
             const bool owes = s->lanes > 1 && (o->owes || !o->loaded);
-            tg__inbox_head head = {.of_step = o->op.step,
+            tg__inbox_head head = {.of_step = o->op.task.step,
                                    .due = o->due,
                                    .order = o->order,
                                    .lr = o->lr,
@@ -162,18 +156,29 @@ static tg_status put_all(tg_session *s, tg__ckpt_writer *w, const void *extra, s
     return tg__ckpt_put_state(w, s->state);
 }
 
+/* The newest step in dir that is known to be this run's own; 0: none. */
+static uint64_t left_behind(const tg_session *s, const char *dir)
+{
+    struct stat folder;
+    return s->from.newest > s->from.step && stat(dir, &folder) == 0 &&
+                   folder.st_dev == s->from.device && folder.st_ino == s->from.inode
+               ? s->from.newest
+               : 0;
+}
+
 static tg_status write_own(tg_session *s, const char *dir, const void *extra, size_t len)
 {
     char path[PATH_MAX];
-    TG_TRY(tg__ckpt_dir_prepare(dir, s->t, s->transport->rank, path, sizeof path));
-    char *text = tg__session_identity(s);
+    const uint64_t behind = left_behind(s, dir);
+    TG_TRY(tg__ckpt_dir_prepare(dir, s->t, behind, s->transport->rank, path, sizeof path));
+    if (s->t > s->from.step && s->t <= behind)
+        TG_TRY(tg__ckpt_dir_revoke(dir, s->t));
+    TG__FREED char *text = tg__session_identity(s);
     if (text == NULL)
         return tg_fail(TG_E_NOMEM, "out of memory for a checkpoint");
     tg__ckpt_writer *w;
-    tg_status status = tg__ckpt_create(path, text, &w);
-    free(text);
-    TG_TRY(status);
-    status = put_all(s, w, extra, len);
+    TG_TRY(tg__ckpt_create(path, text, &w));
+    const tg_status status = put_all(s, w, extra, len);
     if (status != TG_OK) {
         tg__ckpt_abandon(w);
         return status;
@@ -181,39 +186,143 @@ static tg_status write_own(tg_session *s, const char *dir, const void *extra, si
     return tg__ckpt_commit(w);
 }
 
-/* Write the weights as an evaluation sees them, on rank 0. own: this rank's status so far; even
- * after a failure it takes part in averaging statistics. */
-static tg_status write_weights(tg_session *s, const char *dir, tg_status own,
-                               tg__weights_mark *mark_p)
+/* A number that no other save has had, whatever files of those are left. */
+static uint64_t new_number(const tg_session *s)
 {
-    char why[sizeof s->error] = "";
-    tg_status status = own;
-    if (status != TG_OK)
-        snprintf(why, sizeof why, "%s", tg_error());
-    TG_TRY(tg_session_eval_begin(s));
-    if (status == TG_OK && s->transport->rank == 0) {
-        status = tg__session_write_weights(s, dir, mark_p);
-        snprintf(why, sizeof why, "%s", status == TG_OK ? "" : tg_error());
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    const struct {
+        int64_t now, process;
+        const void *session;
+    } unique = {now.tv_sec * INT64_C(1000000000) + now.tv_nsec, getpid(), s};
+    return tg_hash(TG_HASH_START, &unique, sizeof unique);
+}
+
+/* True if this rank writes what its folder has once. In a run that resumed and has not saved yet,
+ * the ranks' files in the checkpoint tell who shares it. */
+static bool writes(const tg_session *s, const char *dir)
+{
+    char path[PATH_MAX];
+    const int rank = s->transport->rank;
+    if (s->writers != NULL)
+        return s->writers[rank] == rank;
+    int first = 0;
+    while (first < rank && (tg__ckpt_dir_path(dir, s->t, first, path, sizeof path) != TG_OK ||
+                            access(path, F_OK) != 0))
+        first++;
+    return first == rank;
+}
+
+/* What a rank finds in its folder. */
+typedef struct sharing {
+    uint16_t writer; /* the lowest rank there */
+    uint16_t count;  /* how many ranks are there, if it is the writer */
+} sharing;
+
+static sharing look_around(const tg_session *s, const char *dir, const uint64_t *numbers)
+{
+    const int size = s->transport->size, rank = s->transport->rank;
+    sharing here = {0};
+    while (here.writer < rank && !tg__ckpt_dir_sees(dir, s->t, here.writer, numbers[here.writer]))
+        here.writer++;
+    for (int other = 0; here.writer == rank && other < size; other++)
+        here.count = (uint16_t)(here.count + tg__ckpt_dir_sees(dir, s->t, other, numbers[other]));
+    return here;
+}
+
+/* Check that ranks agree on who shares a folder with whom: where files show late, two could commit
+ * one folder. Every rank finds the same. */
+static tg_status check_sharing(const sharing *all, int size, const char *dir)
+{
+    for (int rank = 0; rank < size; rank++) {
+        const int writer = all[rank].writer;
+        if (writer > rank || all[writer].writer != writer)
+            return tg_fail(TG_E_IO,
+                           "%s: rank %d finds itself in the folder of rank %d, which does not find "
+                           "itself there",
+                           dir, rank, writer);
+        if (writer != rank)
+            continue;
+        int count = 0;
+        for (int other = rank; other < size; other++)
+            count += all[other].writer == rank;
+        if (count != all[rank].count)
+            return tg_fail(TG_E_IO,
+                           "%s: rank %d finds %d ranks in its folder, and %d ranks find themselves "
+                           "in it: the file system shows new files late: allowed: save again, or a "
+                           "folder on another file system",
+                           dir, rank, (int)all[rank].count, count);
     }
+    return TG_OK;
+}
+
+/* Find out which ranks save to one folder, and which to folders of their own. own: this rank's
+ * status so far. */
+static tg_status find_writers(tg_session *s, const char *dir, tg_status own)
+{
+    const int size = s->transport->size, rank = s->transport->rank;
+    const uint64_t number = new_number(s);
+    TG__FREED uint64_t *numbers = NULL;
+    TG__FREED sharing *all = NULL;
+    if (own == TG_OK && size > 1)
+        own = tg__ckpt_dir_sign(dir, s->t, rank, number);
+    if (own == TG_OK && s->writers == NULL)
+        own = tg__owned_alloc(&s->owned, (size_t)size, sizeof *s->writers, &s->writers);
+    if (own == TG_OK)
+        own = tg_alloc((size_t)size, sizeof *numbers, &numbers);
+    if (own == TG_OK)
+        own = tg_alloc((size_t)size, sizeof *all, &all);
+    TG_TRY(tg__agree(s->engine, own));
+    if (size == 1)
+        return TG_OK; /* writers[0] is 0 */
+    TG_TRY(tg__gather_all(s->engine, NULL, &number, sizeof number, numbers));
+    const sharing here = look_around(s, dir, numbers);
+    TG_TRY(tg__gather_all(s->engine, NULL, &here, sizeof here, all));
+    TG_TRY(check_sharing(all, size, dir));
+    for (int other = 0; other < size; other++)
+        s->writers[other] = all[other].writer;
+    return TG_OK;
+}
+
+/* Write the weights as an evaluation sees them, in each folder once. Even after
+ * a failure this rank takes part in averaging statistics. mark_p NULL: the final weights. */
+static tg_status write_weights(tg_session *s, const char *dir, tg__weights_mark *mark_p)
+{
+    tg__latch failure = {0};
+    TG_TRY(tg_session_eval_begin(s));
+    if (writes(s, dir))
+        tg__latch_set(&failure, mark_p ? tg__session_write_weights(s, dir, mark_p)
+                                       : tg__session_write_final(s, dir));
     TG_TRY(tg_session_eval_end(s));
-    return status == TG_OK ? TG_OK : tg_fail(status, "%s", why);
+    return tg__latch_get(&failure);
 }
 
 tg_status tg_session_save(tg_session *s, const char *dir, const void *extra, size_t len)
 {
-    TG__ARG(s);
-    TG__ARG(dir);
+    TG__ARGS(s, dir);
     if (len > 0)
         TG__ARG(extra);
     TG_TRY(tg__session_between_steps(s, "tg_session_save"));
-    tg_status status = settle(s);
-    if (status != TG_OK)
-        return tg__session_failed(s, status);
+    TG_TRY(tg__session_failed(s, settle(s)));
     tg__weights_mark mark;
-    TG_TRY(tg__agree(s->engine, write_weights(s, dir, write_own(s, dir, extra, len), &mark)));
-    status =
-        s->transport->rank == 0 ? tg__ckpt_dir_commit(dir, s->t, s->transport->size, &mark) : TG_OK;
+    TG_TRY(find_writers(s, dir, write_own(s, dir, extra, len)));
+    TG_TRY(tg__agree(s->engine, write_weights(s, dir, &mark)));
+    tg_status status = TG_OK;
+    if (writes(s, dir))
+        status = tg__ckpt_dir_commit(dir, s->t, s->transport->size, s->writers, s->transport->rank,
+                                     &mark);
     status = tg__agree(s->engine, status);
+    if (status == TG_OK && writes(s, dir)) /* not before all folders have this step */
+        tg__ckpt_dir_prune(dir, s->t, left_behind(s, dir));
+    tg__session_round_goes_on(s);
+    return status;
+}
+
+tg_status tg_session_save_final(tg_session *s, const char *dir)
+{
+    TG__ARGS(s, dir);
+    TG_TRY(tg__session_between_steps(s, "tg_session_save_final"));
+    const tg_status status = tg__agree(s->engine, write_weights(s, dir, NULL));
     tg__session_round_goes_on(s);
     return status;
 }

@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "base/sized.h"
 #include "engine/handshake.h"
-#include "session/session_weights.h"
+#include "session/session_ckpt.h"
 #include "transport/endpoint.h"
 #include "kernel/kernel.h"
 #include "kernel/parallel.h"
@@ -21,35 +21,52 @@
 
 tg_status tg__session_failed(tg_session *s, tg_status status)
 {
-    if (s->status == TG_OK) {
-        s->status = status;
-        strncpy(s->error, tg_error(), sizeof s->error - 1);
-        if (status == TG_E_NOMEM) /* only this rank fails: the others would wait for it */
-            tg__engine_give_up(s->engine, status, s->transport->rank);
-    }
+    if (tg__latch_set(&s->failure, status) && status == TG_E_NOMEM)
+        /* only this rank fails: the others would wait for it */
+        tg__engine_give_up(s->engine, status, s->transport->rank);
     return status;
 }
 
 tg_status tg__session_check(tg_session *s)
 {
-    return s->status == TG_OK ? TG_OK : tg_fail(s->status, "%s", s->error);
+    return tg__latch_get(&s->failure);
 }
 
-static tg_status copy_string(const char *text, const char *otherwise, const char **copy_p)
+static tg_status copy_string(tg_session *s, const char *text, const char *otherwise,
+                             const char **copy_p)
 {
-    *copy_p = strdup(text == NULL ? otherwise : text);
-    return *copy_p == NULL ? tg_fail(TG_E_NOMEM, "out of memory for a session") : TG_OK;
+    char *copy;
+    TG_TRY(tg__owned_text(&s->owned, text == NULL ? otherwise : text, &copy));
+    *copy_p = copy;
+    return TG_OK;
+}
+
+static tg_status check_buckets(const uint32_t *buckets, size_t count)
+{
+    if (buckets == NULL && count > 0)
+        return tg_fail(TG_E_ARG,
+                       "tg_session_create: config->buckets is NULL with nbuckets=%zu: allowed: "
+                       "nbuckets=0",
+                       count);
+    if (buckets != NULL && count == 0)
+        return tg_fail(TG_E_ARG, "tg_session_create: config->nbuckets=0: allowed: at least 1, or "
+                                 "buckets NULL");
+    for (size_t i = 0; i < count; i++)
+        if (buckets[i] == 0)
+            return tg_fail(TG_E_ARG,
+                           "tg_session_create: config->buckets[%zu]=0: allowed: at least "
+                           "1 tensor",
+                           i);
+    return TG_OK;
 }
 
 static tg_status copy_buckets(tg_session *s, const tg_session_config *config)
 {
     uint32_t *copy;
+    TG_TRY(check_buckets(config->buckets, config->nbuckets));
     if (config->buckets == NULL)
-        return config->nbuckets == 0
-                   ? TG_OK
-                   : tg_fail(TG_E_ARG, "buckets is NULL with nbuckets=%zu: allowed: nbuckets=0",
-                             config->nbuckets);
-    TG_TRY(tg_alloc(config->nbuckets, sizeof *copy, &copy));
+        return TG_OK;
+    TG_TRY(tg__owned_alloc(&s->owned, config->nbuckets, sizeof *copy, &copy));
     memcpy(copy, config->buckets, config->nbuckets * sizeof *copy);
     s->config.buckets = copy;
     return TG_OK;
@@ -59,7 +76,8 @@ static tg_status check_choice(const char *name, int value, int last)
 {
     return value >= 0 && value <= last
                ? TG_OK
-               : tg_fail(TG_E_ARG, "%s=%d: allowed: 0 to %d", name, value, last);
+               : tg_fail(TG_E_ARG, "tg_session_create: config->%s=%d: allowed: 0 to %d", name,
+                         value, last);
 }
 
 static tg_status copy_config(tg_session *s, const tg_session_config *config)
@@ -67,18 +85,19 @@ static tg_status copy_config(tg_session *s, const tg_session_config *config)
     s->config = *config;
     s->config.buckets = NULL;
     s->config.method = s->config.strategy = s->config.optimizer = s->config.job = NULL;
-    TG_TRY(copy_string(config->strategy, "ssgd", &s->config.strategy));
-    TG_TRY(copy_string(config->method, tg__strategy_method(s->config.strategy), &s->config.method));
-    TG_TRY(copy_string(config->optimizer, "sgd:lr=0.01", &s->config.optimizer));
-    TG_TRY(copy_string(config->job, "", &s->config.job));
+    TG_TRY(copy_string(s, config->strategy, "ssgd", &s->config.strategy));
+    TG_TRY(copy_string(s, config->method, tg_registry_strategy_method(s->config.strategy),
+                       &s->config.method));
+    TG_TRY(copy_string(s, config->optimizer, "sgd:lr=0.01", &s->config.optimizer));
+    TG_TRY(copy_string(s, config->job, "", &s->config.job));
     TG_TRY(copy_buckets(s, config));
     if (config->timeout_ms < 0 || config->timeout_ms > TG__TIMEOUT_MS_MAX)
-        return tg_fail(TG_E_ARG, "timeout_ms=%lld: allowed: 1 to %lld, or 0 for %d",
-                       (long long)config->timeout_ms, (long long)TG__TIMEOUT_MS_MAX,
-                       DEFAULT_TIMEOUT_MS);
+        return tg_fail(
+            TG_E_ARG, "tg_session_create: config->timeout_ms=%lld: allowed: 1 to %lld, or 0 for %d",
+            (long long)config->timeout_ms, (long long)TG__TIMEOUT_MS_MAX, DEFAULT_TIMEOUT_MS);
     if (config->codec_threads > TG__POOL_MAX)
-        return tg_fail(TG_E_ARG, "codec_threads=%u: allowed: 0 to %u", config->codec_threads,
-                       TG__POOL_MAX);
+        return tg_fail(TG_E_ARG, "tg_session_create: config->codec_threads=%u: allowed: 0 to %u",
+                       config->codec_threads, TG__POOL_MAX);
     TG_TRY(check_choice("driver", (int)config->driver, TG_DRIVER_INLINE));
     TG_TRY(check_choice("on_nonfinite", (int)config->on_nonfinite, TG_NONFINITE_FAIL));
     TG_TRY(check_choice("on_unready", (int)config->on_unready, TG_UNREADY_ZERO));
@@ -140,24 +159,36 @@ static tg_status split_optimizer(tg_session *s)
     return TG_OK;
 }
 
+static tg_status check_list(const char *name, const char *const *list, size_t count)
+{
+    if (list == NULL && count > 0)
+        return tg_fail(TG_E_ARG,
+                       "tg_session_create: config->%s is NULL with n%s=%zu: allowed: "
+                       "n%s=0",
+                       name, name, count, name);
+    for (size_t i = 0; i < count; i++)
+        if (list[i] == NULL)
+            return tg_fail(TG_E_ARG, "tg_session_create: config->%s[%zu] is NULL", name, i);
+    return TG_OK;
+}
+
 static tg_status create(tg_session *s, const tg_session_config *config, tg_transport *transport)
 {
     s->transport = transport;
     TG_TRY(tg__kernel_check());
     TG_TRY(copy_config(s, config));
+    TG_TRY(check_list("rules", config->rules, config->nrules));
+    TG_TRY(check_list("metadata", config->metadata, config->nmetadata));
     TG_TRY(tg__rules_init(&s->rules, config->rules, config->nrules, s->config.method));
     TG_TRY(tg__session_copy_metadata(s, config));
     TG_TRY(tg__transport_check("tg_session_create", "transport", transport));
-    TG_TRY(tg__nodes_create(config->nodes, transport->rank, transport->size, &s->nodes));
+    TG_TRY(tg__nodes_create("tg_session_create", config->nodes, transport->rank, transport->size,
+                            &s->nodes));
     s->config.rules = s->config.metadata = NULL; /* the caller may free its arrays */
     s->config.nodes = NULL;
     TG_TRY(tg_optimizer_create(s->config.optimizer, &s->optimizer));
     TG_TRY(split_optimizer(s));
-    tg_spec *strategy;
-    size_t count;
-    const tg_entry *const *entries = tg__strategy_entries(&count);
-    TG_TRY(tg_spec_parse("strategy", entries, count, s->config.strategy, &strategy));
-    tg_spec_free(strategy); /* created again when the tensors are known */
+    TG_TRY(tg__session_parse_strategy(s));
     s->lr = tg_spec_real(tg_optimizer_spec(s->optimizer), "lr");
     TG_TRY(tg__state_create(&s->state));
     TG_TRY(tg__pool_create(TG__MAX(config->codec_threads, 1u), &s->pool));
@@ -179,9 +210,7 @@ tg_status tg__session_take_config(const char *what, const tg_session_config *fro
 tg_status tg_session_create(const tg_session_config *config, tg_transport *transport,
                             tg_session **s_p)
 {
-    TG__ARG(config);
-    TG__ARG(transport);
-    TG__ARG(s_p);
+    TG__ARGS(config, transport, s_p);
     tg_session_config own;
     TG_TRY(tg__session_take_config("tg_session_create: config", config, &own));
     tg_session *s = NULL;
@@ -202,30 +231,14 @@ void tg_session_destroy(tg_session *s)
 {
     if (s == NULL)
         return;
-    /* Message buffers that the transport still holds must outlive it, so they are never freed. */
-    if (tg__engine_destroy(s->engine)) {
-        tg__session_unbuild(s);
-        tg__nodes_destroy(s->nodes);
-    }
+    tg__session_unbuild(s, tg__engine_destroy(s->engine));
+    tg__nodes_destroy(s->nodes);
     tg__pool_destroy(s->pool);
-    tg__session_free_metadata(s);
-    for (size_t i = 0; i < s->ntensors; i++) {
-        free(s->tensor[i].name);
-        free(s->tensor[i].kept);
-    }
     free(s->tensor);
-    free(s->trained);
-    free(s->samples);
     tg_optimizer_destroy(s->optimizer);
     tg_optimizer_destroy(s->plain);
     tg__rules_free(&s->rules);
-    free((void *)(uintptr_t)s->config.method);
-    free((void *)(uintptr_t)s->config.strategy);
-    free((void *)(uintptr_t)s->config.optimizer);
-    free((void *)(uintptr_t)s->config.job);
-    free((void *)(uintptr_t)s->config.buckets);
-    free(s->strategy_text);
-    free(s->ckpt_bytes);
+    tg_spec_free(s->strategy_spec);
     tg__ckpt_close(s->from.own);
     free(s);
 }
@@ -247,24 +260,30 @@ void tg__session_print_buckets(const tg_session *s, FILE *f)
 /* The text that all ranks must share, one line per setting. */
 static char *describe(const tg_session *s, const char *start)
 {
+    static const char *const kinds[] = {[TG_TENSOR_TRAINED] = "trained",
+                                        [TG_TENSOR_AVERAGED] = "averaged",
+                                        [TG_TENSOR_RANK0] = "of rank 0"};
     char *text = NULL;
     size_t len;
     FILE *f = open_memstream(&text, &len);
     if (f == NULL)
         return NULL;
-    fprintf(f, "session=world %d\nstart=%s\n%s\n", s->transport->size, start, s->config.job);
+    fprintf(f, "session=world %d\nstart=%s\n%s%s\n", s->transport->size, start,
+            strchr(s->config.job, '=') == NULL ? "job=" : "", s->config.job);
     fprintf(f, "method=%s\nstrategy=%s\noptimizer=%s\nseed=%llu\nsteps_per_epoch=%llu\n",
             tg_spec_text(tg__rules_default(&s->rules)->spec), tg_spec_text(s->strategy->spec),
             tg_spec_text(tg_optimizer_spec(s->optimizer)), (unsigned long long)s->config.seed,
             (unsigned long long)s->config.steps_per_epoch);
-    tg__nodes_print(s->nodes, f);
+    tg__nodes_print(s->nodes, true, f);
     tg__session_print_buckets(s, f);
-    fprintf(f, "on_nonfinite=%d\non_unready=%d\nhash_every=%llu\n", s->config.on_nonfinite,
-            s->config.on_unready, (unsigned long long)s->config.hash_every);
+    fprintf(f, "on_nonfinite=%s\non_unready=%s\nhash_every=%llu\n",
+            s->config.on_nonfinite == TG_NONFINITE_SKIP ? "skip" : "fail",
+            s->config.on_unready == TG_UNREADY_ERROR ? "error" : "zero",
+            (unsigned long long)s->config.hash_every);
     tg__session_print_rules(s, f);
     for (size_t i = 0; i < s->ntensors; i++) {
         const tensor *t = &s->tensor[i];
-        fprintf(f, "tensor %s=kind %d, shape", t->name, t->kind);
+        fprintf(f, "tensor %s=%s, shape", t->name, kinds[t->kind]);
         for (size_t d = 0; d < t->ndim; d++)
             fprintf(f, " %zu", t->shape[d]);
         fputc('\n', f);
@@ -275,9 +294,9 @@ static char *describe(const tg_session *s, const char *start)
 static tg_status gather_samples(tg_session *s)
 {
     bool any = false;
-    TG_TRY(tg_alloc((size_t)s->transport->size, sizeof *s->samples, &s->samples));
-    TG_TRY(tg__gather_alike(s->engine, "the numbers of samples", &s->config.samples,
-                            sizeof *s->samples, s->samples));
+    TG_TRY(tg__owned_alloc(&s->owned, (size_t)s->transport->size, sizeof *s->samples, &s->samples));
+    TG_TRY(tg__gather_all(s->engine, "the numbers of samples", &s->config.samples,
+                          sizeof *s->samples, s->samples));
     for (int rank = 0; rank < s->transport->size; rank++)
         any = any || s->samples[rank] > 0;
     s->strategy->samples = any ? s->samples : NULL;
@@ -288,21 +307,18 @@ static tg_status gather_samples(tg_session *s)
 
 tg_status tg__session_handshake(tg_session *s, const char *start, const char *dir)
 {
-    char why[sizeof s->error] = "";
-    const tg_status looked = dir == NULL ? TG_OK : tg__session_look(s, dir);
-    if (looked != TG_OK)
-        snprintf(why, sizeof why, "%s", tg_error());
+    tg__latch looked = {0};
+    if (dir != NULL)
+        tg__latch_set(&looked, tg__session_look(s, dir));
     TG_TRY(tg__session_settle(s));
     TG_TRY(tg__session_build(s));
     s->begun = true;
-    char *text = describe(s, start);
+    TG__FREED char *text = describe(s, start);
     if (text == NULL)
         return tg_fail(TG_E_NOMEM, "out of memory in the handshake");
-    tg_status status = tg__handshake(s->engine, text, AT_ONCE);
-    free(text);
-    TG_TRY(status);
+    TG_TRY(tg__handshake(s->engine, text, AT_ONCE));
     if (dir != NULL)
-        TG_TRY(tg__session_found_alike(s, looked, why));
+        TG_TRY(tg__session_found_alike(s, dir, &looked));
     TG_TRY(gather_samples(s));
     TG_TRY(tg__session_choose_exchanges(s));
     return tg__session_build_methods(s);
@@ -312,7 +328,7 @@ static tg_status broadcast(tg_session *s, float *data, size_t n, tg_codec *codec
 {
     TG_TRY(tg__exchange_create(tg__exchange_find("broadcast"), s->transport->rank,
                                s->transport->size, n, codec, &tg__combine_mean, &op->x));
-    op->step = s->t;
+    op->task.step = s->t;
     if (s->transport->rank == 0)
         TG_TRY(tg__codec_encode(codec, NULL, data, n, op->x->parts, op->x->nparts, NULL));
     TG_TRY(tg__engine_submit(s->engine, op));
@@ -353,19 +369,18 @@ static tg_status check_initial(const tg_session *s, const tensor *t)
     return TG_OK;
 }
 
-static tg_status begin(tg_session *s)
+static tg_status begin(tg_session *s, const char *dir)
 {
-    TG_TRY(tg__session_handshake(s, "begin", NULL));
+    TG_TRY(tg__session_handshake(s, "begin", dir));
     for (size_t i = 0; i < s->ntensors; i++) {
         TG_TRY(tg__session_broadcast(s, s->tensor[i].param, s->tensor[i].n));
         TG_TRY(check_initial(s, &s->tensor[i]));
     }
-    s->strategy->ops->begin(s->strategy);
-    s->near_reported = tg__engine_bytes_near(s->engine, &s->bytes_reported);
+    tg__strategy_begin(s->strategy);
     return TG_OK;
 }
 
-tg_status tg__session_can_begin(const tg_session *s, const char *call)
+static tg_status can_begin(const tg_session *s, const char *call)
 {
     if (s->begun)
         return tg_fail(TG_E_STATE, "%s: the session has begun already", call);
@@ -375,16 +390,22 @@ tg_status tg__session_can_begin(const tg_session *s, const char *call)
     return tg_fail(TG_E_STATE, "%s: no tensor to train is registered", call);
 }
 
+tg_status tg__session_start(tg_session *s, const char *call, const char *dir,
+                            tg_status (*start)(tg_session *s, const char *dir))
+{
+    TG_TRY(tg__session_check(s));
+    TG_TRY(can_begin(s, call));
+    tg__engine_stop_if(s->engine, tg__session_wants_stop, s);
+    const tg_status status = start(s, dir);
+    tg__engine_stop_if(s->engine, NULL, NULL);
+    TG_TRY(tg__session_failed(s, status));
+    s->bytes_reported = tg__engine_bytes(s->engine, &s->near_reported);
+    tg__session_round_goes_on(s);
+    return TG_OK;
+}
+
 tg_status tg_session_begin(tg_session *s)
 {
     TG__ARG(s);
-    TG_TRY(tg__session_check(s));
-    TG_TRY(tg__session_can_begin(s, "tg_session_begin"));
-    tg__engine_stop_if(s->engine, tg__session_wants_stop, s);
-    tg_status status = begin(s);
-    tg__engine_stop_if(s->engine, NULL, NULL);
-    if (status != TG_OK)
-        return tg__session_failed(s, status);
-    tg__session_round_goes_on(s);
-    return TG_OK;
+    return tg__session_start(s, "tg_session_begin", NULL, begin);
 }

@@ -8,20 +8,9 @@
 #include <math.h>
 #include <string.h>
 
-static tg_status usable(tg_session *s, const char *call)
-{
-    TG_TRY(tg__session_check(s));
-    if (!s->begun)
-        return tg_fail(TG_E_STATE, "%s before tg_session_begin", call);
-    if (s->evaluating)
-        return tg_fail(TG_E_STATE, "%s between tg_session_eval_begin and tg_session_eval_end",
-                       call);
-    return TG_OK;
-}
-
 static tg_status trained_tensor(tg_session *s, uint32_t id, const char *call, tensor **t_p)
 {
-    TG_TRY(usable(s, call));
+    TG_TRY(tg__session_usable(s, call));
     if (id >= s->ntensors || s->tensor[id].kind != TG_TENSOR_TRAINED)
         return tg_fail(TG_E_ARG, "%s: %u is not the number of a trained tensor", call, id);
     *t_p = &s->tensor[id];
@@ -69,23 +58,18 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
                           .eta = update ? 1 : s->lr,
                           .hop = a->hop,
                           .no_update = !update && s->lr == 0};
-    op->step = s->t;
-    op->encode_cost_ns = b->cost.encode_ns[a->coded];
-    op->decode_cost_ps = b->cost.decode_byte_ps[a->coded];
-    op->start_cost_ns = b->cost.start_ns[a->coded];
-    op->finish_cost_ns = b->cost.finish_ns[a->coded];
-    op->bucket = (uint16_t)a->bucket;
-    op->priority = a->priority;
+    op->flight.costs = &tg__session_costs(s, a->bucket)->of[a->coded];
+    op->flight.priority = a->priority;
     op->flags = nonfinite ? TG__FLAG_NONFINITE : 0;
     if (closes && a->hop == 0) /* all ranks receive these flags */
         op->flags |= TG__FLAG_CLOSES | (s->stop_now ? TG__FLAG_STOP : 0);
-    l->waiting = true;
     l->counted = l->undone = l->loaded = l->absorbed = l->owes = false;
     l->due = a->due;
     l->tag = a->tag;
     l->update = update;
     l->order = s->order++;
     l->lr = s->lr;
+    tg__session_expect(s, l);
     return tg__engine_submit(s->engine, op);
 }
 
@@ -109,15 +93,6 @@ tg_status tg__session_submit(tg_session *s)
     return submit_actions(s, true);
 }
 
-bool tg__session_waiting(const tg_session *s)
-{
-    for (size_t b = 0; b < s->nbuckets; b++)
-        for (size_t l = 0; l < s->lanes; l++)
-            if (s->bucket[b].lane[l].waiting)
-                return true;
-    return false;
-}
-
 /* Report complete buckets to the strategy, always from last to first, whatever the order of the
  * gradients, so that all ranks submit in the same order. */
 static tg_status plan_ready(tg_session *s)
@@ -128,10 +103,22 @@ static tg_status plan_ready(tg_session *s)
         s->next_ready--;
         if (s->next_ready == 0)
             s->stop_now = tg__session_wants_stop(s);
-        s->strategy->ops->ready(s->strategy, s->t, (uint32_t)s->next_ready, &s->actions);
+        tg__strategy_ready(s->strategy, s->t, (uint32_t)s->next_ready, &s->actions);
         TG_TRY(submit_actions(s, s->next_ready == 0));
     }
     return TG_OK;
+}
+
+/* Note which element of a gradient is not finite, for the error that ends the run. */
+static void note_nonfinite(tg_session *s, const tensor *t)
+{
+    if (s->config.on_nonfinite != TG_NONFINITE_FAIL || s->bad.tensor != NULL)
+        return;
+    for (size_t i = 0; i < t->n; i++)
+        if (!isfinite(t->grad[i])) {
+            s->bad = (bad_element){t->name, i, t->grad[i], s->t};
+            return;
+        }
 }
 
 static tg_status take_gradient(tg_session *s, tensor *t)
@@ -143,10 +130,13 @@ static tg_status take_gradient(tg_session *s, tensor *t)
     float *staged = b->staging == NULL ? NULL : b->staging + t->offset;
     if (staged != NULL) /* the last step's copy may still be unread */
         for (size_t l = 0; l < s->lanes; l++)
-            TG_TRY(tg__engine_wait_begun(s->engine, &b->lane[l].op));
+            TG_TRY(tg__engine_wait_for(s->engine, &b->lane[l].op, TG__OP_BEGUN));
     tg__parallel_copy_stats(s->pool, staged, t->grad, t->n, &stats);
     b->grad_sq += stats.sum_sq;
-    s->nonfinite = s->nonfinite || !stats.finite;
+    if (!stats.finite && !tg_session_idle(s)) { /* an idle rank's gradient is not used */
+        s->nonfinite = true;
+        note_nonfinite(s, t);
+    }
     const double decay = b->fold_decay != 0 ? tg__optimizer_decay(s->optimizer, t->ndim) : 0;
     if (decay != 0)
         tg__kernel()->axpy(staged, (float)decay, t->param, t->n);
@@ -164,8 +154,7 @@ tg_status tg_session_grad_ready(tg_session *s, uint32_t id)
     if (t->ready)
         return tg_fail(TG_E_STATE, "the gradient of \"%s\" was made ready twice in step %llu",
                        t->name, (unsigned long long)s->t);
-    tg_status status = take_gradient(s, t);
-    return status == TG_OK ? TG_OK : tg__session_failed(s, status);
+    return tg__session_failed(s, take_gradient(s, t));
 }
 
 tg_status tg_session_grad_wait(tg_session *s, uint32_t id)
@@ -176,39 +165,33 @@ tg_status tg_session_grad_wait(tg_session *s, uint32_t id)
     bucket *b = &s->bucket[t->bucket];
     if (b->staging != NULL)
         return TG_OK;
-    for (size_t l = 0; l < s->lanes; l++) {
-        tg_status status = tg__engine_wait_begun(s->engine, &b->lane[l].op);
-        if (status != TG_OK)
-            return tg__session_failed(s, status);
-    }
+    for (size_t l = 0; l < s->lanes; l++)
+        TG_TRY(tg__session_failed(s, tg__engine_wait_for(s->engine, &b->lane[l].op, TG__OP_BEGUN)));
     return TG_OK;
 }
 
 tg_status tg_session_param_wait(tg_session *s, uint32_t id)
 {
     TG__ARG(s);
-    TG_TRY(usable(s, "tg_session_param_wait"));
+    TG_TRY(tg__session_usable(s, "tg_session_param_wait"));
     if (id >= s->ntensors)
         return tg_fail(TG_E_ARG, "tg_session_param_wait: %u is not the number of a tensor", id);
     if (s->tensor[id].kind != TG_TENSOR_TRAINED)
         return TG_OK;
-    tg_status status = tg__session_deliver_bucket(s, &s->bucket[s->tensor[id].bucket]);
-    return status == TG_OK ? TG_OK : tg__session_failed(s, status);
+    return tg__session_failed(s, tg__session_deliver_bucket(s, &s->bucket[s->tensor[id].bucket]));
 }
 
 tg_status tg_session_progress(tg_session *s)
 {
     TG__ARG(s);
-    TG_TRY(usable(s, "tg_session_progress"));
-    tg_status status = tg__engine_progress(s->engine);
-    return status == TG_OK ? TG_OK : tg__session_failed(s, status);
+    TG_TRY(tg__session_usable(s, "tg_session_progress"));
+    return tg__session_failed(s, tg__engine_progress(s->engine));
 }
 
 void tg_session_request_stop(tg_session *s)
 {
-    if (s == NULL)
-        return;
-    atomic_store(&s->stop_requested, 1);
+    if (s != NULL)
+        atomic_store(&s->stop_requested, 1);
 }
 
 bool tg__session_wants_stop(const void *session)
@@ -222,14 +205,13 @@ bool tg__session_wants_stop(const void *session)
 
 double tg__session_weight(const tg_session *s, uint64_t t)
 {
-    return s->strategy->ops->weight == NULL ? 1 : s->strategy->ops->weight(s->strategy, t);
+    const tg__strategy *y = s->strategy;
+    return y->ops->weight == NULL ? 1 : y->ops->weight(y, t, y->rank);
 }
 
 bool tg_session_idle(const tg_session *s)
 {
-    if (s == NULL)
-        return false;
-    return s->begun && (s->late || tg__session_weight(s, s->t) == 0);
+    return s != NULL && s->begun && (s->late || tg__session_weight(s, s->t) == 0);
 }
 
 /* Not a final failure: the caller may make the tensor ready and call tg_session_step again. */
@@ -252,7 +234,7 @@ static tg_status complete_gradients(tg_session *s)
         if (t->ready)
             continue;
         for (size_t l = 0; l < s->lanes; l++) /* the last step's copy may still be unread */
-            TG_TRY(tg__engine_wait_begun(s->engine, &b->lane[l].op));
+            TG_TRY(tg__engine_wait_for(s->engine, &b->lane[l].op, TG__OP_BEGUN));
         memset(t->grad, 0, t->n * sizeof *t->grad);
         TG_TRY(take_gradient(s, t));
     }
@@ -263,12 +245,9 @@ static tg_status complete_gradients(tg_session *s)
  * early. */
 static void rate_step(tg_session *s)
 {
-    for (size_t b = 0; b < s->nbuckets; b++)
-        for (size_t l = 0; l < s->lanes; l++) {
-            lane_op *o = &s->bucket[b].lane[l];
-            if (o->waiting && !o->loaded && o->op.step == s->t)
-                o->lr = s->lr;
-        }
+    for (lane_op *o = s->first_waiting; o != NULL; o = o->later)
+        if (!o->loaded && o->op.task.step == s->t)
+            o->lr = s->lr;
 }
 
 static double grad_norm(const tg_session *s)
@@ -285,7 +264,7 @@ static tg_status compare_hashes(tg_session *s)
         return TG_OK;
     uint64_t own, all[TG_RANKS_MAX];
     TG_TRY(tg_session_params_hash(s, &own));
-    TG_TRY(tg__gather_all(s->engine, &own, sizeof own, all));
+    TG_TRY(tg__gather_all(s->engine, NULL, &own, sizeof own, all));
     for (int rank = 0; rank < s->transport->size; rank++)
         if (all[rank] != all[0])
             return tg_fail(TG_E_MISMATCH,
@@ -341,8 +320,8 @@ static tg_status step_strategy(tg_session *s, const tg__turn *turn)
     int64_t begin = tg_now_ns(s->transport->clock);
     const bool works = s->strategy->ops->steps && !s->nonfinite && !tg_session_idle(s);
     for (size_t b = 0; works && b < s->nbuckets; b++)
-        tg_clock_work(s->transport->clock, s->bucket[b].cost.apply_ns);
-    s->strategy->ops->step(s->strategy, turn->t, turn->finite, turn->lr, &s->actions);
+        tg_clock_work(s->transport->clock, tg__session_costs(s, b)->apply_ns);
+    tg__strategy_step(s->strategy, turn->t, turn->finite, turn->lr, &s->actions);
     s->apply_ns += tg_now_ns(s->transport->clock) - begin;
     for (size_t i = 0; i < s->actions.count; i++)
         now = now || s->actions.item[i].due <= s->t;
@@ -362,7 +341,7 @@ static tg_status step(tg_session *s, tg_step_info *info)
     TG_TRY(tg__session_report_end(s, info));
     TG_TRY(submit_actions(s, true));
     TG_TRY(tg__engine_progress(s->engine));
-    uint64_t bytes, near = tg__engine_bytes_near(s->engine, &bytes);
+    uint64_t near, bytes = tg__engine_bytes(s->engine, &near);
     info->step = s->t;
     info->grad_norm = grad_norm(s);
     info->bytes_sent = bytes - s->bytes_reported;
@@ -382,16 +361,14 @@ static tg_status step(tg_session *s, tg_step_info *info)
 tg_status tg_session_step(tg_session *s, tg_step_info *info)
 {
     TG__ARG(s);
-    TG_TRY(usable(s, "tg_session_step"));
+    TG_TRY(tg__session_usable(s, "tg_session_step"));
     tg_step_info own = {0};
     if (info != NULL)
         TG_TRY(tg__sized_in("tg_session_step: info", &own, sizeof own,
                             TG__FIRST_SIZE(tg_step_info, nmethods), info));
     own = (tg_step_info){.struct_size = sizeof own, .want_residual_norm = own.want_residual_norm};
     TG_TRY(check_ready(s));
-    tg_status status = step(s, &own);
-    if (status != TG_OK)
-        return tg__session_failed(s, status);
+    TG_TRY(tg__session_failed(s, step(s, &own)));
     if (info != NULL)
         tg__sized_out(info, &own, sizeof own);
     return TG_OK;
@@ -401,44 +378,37 @@ tg_status tg_session_set_lr(tg_session *s, double lr)
 {
     TG__ARG(s);
     if (!(lr >= 0 && lr <= 1e30))
-        return tg_fail(TG_E_ARG, "lr=%g: allowed: 0 <= lr <= 1e30", lr);
+        return tg_fail(TG_E_ARG, "tg_session_set_lr: lr=%g: allowed: 0 <= lr <= 1e30", lr);
     s->lr = lr;
     return TG_OK;
 }
 
 uint64_t tg_session_steps(const tg_session *s)
 {
-    if (s == NULL)
-        return 0;
-    return s->t;
+    return s != NULL ? s->t : 0;
 }
 
 tg_status tg_session_waited(const tg_session *s, int64_t *ns)
 {
-    TG__ARG(s);
-    TG__ARG(ns);
+    TG__ARGS(s, ns);
     tg__engine_waited(s->engine, ns);
     return TG_OK;
 }
 
 uint64_t tg_session_skipped(const tg_session *s)
 {
-    if (s == NULL)
-        return 0;
-    return s->skipped;
+    return s != NULL ? s->skipped : 0;
 }
 
 uint64_t tg_session_bytes_sent(const tg_session *s)
 {
-    if (s == NULL)
-        return 0;
-    return tg__engine_bytes(s->engine);
+    return s != NULL ? tg__engine_bytes(s->engine, NULL) : 0;
 }
 
 uint64_t tg_session_bytes_near(const tg_session *s)
 {
-    if (s == NULL)
-        return 0;
-    uint64_t sent;
-    return tg__engine_bytes_near(s->engine, &sent);
+    uint64_t near = 0;
+    if (s != NULL)
+        (void)tg__engine_bytes(s->engine, &near);
+    return near;
 }

@@ -309,6 +309,20 @@ static void test_idle(void **state)
     assert_int_equal(result[0].idle + result[1].idle + result[2].idle, 30);
 }
 
+/* What an idle rank makes ready is neither used nor an error. */
+static void test_idle_gradients(void **state)
+{
+    (void)state;
+    fixture_job job = job_of(0, 5);
+    job.steps = 30;
+    job.on_nonfinite = TG_NONFINITE_FAIL;
+    run(&job);
+    const uint64_t want = result[0].hash;
+    job.idle_nan = true;
+    run(&job);
+    assert_true(result[0].idle > 0 && result[0].hash == want && result[0].skipped == 0);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -347,8 +361,8 @@ static void test_refused(void **state)
         fixture_run(&job, result);
         for (int r = 0; r < 3; r++) {
             assert_true(result[r].status == TG_E_UNSUPPORTED || result[r].status == TG_E_SPEC);
-            if (strstr(result[r].error,
-                       last ? "which a node's sum does not know" : cases[c].want) == NULL)
+            if (strstr(result[r].error, last ? "which does not work with nodes" : cases[c].want) ==
+                NULL)
                 fail_msg("%s", result[r].error);
         }
     }
@@ -367,6 +381,7 @@ int main(void)
         cmocka_unit_test(test_gossip_of_infinity),
         cmocka_unit_test(test_stop),
         cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_idle_gradients),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,6 @@
  * ranks share comes from rank 0's file. */
 #include "session/session_ckpt.h"
 #include "base/mem.h"
-#include "session/session_weights.h"
 #include "state/takeover.h"
 
 #include <errno.h>
@@ -26,36 +25,40 @@ typedef struct from {
     float **value;    /* (ntensors) those that are not global */
     tg__blend *inbox; /* (nbuckets * lanes) of pushes only */
     tg__blend *owed;  /* (nbuckets * lanes) */
+    tg__owned owned;  /* memory */
 } from;
 
 /* ---- old and new ranks ----------------------------------------------------------------------- */
 
-/* Parse "nodes=0x2 1x1": ranks 0 and 1 share a node, rank 2 has another. NULL: each rank has its
- * own. */
+/* Parse "nodes=0x2 1x1": ranks 0 and 1 share a node, rank 2 has another. Empty: each rank has
+ * its own. */
 static tg_status read_nodes(from *f, const char *line, size_t len)
 {
     char text[65536];
     const int size = f->ranks.old;
     int at = 0, count = 0, used = 0;
     f->leaders.old = size;
-    if (line == NULL)
+    if (len == 0)
         return TG_OK;
-    TG_TRY(tg_alloc((size_t)size, sizeof *f->node, &f->node));
+    TG_TRY(tg__owned_alloc(&f->owned, (size_t)size, sizeof *f->node, &f->node));
     snprintf(text, sizeof text, "%.*s", (int)TG__MIN(len, sizeof text - 1), line);
     for (const char *p = text + strlen(TG__LINE_NODES); *p != '\0' && at <= size; p += used) {
         int node = 0, run = 0;
         if (sscanf(p, "%dx%d%n", &node, &run, &used) != 2 || node < 0 || node > count || run < 1 ||
             run > size - at)
-            return tg_fail(TG_E_CORRUPT, "the checkpoint says \"%.64s\" of %d ranks", text, size);
+            return tg_fail(TG_E_CORRUPT,
+                           "the checkpoint has nodes \"%.64s\", which do not fit its %d ranks",
+                           text, size);
         for (int i = 0; i < run; i++)
             f->node[at++] = node == count && i == 0 ? node : -1;
         count += node == count;
         used += p[used] == ' ';
     }
     f->leaders.old = count;
-    return at == size
-               ? TG_OK
-               : tg_fail(TG_E_CORRUPT, "the checkpoint says \"%.64s\" of %d ranks", text, size);
+    return at == size ? TG_OK
+                      : tg_fail(TG_E_CORRUPT,
+                                "the checkpoint has nodes \"%.64s\", which do not fit its %d ranks",
+                                text, size);
 }
 
 static void place(from *f)
@@ -91,13 +94,13 @@ static tg_status begin_inbox(from *f, tg__ckpt_reader *r)
     for (uint64_t i = 0; i < f->c.in_flight; i++) {
         lane_op *o;
         TG_TRY(tg__session_get_inbox(s, r, &f->c, i, &o));
-        const size_t n = s->bucket[o->op.bucket].n;
+        const size_t n = s->bucket[o->bucket].n;
         if (is_push(s, o)) {
             o->op.flags = 0;
             memset(o->inbox, 0, n * sizeof *o->inbox);
         }
         if (s->lanes > 1 && o->owed == NULL)
-            TG_TRY(tg_alloc(n, sizeof *o->owed, &o->owed));
+            TG_TRY(tg__owned_alloc(&s->owned, n, sizeof *o->owed, &o->owed));
         if (o->owed != NULL)
             memset(o->owed, 0, n * sizeof *o->owed);
         o->owes = false;
@@ -112,8 +115,7 @@ static tg_status add_exchange(from *f, tg__ckpt_reader *r, int rank, uint64_t nu
     const void *bytes;
     tg__inbox_head head;
     tg__inbox_name(name, number, "head");
-    TG_TRY(tg__ckpt_get(r, name, sizeof head, &bytes, NULL));
-    memcpy(&head, bytes, sizeof head);
+    TG_TRY(tg__ckpt_read(r, name, &head, sizeof head));
     if (head.bucket >= s->nbuckets || head.lane >= s->lanes ||
         !s->bucket[head.bucket].lane[head.lane].waiting)
         return tg_fail(TG_E_CORRUPT,
@@ -126,13 +128,13 @@ static tg_status add_exchange(from *f, tg__ckpt_reader *r, int rank, uint64_t nu
     if (is_push(s, o) && weight > 0) {
         tg__inbox_name(name, number, "aggregate");
         TG_TRY(tg__ckpt_get(r, name, n * sizeof(float), &bytes, NULL));
-        TG_TRY(tg__blend_add(&f->inbox[at], o->inbox, bytes, n, weight, f->ranks.old));
+        TG_TRY(tg__blend_add(&f->owned, &f->inbox[at], o->inbox, bytes, n, weight, f->ranks.old));
         o->op.flags |= (uint16_t)(head.flags & TG__FLAG_NONFINITE);
     }
     if (head.owes && owed > 0 && o->owed != NULL) {
         tg__inbox_name(name, number, "owed");
         TG_TRY(tg__ckpt_get(r, name, n * sizeof(float), &bytes, NULL));
-        TG_TRY(tg__blend_add(&f->owed[at], o->owed, bytes, n, owed, f->leaders.old));
+        TG_TRY(tg__blend_add(&f->owned, &f->owed[at], o->owed, bytes, n, owed, f->leaders.old));
         o->owes = true;
     }
     return TG_OK;
@@ -155,8 +157,8 @@ static tg_status add_params(from *f, tg__ckpt_reader *r, int rank)
         snprintf(name, sizeof name, "param/%.480s", t->name);
         TG_TRY(tg__ckpt_get(r, name, t->n * sizeof(float), &bytes, NULL));
         if (f->value[i] == NULL)
-            TG_TRY(tg_alloc(t->n, sizeof(float), &f->value[i]));
-        TG_TRY(tg__blend_add(&f->param[i], f->value[i], bytes, t->n, weight,
+            TG_TRY(tg__owned_alloc(&f->owned, t->n, sizeof(float), &f->value[i]));
+        TG_TRY(tg__blend_add(&f->owned, &f->param[i], f->value[i], bytes, t->n, weight,
                              first ? 1 : f->ranks.old));
     }
     return TG_OK;
@@ -164,10 +166,8 @@ static tg_status add_params(from *f, tg__ckpt_reader *r, int rank)
 
 static tg_status check_file(const from *f, tg__ckpt_reader *r, int rank, tg__counters *c)
 {
-    const void *bytes;
     TG_TRY(tg__ckpt_check(r, f->identity, TG__LINE_NODES));
-    TG_TRY(tg__ckpt_get(r, "session", sizeof *c, &bytes, NULL));
-    memcpy(c, bytes, sizeof *c);
+    TG_TRY(tg__ckpt_read(r, "session", c, sizeof *c));
     if (c->world == f->ranks.old && c->rank == rank && c->t == f->s->from.step &&
         (rank == 0 || (c->in_flight == f->c.in_flight && c->order == f->c.order)))
         return TG_OK;
@@ -182,7 +182,7 @@ static tg_status begin(from *f, tg__ckpt_reader *r)
     size_t len;
     const char *line = tg__ckpt_identity_line(r, TG__LINE_NODES, &len);
     TG_TRY(read_nodes(f, line, len));
-    TG_TRY(tg__takeover_create(f->s->state, f->ranks, f->leaders, f->node, &f->slots));
+    TG_TRY(tg__takeover_create(&f->owned, f->s->state, f->ranks, f->leaders, f->node, &f->slots));
     return begin_inbox(f, r);
 }
 
@@ -247,10 +247,11 @@ static tg_status take_over(from *f, const char *dir, const tg_weights *w)
     f->identity = tg__session_identity(s);
     if (f->identity == NULL)
         return tg_fail(TG_E_NOMEM, "out of memory for a checkpoint");
-    TG_TRY(tg_alloc(s->ntensors, sizeof *f->param, &f->param));
-    TG_TRY(tg_alloc(s->ntensors, sizeof *f->value, &f->value));
-    TG_TRY(tg_alloc(lanes, sizeof *f->inbox, &f->inbox));
-    TG_TRY(tg_alloc(lanes, sizeof *f->owed, &f->owed));
+    TG_TRY(tg__owned_add(&f->owned, f->identity, free));
+    TG_TRY(tg__owned_alloc(&f->owned, s->ntensors, sizeof *f->param, &f->param));
+    TG_TRY(tg__owned_alloc(&f->owned, s->ntensors, sizeof *f->value, &f->value));
+    TG_TRY(tg__owned_alloc(&f->owned, lanes, sizeof *f->inbox, &f->inbox));
+    TG_TRY(tg__owned_alloc(&f->owned, lanes, sizeof *f->owed, &f->owed));
     TG_TRY(read_files(f, dir));
     TG_TRY(tg__session_read_weights(s, w));
     for (size_t i = 0; i < s->ntensors; i++)
@@ -265,24 +266,6 @@ tg_status tg__session_take_over(tg_session *s, const char *dir, const tg_weights
 {
     from f = {.s = s};
     const tg_status status = take_over(&f, dir, w);
-    for (size_t i = 0; i < s->ntensors; i++) {
-        if (f.param != NULL)
-            tg__blend_free(&f.param[i]);
-        if (f.value != NULL)
-            free(f.value[i]);
-    }
-    for (size_t i = 0; i < s->nbuckets * s->lanes; i++) {
-        if (f.inbox != NULL)
-            tg__blend_free(&f.inbox[i]);
-        if (f.owed != NULL)
-            tg__blend_free(&f.owed[i]);
-    }
-    tg__takeover_free(f.slots);
-    free(f.param);
-    free(f.value);
-    free(f.inbox);
-    free(f.owed);
-    free(f.node);
-    free(f.identity);
+    tg__owned_free(&f.owned);
     return status;
 }

@@ -4,41 +4,46 @@
 
 #include <string.h>
 
+/* The strategy that is asked about: in a simulation it need not be that of the configuration. */
+static const char *name_of(const tg_session *s)
+{
+    return tg_spec_text(s->strategy->spec);
+}
+
+/* one: what the strategy does; other: what the method does, and what is allowed */
+static tg_status refuse(const tg_session *s, const tg__rule *rule, const char *one,
+                        const char *other)
+{
+    return tg_fail(TG_E_UNSUPPORTED, "strategy \"%s\" %s; method \"%s\" %s", name_of(s), one,
+                   rule->method, other);
+}
+
 /* Parameter changes are averaged as they are: they are not gradients. */
 static tg_status takes_updates(const tg_session *s, const tg__rule *rule)
 {
     if (!s->strategy->sends_updates)
         return TG_OK;
     if (rule->def->properties & TG__OWNS_MOMENTUM)
+        return refuse(s, rule, "exchanges changes of parameters, which each rank's optimizer made",
+                      "would accumulate the momentum of gradients: allowed: a method without "
+                      "momentum (topk)");
+    if (tg__method_combine(rule->def)->votes)
+        return refuse(s, rule, "applies the mean of changes of parameters",
+                      "gives a vote on their signs: allowed: a method that gives a mean (efsign)");
+    if (s->strategy->needs_mean && s->strategy->size > 1 && tg__method_is_apart(rule->spec))
         return tg_fail(TG_E_UNSUPPORTED,
-                       "strategy \"%s\" exchanges changes of parameters, which each rank's "
-                       "optimizer made; method \"%s\" would accumulate the momentum of gradients: "
-                       "allowed: a method without momentum (topk)",
-                       s->config.strategy, rule->method);
-    if (rule->def->combine == &tg__combine_vote)
-        return tg_fail(TG_E_UNSUPPORTED,
-                       "strategy \"%s\" applies the mean of changes of parameters; method \"%s\" "
-                       "gives a vote on their signs: allowed: a method that gives a mean (efsign)",
-                       s->config.strategy, rule->method);
-    if (s->strategy->needs_mean && s->transport->size > 1 && tg_spec_has(rule->spec, "exchange") &&
-        strcmp(tg_spec_word(rule->spec, "exchange"), "none") == 0)
-        return tg_fail(
-            TG_E_UNSUPPORTED,
-            "strategy \"%s\" needs the mean over ranks; with exchange=none each has only "
-            "its own: allowed: another exchange",
-            s->config.strategy);
+                       "strategy \"%s\" needs the mean over ranks, which exchange=none does not "
+                       "form: choose another exchange",
+                       name_of(s));
     if (s->strategy->some_absent && rule->def->program->max_lanes == 1)
-        return tg_fail(
-            TG_E_UNSUPPORTED,
-            "strategy \"%s\" lets some ranks sit rounds out; method \"%s\" remembers what "
-            "the ranks did together: allowed: another method, or all ranks in each round",
-            s->config.strategy, rule->method);
+        return refuse(s, rule, "lets some ranks sit rounds out",
+                      "remembers what the ranks did together: allowed: another method, or all "
+                      "ranks in each round");
     if (s->strategy->some_absent && s->nodes != NULL)
-        return tg_fail(
-            TG_E_UNSUPPORTED,
-            "strategy \"%s\" lets some ranks sit rounds out, which a node's sum does not "
-            "know: allowed: no nodes, or all ranks in each round",
-            s->config.strategy);
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "strategy \"%s\" lets some ranks sit rounds out, which does not work with "
+                       "nodes: use no nodes, or all ranks in each round",
+                       name_of(s));
     return TG_OK;
 }
 
@@ -49,13 +54,11 @@ static tg_status takes_weights(const tg_session *s, const tg__rule *rule)
     bool alike = true;
     for (int rank = 0; samples != NULL && rank < s->transport->size; rank++)
         alike = alike && samples[rank] == samples[0];
-    if (alike || !s->strategy->weighted || rule->def->combine != &tg__combine_clipped ||
+    if (alike || !s->strategy->weighted || !tg__method_combine(rule->def)->cuts ||
         strcmp(tg_spec_word(rule->spec, "clip"), "median") != 0)
         return TG_OK;
-    return tg_fail(TG_E_UNSUPPORTED,
-                   "strategy \"%s\" weights ranks by their samples; method \"%s\" would cut what "
-                   "counts more to the median: allowed: clip=no, or weighted=no",
-                   s->config.strategy, rule->method);
+    return refuse(s, rule, "weights ranks by their samples",
+                  "would cut what counts more to the median: allowed: clip=no, or weighted=no");
 }
 
 /* A method that owns the momentum includes the weight decay, unless decoupled=yes. */
@@ -64,10 +67,8 @@ static tg_status takes_decay(const tg_session *s, const tg__rule *rule)
     if (!s->strategy->decays_apart || !(rule->def->properties & TG__OWNS_MOMENTUM) ||
         s->optimizer->decoupled || s->optimizer->weight_decay == 0)
         return TG_OK;
-    return tg_fail(TG_E_UNSUPPORTED,
-                   "strategy \"%s\" keeps weight decay apart from what is exchanged; method \"%s\" "
-                   "has it in its momentum: allowed: weight_decay=0, or decoupled=yes",
-                   s->config.strategy, rule->method);
+    return refuse(s, rule, "keeps weight decay apart from what is exchanged",
+                  "has it in its momentum: allowed: weight_decay=0, or decoupled=yes");
 }
 
 static tg_status takes_pushes(const tg_session *s, const tg__rule *rule)
@@ -78,12 +79,12 @@ static tg_status takes_pushes(const tg_session *s, const tg__rule *rule)
         return tg_fail(TG_E_UNSUPPORTED,
                        "strategy \"%s\" sends parameters themselves; what method \"%s\" leaves out "
                        "of them would be missing: allowed: dense",
-                       s->config.strategy, rule->method);
+                       name_of(s), rule->method);
     if (s->nodes != NULL)
         return tg_fail(TG_E_UNSUPPORTED,
                        "strategy \"%s\" sends to one rank at a time, whatever node it is on: "
                        "allowed: no nodes",
-                       s->config.strategy);
+                       name_of(s));
     return TG_OK;
 }
 
@@ -99,7 +100,7 @@ static tg_status takes_lanes(const tg_session *s, const tg__rule *rule)
         TG_E_UNSUPPORTED,
         "strategy \"%s\" has %zu exchanges in flight; method \"%s\" needs the mean of "
         "one before it encodes the next: allowed: %u in flight, or another method (topk)",
-        tg_spec_text(y->spec), lanes, rule->method, most);
+        name_of(s), lanes, rule->method, most);
 }
 
 tg_status tg__session_takes(const tg_session *s, const tg__rule *rule)

@@ -2,6 +2,8 @@
 #include "base/arg.h"
 #include "base/sized.h"
 #include "session/session_impl.h"
+#include "state/weights_impl.h"
+#include "telegrad/tools.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +14,12 @@
 static tg_status check_array(const char *name, const char *what, const tg_array *a, size_t n)
 {
     if (a->struct_size != sizeof *a)
-        return tg_fail(TG_E_ARG, "tensor \"%s\": its %s: struct_size=%zu: allowed: %zu", name, what,
-                       a->struct_size, sizeof *a);
-    if (a->data == NULL || a->n != n)
+        return tg_fail(TG_E_ARG, "tensor \"%s\": its %s: struct_size=%zu: allowed: %zu%s", name,
+                       what, a->struct_size, sizeof *a,
+                       a->struct_size == 0 ? " (it was not set)" : "");
+    if (a->data == NULL)
+        return tg_fail(TG_E_ARG, "tensor \"%s\": its %s: data is NULL", name, what);
+    if (a->n != n)
         return tg_fail(TG_E_ARG, "tensor \"%s\": its %s has %zu elements at %p: needed: %zu", name,
                        what, a->n, a->data, n);
     if ((uintptr_t)a->data % sizeof(float) != 0)
@@ -35,20 +40,18 @@ static tg_status check_array(const char *name, const char *what, const tg_array 
 /* Parameters and gradients must not overlap: an update would change gradients not yet sent. */
 static tg_status check_apart(const tg_tensor *t, size_t n)
 {
-    const uintptr_t param = (uintptr_t)t->param.data, grad = (uintptr_t)t->grad.data;
     const size_t bytes = n * sizeof(float);
-    return param >= grad + bytes || grad >= param + bytes
+    return !tg__overlap(t->param.data, bytes, t->grad.data, bytes)
                ? TG_OK
                : tg_fail(TG_E_ARG,
-                         "tensor \"%s\": its gradient at %p lies in its parameter's memory at %p: "
-                         "allowed: memory of its own",
+                         "tensor \"%s\": its gradient at %p overlaps its parameter at %p: give "
+                         "each its own memory",
                          t->name, t->grad.data, t->param.data);
 }
 
 static bool overlap(const float *a, size_t n, const float *b, size_t m)
 {
-    return a != NULL && b != NULL && (uintptr_t)a < (uintptr_t)(b + m) &&
-           (uintptr_t)b < (uintptr_t)(a + n);
+    return a != NULL && b != NULL && tg__overlap(a, n * sizeof *a, b, m * sizeof *b);
 }
 
 /* Gradients may share memory if they are made ready one after the other. */
@@ -57,13 +60,13 @@ static tg_status check_pair(const tensor *a, const tensor *b)
     if (overlap(a->param, a->n, b->param, b->n))
         return tg_fail(TG_E_ARG,
                        "tensors \"%s\" and \"%s\": their parameters share memory, so they would be "
-                       "updated twice: allowed: one tensor, whose gradient is the sum",
+                       "updated twice: register one tensor, whose gradient is the sum",
                        a->name, b->name);
     const bool first = overlap(a->grad, a->n, b->param, b->n);
     if (first || overlap(b->grad, b->n, a->param, a->n))
         return tg_fail(TG_E_ARG,
-                       "the gradient of tensor \"%s\" lies in the parameters of \"%s\": allowed: "
-                       "memory of its own",
+                       "the gradient of tensor \"%s\" overlaps the parameters of \"%s\": give each "
+                       "its own memory",
                        first ? a->name : b->name, first ? b->name : a->name);
     return TG_OK;
 }
@@ -76,18 +79,33 @@ tg_status tg__session_check_memory(const tg_session *s)
     return TG_OK;
 }
 
+/* A name must be fit for a line of the handshake and for a file of weights. */
+static bool is_name(const char *name)
+{
+    size_t left = strlen(name);
+    bool fit = left > 0 && left <= NAME_BYTES && strcmp(name, TG__WEIGHTS_METADATA) != 0;
+    while (fit && left > 0) {
+        const size_t len = tg_utf8_decode(name, left, NULL);
+        const unsigned char c = (unsigned char)*name;
+        fit = len > 0 && c >= ' ' && c != 0x7f && c != '=';
+        name += len;
+        left -= len;
+    }
+    return fit;
+}
+
 static tg_status check_name(const tg_session *s, const char *name)
 {
     if (name == NULL)
         return tg_fail(TG_E_ARG, "tg_session_add: the tensor has no name");
-    if (strlen(name) > NAME_BYTES || strpbrk(name, "\n=") != NULL)
+    if (!is_name(name))
         return tg_fail(TG_E_ARG,
-                       "tg_session_add: name \"%.60s\" of %zu bytes: allowed: at most %d, without "
-                       "= and newlines",
-                       name, strlen(name), NAME_BYTES);
+                       "tg_session_add: name \"%.60s\" of %zu bytes: allowed: 1 to %d bytes of "
+                       "UTF-8 without = and control characters, not " TG__WEIGHTS_METADATA,
+                       tg__show(name).text, strlen(name), NAME_BYTES);
     for (size_t i = 0; i < s->ntensors; i++)
         if (strcmp(s->tensor[i].name, name) == 0)
-            return tg_fail(TG_E_ARG, "tensor \"%s\" is registered already", name);
+            return tg_fail(TG_E_ARG, "tg_session_add: tensor \"%s\" is registered already", name);
     return TG_OK;
 }
 
@@ -125,16 +143,23 @@ static tg_status check_tensor(const tg_session *s, const tg_tensor *t, size_t *n
     return check_apart(t, *n_p);
 }
 
-static tg_status no_memory(tg_session *s, const tg_tensor *t)
+static tg_status add(tg_session *s, const tg_tensor *t, size_t n)
 {
-    return tg__session_failed(s, tg_fail(TG_E_NOMEM, "out of memory for tensor \"%s\"", t->name));
+    tensor own = {.ndim = t->ndim, .n = n, .kind = t->kind, .param = t->param.data};
+    TG_TRY(tg__owned_text(&s->owned, t->name, &own.name));
+    TG_TRY(tg__grow(&s->tensor, &s->cap, s->ntensors + 1, sizeof own, "tensors"));
+    if (t->ndim > 0)
+        memcpy(own.shape, t->shape, t->ndim * sizeof *t->shape);
+    own.rows = t->ndim == 0 ? 1 : t->shape[0];
+    own.cols = n / own.rows;
+    own.grad = t->kind == TG_TENSOR_TRAINED ? t->grad.data : NULL;
+    s->tensor[s->ntensors++] = own;
+    return TG_OK;
 }
 
 tg_status tg_session_add(tg_session *s, const tg_tensor *t, uint32_t *id_p)
 {
-    TG__ARG(s);
-    TG__ARG(t);
-    TG__ARG(id_p);
+    TG__ARGS(s, t, id_p);
     size_t n = 0;
     TG_TRY(tg__session_check(s));
     if (s->begun)
@@ -142,27 +167,8 @@ tg_status tg_session_add(tg_session *s, const tg_tensor *t, uint32_t *id_p)
     tg_tensor given;
     TG_TRY(tg__sized_in("tg_session_add: t", &given, sizeof given, TG__FIRST_SIZE(tg_tensor, grad),
                         t));
-    t = &given;
-    TG_TRY(check_tensor(s, t, &n));
-    if (s->ntensors == s->cap) {
-        size_t cap = s->cap == 0 ? 16 : 2 * s->cap;
-        tensor *bigger = realloc(s->tensor, cap * sizeof *bigger);
-        if (bigger == NULL)
-            return no_memory(s, t);
-        s->tensor = bigger;
-        s->cap = cap;
-    }
-    char *name = strdup(t->name);
-    if (name == NULL)
-        return no_memory(s, t);
-    tensor *own = &s->tensor[s->ntensors];
-    *own = (tensor){.name = name, .ndim = t->ndim, .n = n, .kind = t->kind};
-    if (t->ndim > 0)
-        memcpy(own->shape, t->shape, t->ndim * sizeof *t->shape);
-    own->rows = t->ndim == 0 ? 1 : t->shape[0];
-    own->cols = n / own->rows;
-    own->param = t->param.data;
-    own->grad = t->kind == TG_TENSOR_TRAINED ? t->grad.data : NULL;
-    *id_p = (uint32_t)s->ntensors++;
+    TG_TRY(check_tensor(s, &given, &n));
+    TG_TRY(tg__session_failed(s, add(s, &given, n)));
+    *id_p = (uint32_t)s->ntensors - 1;
     return TG_OK;
 }

@@ -23,6 +23,7 @@ typedef struct rank {
     float eval[3][N];              /* what an evaluation sees of these at the save */
     float after[3][N];             /* the caller's values after the save */
     uint64_t hash;
+    bool resumes;
 } rank;
 
 static tg_status add(tg_session *s, const char *name, tg_tensor_kind kind, float *x, float *g)
@@ -75,7 +76,24 @@ static tg_status train(rank *r, tg_session *s)
     TG_TRY(tg_session_grad_ready(s, 0)); /* training continues even if the checkpoint failed */
     TG_TRY(tg_session_step(s, NULL));
     TG_TRY(tg_session_finish(s));
+    /* The checkpoint is of an earlier step. */
+    if (tg_session_save_final(s, r->dir) != TG_E_STATE)
+        return tg_fail(TG_E_STATE, "final weights of a step that was not saved");
     return tg_session_params_hash(s, &r->hash);
+}
+
+/* Load and finish, without a save. */
+static tg_status finish_resumed(rank *r, tg_session *s)
+{
+    float g[N];
+    const void *extra;
+    size_t len;
+    TG_TRY(add(s, r->name, TG_TENSOR_TRAINED, r->w, g));
+    TG_TRY(add(s, "bn.running_mean", TG_TENSOR_AVERAGED, r->mean, NULL));
+    TG_TRY(add(s, "bn.first", TG_TENSOR_RANK0, r->first, NULL));
+    TG_TRY(tg_session_load(s, r->dir, &extra, &len));
+    TG_TRY(tg_session_finish(s));
+    return tg_session_save_final(s, r->dir);
 }
 
 static void *run_rank(void *arg)
@@ -93,7 +111,7 @@ static void *run_rank(void *arg)
     r->status = tg_session_create(&config, r->transport, &s);
     if (r->status != TG_OK)
         return NULL;
-    r->status = train(r, s);
+    r->status = r->resumes ? finish_resumed(r, s) : train(r, s);
     if (r->status != TG_OK)
         snprintf(r->error, sizeof r->error, "%s", tg_error());
     tg_session_destroy(s);
@@ -122,6 +140,13 @@ static void remove_dir(const char *dir)
 {
     char command[128];
     snprintf(command, sizeof command, "chmod -R u+w %s; rm -r %s", dir, dir);
+    assert_int_equal(system(command), 0);
+}
+
+static void make_folders(const char *dir, const char *below)
+{
+    char command[256];
+    snprintf(command, sizeof command, "mkdir -p %s%s", dir, below);
     assert_int_equal(system(command), 0);
 }
 
@@ -162,8 +187,8 @@ static void test_global_weights(void **state)
     }
 }
 
-/* A path that is not a folder, a name that cannot be written: an error on all ranks, and training
- * ends with the bits of a run that saved. */
+/* A path that is not a folder, a folder where the weights should be written: an error on all ranks,
+ * and training ends with the bits of a run that saved. */
 static void test_failed_save_changes_nothing(void **state)
 {
     (void)state;
@@ -178,8 +203,9 @@ static void test_failed_save_changes_nothing(void **state)
     for (int k = 0; k < WORLD; k++) {
         good[k] = (rank){.strategy = "od:warmup=2", .dir = dir, .name = "w"};
         bad[k] = (rank){.strategy = "od:warmup=2", .dir = no_dir, .name = "w"};
-        odd[k] = (rank){.strategy = "ssgd", .dir = other, .name = "\xff"};
+        odd[k] = (rank){.strategy = "ssgd", .dir = other, .name = "w"};
     }
+    make_folders(other, "/step-000000000007.tmp/model.safetensors");
     run(good);
     run(bad);
     run(odd);
@@ -188,12 +214,38 @@ static void test_failed_save_changes_nothing(void **state)
         assert_non_null(strstr(bad[k].error, "/file"));
         assert_true(bad[k].hash == good[k].hash);
         assert_memory_equal(bad[k].after, good[k].after, sizeof good[k].after);
-        assert_int_equal(odd[k].save_status, TG_E_ARG);
-        assert_non_null(strstr(odd[k].error, "rank 0: a tensor of the name"));
+        assert_int_equal(odd[k].save_status, TG_E_IO);
+        assert_non_null(strstr(odd[k].error, "model.safetensors"));
     }
     tg_weights *w;
     assert_int_equal(tg_weights_open_newest(other, &w), TG_E_IO);
     remove_dir(dir);
+}
+
+/* A run that resumes where it ends saves nothing anew. Every folder gets the final weights all the
+ * same. */
+static void test_final_weights_in_each_folder(void **state)
+{
+    (void)state;
+    for (int folders = 1; folders <= WORLD; folders++) {
+        char dir[] = "/tmp/telegrad-session-XXXXXX", own[WORLD][64], path[256];
+        assert_non_null(mkdtemp(dir));
+        rank ranks[WORLD];
+        for (int k = 0; k < WORLD; k++) {
+            snprintf(own[k], sizeof own[k], "%s/disk%d", dir, k % folders);
+            ranks[k] = (rank){.strategy = "od:warmup=2", .dir = own[k], .name = "w"};
+        }
+        run(ranks);
+        for (int k = 0; k < WORLD; k++)
+            ranks[k].resumes = true;
+        run(ranks);
+        for (int k = 0; k < WORLD; k++) {
+            snprintf(path, sizeof path, "%s/step-000000000007/FINAL", own[k]);
+            if (access(path, F_OK) != 0)
+                fail_msg("%s is missing", path);
+        }
+        remove_dir(dir);
+    }
 }
 
 static void test_metadata_is_checked(void **state)
@@ -219,6 +271,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_global_weights),
         cmocka_unit_test(test_failed_save_changes_nothing),
+        cmocka_unit_test(test_final_weights_in_each_folder),
         cmocka_unit_test(test_metadata_is_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

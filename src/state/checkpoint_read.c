@@ -1,6 +1,7 @@
 /* Reading a checkpoint file. Nothing in it is trusted before its CRC agrees, and lengths are
  * compared with the rest of the file before they are used. */
 #include "state/checkpoint.h"
+#include "base/settings.h"
 #include "state/file.h"
 #include "state/slots.h"
 #include <inttypes.h>
@@ -91,14 +92,7 @@ static tg_status parse_end(const tg__ckpt_reader *r, const cursor *c)
 
 static tg_status keep(tg__ckpt_reader *r, const section *s)
 {
-    if (r->count == r->cap) {
-        size_t cap = TG__MAX(2 * r->cap, (size_t)64);
-        section *grown = realloc(r->section, cap * sizeof *grown);
-        if (!grown)
-            return tg_fail(TG_E_NOMEM, "out of memory: checkpoint %s", r->path);
-        r->section = grown;
-        r->cap = cap;
-    }
+    TG_TRY(tg__grow(&r->section, &r->cap, r->count + 1, sizeof *s, "sections of a checkpoint"));
     r->section[r->count++] = *s;
     return TG_OK;
 }
@@ -150,7 +144,7 @@ static tg_status sort_sections(tg__ckpt_reader *r)
     qsort(r->section, r->count, sizeof *r->section, by_name);
     for (size_t i = 1; i < r->count; i++)
         if (by_name(&r->section[i - 1], &r->section[i]) == 0)
-            return tg_fail(TG_E_CORRUPT, "checkpoint %s: section \"%.*s\" is there twice", r->path,
+            return tg_fail(TG_E_CORRUPT, "checkpoint %s: section \"%.*s\" occurs twice", r->path,
                            (int)TG__MIN(r->section[i].name_len, (size_t)64), r->section[i].name);
     return TG_OK;
 }
@@ -182,122 +176,34 @@ static tg_status check_lengths(tg__ckpt_reader *r, const tg__file *f)
 
 /* ---- identity -------------------------------------------------------------------------------- */
 
-typedef struct line {
-    const char *text;
-    size_t len;
-} line;
-
-/* Split off the next line; {NULL, 0} after the last. */
-static line next_line(line *rest)
-{
-    if (!rest->text || rest->len == 0)
-        return (line){NULL, 0};
-    const char *end = memchr(rest->text, '\n', rest->len);
-    line l = {rest->text, end ? (size_t)(end - rest->text) : rest->len};
-    size_t used = l.len + (end ? 1 : 0);
-    rest->text += used;
-    rest->len -= used;
-    return l;
-}
-
-/* The length of the name that a line begins with. */
-static size_t name_len(line l)
-{
-    size_t n = 0;
-    while (n < l.len && l.text[n] != ' ' && l.text[n] != '=')
-        n++;
-    return n;
-}
-
-static bool same_name(line a, line b)
-{
-    const size_t n = name_len(a);
-    return a.text && b.text && n == name_len(b) && memcmp(a.text, b.text, n) == 0;
-}
-
-/* True if one of the lines has the name of l. */
-static bool has_name(line rest, line l)
-{
-    line other = next_line(&rest);
-    while (other.text && !same_name(other, l))
-        other = next_line(&rest);
-    return other.text != NULL;
-}
-
-/* Format a line for a message. A long line is shortened to its first word and a part that starts
- * just before the difference. */
-static void show(char *dst, size_t cap, line l, size_t differs)
-{
-    size_t word = 0, skip = differs > 120 ? differs - 60 : 0;
-    while (skip && word < l.len && word < 40 && l.text[word] != ' ')
-        word++;
-    skip = TG__MIN(skip, l.len);
-    snprintf(dst, cap, "\"%.*s%s%.*s%s\"", (int)word, l.text, skip ? " ..." : "",
-             (int)TG__MIN(l.len - skip, (size_t)200), l.text + skip,
-             l.len - skip > 200 ? "..." : "");
-}
-
-static line identity_of(const tg__ckpt_reader *r)
+static tg__settings identity_of(const tg__ckpt_reader *r)
 {
     const section *s = find(r, TG__CKPT_IDENTITY);
-    return (line){(const char *)s->data, s->len};
-}
-
-static bool begins(line l, const char *start)
-{
-    const size_t len = strlen(start);
-    return l.text && l.len >= len && memcmp(l.text, start, len) == 0;
-}
-
-/* The next line that does not begin with `except`. */
-static line next_but(line *rest, const char *except)
-{
-    line l = next_line(rest);
-    while (except && begins(l, except))
-        l = next_line(rest);
-    return l;
+    return (tg__settings){(const char *)s->data, s->len};
 }
 
 const char *tg__ckpt_identity_line(const tg__ckpt_reader *r, const char *start, size_t *len_p)
 {
-    line rest = identity_of(r), l = next_line(&rest);
-    while (l.text && !begins(l, start))
-        l = next_line(&rest);
-    *len_p = l.len;
-    return l.text;
+    const tg__settings line = tg__settings_find(identity_of(r), start);
+    *len_p = line.len;
+    return line.text;
 }
 
 tg_status tg__ckpt_check(const tg__ckpt_reader *r, const char *identity, const char *except)
 {
-    line file = identity_of(r), job = {identity, strlen(identity)};
-    for (;;) {
-        line a = next_but(&file, except), b = next_but(&job, except);
-        if (!a.text && !b.text)
-            return TG_OK;
-        size_t same = 0;
-        while (same < a.len && same < b.len && a.text[same] == b.text[same])
-            same++;
-        if (a.text && b.text && same == a.len && same == b.len)
-            continue;
-        char has[280], wants[280];
-        if (a.text)
-            show(has, sizeof has, a, same);
-        if (b.text)
-            show(wants, sizeof wants, b, same);
-        if (same_name(a, b))
-            return tg_fail(TG_E_MISMATCH,
-                           "checkpoint %s is of another job: it was saved with %s, this job has %s",
-                           r->path, has, wants);
-        if (a.text && !has_name(job, a))
-            return tg_fail(TG_E_MISMATCH,
-                           "checkpoint %s is of another job: it was saved with %s, which this job "
-                           "does not have",
-                           r->path, has);
+    tg__unlike u;
+    const tg__settings job = {identity, strlen(identity)};
+    if (!tg__settings_differ(identity_of(r), job, except, &u))
+        return TG_OK;
+    if (!u.has[0])
         return tg_fail(TG_E_MISMATCH,
-                       "checkpoint %s is of another job: this job has %s, which it was not saved "
-                       "with",
-                       r->path, wants);
-    }
+                       "checkpoint %s is of another job: this job has \"%s\", which it was not "
+                       "saved with",
+                       r->path, u.text[1]);
+    return tg_fail(TG_E_MISMATCH,
+                   "checkpoint %s is of another job: it was saved with \"%s\", %s%s%s", r->path,
+                   u.text[0], u.has[1] ? "this job has \"" : "which this job does not have",
+                   u.has[1] ? u.text[1] : "", u.has[1] ? "\"" : "");
 }
 
 /* ---- public functions ------------------------------------------------------------------------ */
@@ -323,19 +229,18 @@ tg_status tg__ckpt_parse(const void *bytes, size_t len, const char *path, const 
 
 static tg_status read_file(const tg__file *f, const char *identity, tg__ckpt_reader **r_p)
 {
-    uint8_t *bytes = NULL, magic[TG__CKPT_HEAD] = {0};
+    TG__FREED uint8_t *bytes = NULL;
+    uint8_t magic[TG__CKPT_HEAD] = {0};
     tg__ckpt_reader lengths = {.path = (char *)(uintptr_t)f->path};
     cursor head = {magic, magic, TG__MIN(f->len, sizeof magic)};
     TG_TRY(tg__file_get(f, 0, magic, head.left));
     TG_TRY(parse_head(&lengths, &head));
     TG_TRY(check_lengths(&lengths, f));
     TG_TRY(tg__file_read(f, &bytes));
-    const tg_status status = tg__ckpt_parse(bytes, f->len, f->path, identity, r_p);
-    if (status == TG_OK)
-        (*r_p)->owned = bytes;
-    else
-        free(bytes);
-    return status;
+    TG_TRY(tg__ckpt_parse(bytes, f->len, f->path, identity, r_p));
+    (*r_p)->owned = bytes;
+    bytes = NULL; /* it is the reader's */
+    return TG_OK;
 }
 
 tg_status tg__ckpt_open(const char *path, const char *identity, tg__ckpt_reader **r_p)
@@ -367,6 +272,14 @@ tg_status tg__ckpt_get(tg__ckpt_reader *r, const char *name, size_t len, const v
     return TG_OK;
 }
 
+tg_status tg__ckpt_read(tg__ckpt_reader *r, const char *name, void *dst, size_t len)
+{
+    const void *bytes = NULL;
+    TG_TRY(tg__ckpt_get(r, name, len, &bytes, NULL));
+    memcpy(dst, bytes, len);
+    return TG_OK;
+}
+
 static size_t count_slots(const tg__ckpt_reader *r)
 {
     const size_t prefix = strlen(TG__SLOT_PREFIX);
@@ -383,11 +296,12 @@ tg_status tg__ckpt_get_state(tg__ckpt_reader *r, tg__state *s)
     for (size_t i = 0; i < s->count; i++) {
         const section *from = find(r, s->slot[i].key);
         if (!from || from->len != s->slot[i].len)
-            return tg_fail(TG_E_MISMATCH, "checkpoint %s: %.200s has %zu bytes, here %zu", r->path,
+            return tg_fail(TG_E_MISMATCH,
+                           "checkpoint %s: %.200s has %zu bytes, and %zu in this job", r->path,
                            s->slot[i].key, from ? from->len : 0, s->slot[i].len);
     }
     if (count_slots(r) != s->count)
-        return tg_fail(TG_E_MISMATCH, "checkpoint %s has %zu slots, here are %zu", r->path,
+        return tg_fail(TG_E_MISMATCH, "checkpoint %s has %zu slots, this job has %zu", r->path,
                        count_slots(r), s->count);
     for (size_t i = 0; i < s->count; i++)
         memcpy(s->slot[i].data, find(r, s->slot[i].key)->data, s->slot[i].len);

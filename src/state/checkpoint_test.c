@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define IDENTITY "model lenet5\nmethod topk:density=0.01\nworld 4\nrank 1\n"
+#define IDENTITY "model=lenet5\nmethod=topk:density=0.01\nworld=4\nrank=1\n"
 
 static char dir[64], path[96], tmp[100];
 
@@ -239,21 +239,21 @@ static void identity_must_fit(void **state)
     tg__state *s = make_state(1);
     write_checkpoint(s);
     tg__state_destroy(s);
-    assert_mismatch("model lenet5\nmethod 2bit\nworld 4\nrank 1\n",
-                    "saved with \"method topk:density=0.01\", this job has \"method 2bit\"");
-    assert_mismatch("model lenet5\nmethod topk:density=0.01\nworld 4\n",
-                    "saved with \"rank 1\", which this job does not have");
-    assert_mismatch(IDENTITY "seed 1\n", "this job has \"seed 1\", which it was not saved with");
-    assert_mismatch("model lenet5\nmethod topk:density=0.01\nrank 1\n",
-                    "saved with \"world 4\", which this job does not have");
-    assert_mismatch("model lenet5\nnodes=0x2\nmethod topk:density=0.01\nworld 4\nrank 1\n",
+    assert_mismatch("model=lenet5\nmethod=2bit\nworld=4\nrank=1\n",
+                    "saved with \"method=topk\", this job has \"method=2bit\"");
+    assert_mismatch("model=lenet5\nmethod=topk:density=0.01\nworld=4\n",
+                    "saved with \"rank=1\", which this job does not have");
+    assert_mismatch(IDENTITY "seed=1\n", "this job has \"seed=1\", which it was not saved with");
+    assert_mismatch("model=lenet5\nmethod=topk:density=0.01\nrank=1\n",
+                    "saved with \"world=4\", which this job does not have");
+    assert_mismatch("model=lenet5\nnodes=0x2\nmethod=topk:density=0.01\nworld=4\nrank=1\n",
                     "this job has \"nodes=0x2\", which it was not saved with");
-    assert_mismatch("model lenet5\nmethod topk:density=0.01\nworld 40\nrank 1\n",
-                    "saved with \"world 4\", this job has \"world 40\"");
+    assert_mismatch("model=lenet5\nmethod=topk:density=0.01\nworld=40\nrank=1\n",
+                    "saved with \"world=4\", this job has \"world=40\"");
 
     char a[400], b[400]; /* the difference is shown even if it is far into a line */
     memset(a, 'x', sizeof a);
-    memcpy(a, "job ", 4);
+    memcpy(a, "job=", 4);
     strcpy(a + 300, "one");
     memcpy(b, a, sizeof a);
     strcpy(b + 300, "two");
@@ -279,11 +279,11 @@ static void state_must_fit(void **state)
     assert_equal_states(same, other, true); /* all or nothing */
     assert_int_equal(tg__state_create(&less), TG_OK);
     assert_int_equal(tg__ckpt_get_state(r, less), TG_E_MISMATCH);
-    assert_non_null(strstr(tg_error(), "has 3 slots, here are 0"));
+    assert_non_null(strstr(tg_error(), "has 3 slots, this job has 0"));
     assert_int_equal(
         tg__state_bytes(less, TG__ROLE_RANK, TG__RESCALE_COPY, "w", "counter", 4, &bytes), TG_OK);
     assert_int_equal(tg__ckpt_get_state(r, less), TG_E_MISMATCH);
-    assert_non_null(strstr(tg_error(), "has 3 bytes, here 4"));
+    assert_non_null(strstr(tg_error(), "has 3 bytes, and 4 in this job"));
     tg__ckpt_close(r);
     tg__state_destroy(s);
     tg__state_destroy(other);

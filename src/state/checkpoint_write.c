@@ -10,12 +10,12 @@ struct tg__ckpt_writer {
     char **name; /* (count) sections so far */
     size_t count, cap;
     tg_status failed; /* of the put that failed */
+    tg__owned owned;  /* the names */
 };
 
 static void release(tg__ckpt_writer *w)
 {
-    for (size_t i = 0; i < w->count; i++)
-        free(w->name[i]);
+    tg__owned_free(&w->owned);
     free(w->name);
     free(w);
 }
@@ -57,18 +57,9 @@ static tg_status keep_name(tg__ckpt_writer *w, const char *name)
     for (size_t i = 0; i < w->count; i++)
         if (strcmp(w->name[i], name) == 0)
             return tg_fail(TG_E_ARG, "checkpoint section \"%.64s\" is written already", name);
-    if (w->count == w->cap) {
-        size_t cap = TG__MAX(2 * w->cap, (size_t)16);
-        char **grown = realloc(w->name, cap * sizeof *grown);
-        if (!grown)
-            return tg_fail(TG_E_NOMEM, "out of memory: checkpoint section \"%.64s\"", name);
-        w->name = grown;
-        w->cap = cap;
-    }
-    char *copy = strdup(name);
-    if (!copy)
-        return tg_fail(TG_E_NOMEM, "out of memory: checkpoint section \"%.64s\"", name);
-    w->name[w->count++] = copy;
+    TG_TRY(tg__grow(&w->name, &w->cap, w->count + 1, sizeof *w->name, "sections of a checkpoint"));
+    TG_TRY(tg__owned_text(&w->owned, name, &w->name[w->count]));
+    w->count++;
     return TG_OK;
 }
 

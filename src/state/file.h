@@ -1,4 +1,5 @@
-/* Checkpoint files: regular files, whose length is known before anything is read. */
+/* Checkpoint files, which are regular files whose length is known before anything is read; and
+ * their folders. */
 #ifndef TG_STATE_FILE_H
 #define TG_STATE_FILE_H
 
@@ -22,5 +23,12 @@ TG_NODISCARD tg_status tg__file_get(const tg__file *f, size_t at, void *bytes, s
 /* Read the whole file, aligned to TG_ALIGN. Release it with free().
  * Errors  TG_E_IO, TG_E_NOMEM */
 TG_NODISCARD tg_status tg__file_read(const tg__file *f, uint8_t **bytes_p);
+
+/* Make a folder, and those that lead to it, unless they exist.
+ * Errors  TG_E_IO, TG_E_NOMEM */
+TG_NODISCARD tg_status tg__folder_make(const char *path);
+/* Wait until the names in a folder are on disk.
+ * Errors  TG_E_IO */
+TG_NODISCARD tg_status tg__folder_sync(const char *path);
 
 #endif

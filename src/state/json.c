@@ -18,10 +18,10 @@ char tg__json_peek(tg__json *j)
 bool tg__json_take(tg__json *j, char c)
 {
     if (tg__json_peek(j) != c || j->p == j->end)
-        return refuse(j, c == '{'   ? "an object is wanted here"
-                         : c == '[' ? "a list is wanted here"
-                         : c == ':' ? "a colon is wanted here"
-                                    : "a comma or the closing bracket is wanted here");
+        return refuse(j, c == '{'   ? "expected an object"
+                         : c == '[' ? "expected a list"
+                         : c == ':' ? "expected a colon"
+                                    : "expected a comma or the closing bracket");
     j->p++;
     return true;
 }
@@ -31,12 +31,12 @@ static bool hex4(tg__json *j, uint32_t *code_p)
 {
     uint32_t code = 0;
     if (j->end - j->p < 4)
-        return refuse(j, "the header ends in a string");
+        return refuse(j, "the header ends within a string");
     for (int i = 0; i < 4; i++, j->p++) {
         const char c = *j->p;
         const char *digits = "0123456789abcdef", *at = memchr(digits, c | 0x20, 16);
         if (!at || (c < '0') || (c > '9' && (c | 0x20) < 'a'))
-            return refuse(j, "\\u has no four hexadecimal digits");
+            return refuse(j, "\\u without four hexadecimal digits");
         code = code << 4 | (uint32_t)(at - digits);
     }
     *code_p = code;
@@ -65,15 +65,15 @@ static bool unicode(tg__json *j, char **dst_p)
         return false;
     if (code >= 0xd800 && code < 0xdc00) {
         if (j->end - j->p < 2 || j->p[0] != '\\' || j->p[1] != 'u')
-            return refuse(j, "half of a pair of \\u");
+            return refuse(j, "an incomplete pair of \\u escapes");
         j->p += 2;
         if (!hex4(j, &low))
             return false;
         if (low < 0xdc00 || low > 0xdfff)
-            return refuse(j, "half of a pair of \\u");
+            return refuse(j, "an incomplete pair of \\u escapes");
         code = 0x10000 + ((code - 0xd800) << 10 | (low - 0xdc00));
     } else if (code >= 0xdc00 && code < 0xe000) {
-        return refuse(j, "half of a pair of \\u");
+        return refuse(j, "an incomplete pair of \\u escapes");
     }
     if (code == 0)
         return refuse(j, "\\u0000 in a string");
@@ -85,7 +85,7 @@ static bool escape(tg__json *j, char **dst_p)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     if (j->p == j->end)
-        return refuse(j, "the header ends in a string");
+        return refuse(j, "the header ends within a string");
     const char c = *j->p++;
     if (c == 'u')
         return unicode(j, dst_p);
@@ -100,7 +100,7 @@ static bool escape(tg__json *j, char **dst_p)
 bool tg__json_string(tg__json *j, char **text_p)
 {
     if (tg__json_peek(j) != '"')
-        return refuse(j, "a string is wanted here");
+        return refuse(j, "expected a string");
     char *text = ++j->p, *dst = text;
     while (j->p < j->end && *j->p != '"') {
         if (*j->p == '\\') {
@@ -119,7 +119,7 @@ bool tg__json_string(tg__json *j, char **text_p)
         j->p += len;
     }
     if (j->p == j->end)
-        return refuse(j, "the header ends in a string");
+        return refuse(j, "the header ends within a string");
     j->p++; /* the place of the closing quote takes the zero */
     *dst = '\0';
     *text_p = text;
@@ -131,7 +131,7 @@ bool tg__json_uint(tg__json *j, uint64_t *value_p)
     uint64_t value = 0;
     const char first = tg__json_peek(j);
     if (first < '0' || first > '9')
-        return refuse(j, "a whole number, not negative, is wanted here");
+        return refuse(j, "expected a whole number, not negative");
     const char *start = j->p;
     for (; j->p < j->end && *j->p >= '0' && *j->p <= '9'; j->p++) {
         const uint64_t digit = (uint64_t)(*j->p - '0');

@@ -2,6 +2,7 @@
 #ifndef TG_STATE_SLOTS_H
 #define TG_STATE_SLOTS_H
 
+#include "base/owned.h"
 #include "state/state.h"
 
 typedef struct tg__slot {
@@ -16,8 +17,7 @@ typedef struct tg__slot {
 struct tg__state {
     tg__slot *slot; /* (count) in the order of creation */
     size_t count, cap;
-    void **block; /* (nblocks) memory of the slots */
-    size_t nblocks, block_cap;
+    tg__owned owned; /* memory of the slots */
 };
 
 /* Every slot's section begins with this, and no other section does. */

@@ -19,42 +19,20 @@ void tg__state_destroy(tg__state *s)
 {
     if (!s)
         return;
-    for (size_t i = 0; i < s->count; i++)
-        free(s->slot[i].key);
-    for (size_t i = 0; i < s->nblocks; i++)
-        free(s->block[i]);
     free(s->slot);
-    free(s->block);
+    tg__owned_free(&s->owned);
     free(s);
-}
-
-/* Make room for `more` entries of `size` bytes beyond count. */
-static tg_status grow(void *array_p, size_t *cap, size_t count, size_t more, size_t size)
-{
-    void *old;
-    memcpy(&old, array_p, sizeof old);
-    if (count + more <= *cap)
-        return TG_OK;
-    size_t want = TG__MAX(*cap * 2, count + more);
-    void *grown = want <= SIZE_MAX / size ? realloc(old, want * size) : NULL;
-    if (!grown)
-        return tg_fail(TG_E_NOMEM, "out of memory: %zu slots", want);
-    memcpy(array_p, &grown, sizeof grown);
-    *cap = want;
-    return TG_OK;
 }
 
 /* "slot:ROLE:LENGTH:TENSOR:NAME|RULE". The length distinguishes (a:b, c) from (a, b:c). The part
  * before the bar must be unique. */
-static tg_status make_key(tg__role role, tg__rescale rescale, const char *tensor, const char *name,
-                          char **key_p)
+static tg_status make_key(tg__state *s, tg__role role, tg__rescale rescale, const char *tensor,
+                          const char *name, char **key_p)
 {
-    char *key = NULL;
-    if (asprintf(&key, TG__SLOT_PREFIX "%s:%zu:%s:%s|%s", roles[role], strlen(tensor), tensor, name,
-                 rescales[rescale]) < 0)
+    if (asprintf(key_p, TG__SLOT_PREFIX "%s:%zu:%s:%s|%s", roles[role], strlen(tensor), tensor,
+                 name, rescales[rescale]) < 0)
         return tg_fail(TG_E_NOMEM, "out of memory: slot %s of %s", name, tensor);
-    *key_p = key;
-    return TG_OK;
+    return tg__owned_add(&s->owned, *key_p, free);
 }
 
 static bool same_slot(const char *a, const char *b)
@@ -67,23 +45,14 @@ static bool same_slot(const char *a, const char *b)
 static tg_status add(tg__state *s, tg__role role, tg__rescale rescale, const char *tensor,
                      const char *name, size_t len)
 {
-    char *key = NULL;
-    TG_TRY(make_key(role, rescale, tensor, name, &key));
-    for (size_t i = 0; i < s->count; i++) {
-        if (same_slot(key, s->slot[i].key)) {
-            free(key);
+    char *key;
+    TG_TRY(make_key(s, role, rescale, tensor, name, &key));
+    for (size_t i = 0; i < s->count; i++)
+        if (same_slot(key, s->slot[i].key))
             return tg_fail(TG_E_STATE, "slot \"%.64s\" of tensor \"%.64s\" (%s) exists already",
                            name, tensor, roles[role]);
-        }
-    }
     s->slot[s->count++] = (tg__slot){.key = key, .len = len, .role = role, .rescale = rescale};
     return TG_OK;
-}
-
-static void drop_after(tg__state *s, size_t count)
-{
-    while (s->count > count)
-        free(s->slot[--s->count].key);
 }
 
 tg_status tg__state_block(tg__state *s, tg__role role, tg__rescale rescale, const char *name,
@@ -96,19 +65,17 @@ tg_status tg__state_block(tg__state *s, tg__role role, tg__rescale rescale, cons
             return tg_fail(TG_E_NOMEM, "slot \"%.64s\": %zu tensors are too large", name, count);
         total += n[i];
     }
-    TG_TRY(grow(&s->slot, &s->cap, s->count, count, sizeof *s->slot));
-    TG_TRY(grow(&s->block, &s->block_cap, s->nblocks, 1, sizeof *s->block));
+    TG_TRY(tg__grow(&s->slot, &s->cap, s->count + count, sizeof *s->slot, "slots"));
     float *data = NULL;
     tg_status status = TG_OK;
     for (size_t i = 0; i < count && status == TG_OK; i++)
         status = add(s, role, rescale, tensor[i], name, n[i] * sizeof(float));
     if (status == TG_OK)
-        status = tg_alloc(total, sizeof(float), &data);
+        status = tg__owned_alloc(&s->owned, total, sizeof(float), &data);
     if (status != TG_OK) {
-        drop_after(s, before);
+        s->count = before;
         return status;
     }
-    s->block[s->nblocks++] = data;
     size_t at = 0;
     for (size_t i = 0; i < count; at += n[i++])
         s->slot[before + i].data = data + at;
@@ -125,17 +92,50 @@ void tg__state_pieces(tg__state *s, const size_t *at, size_t count)
 tg_status tg__state_bytes(tg__state *s, tg__role role, tg__rescale rescale, const char *tensor,
                           const char *name, size_t len, void *data_p)
 {
-    TG_TRY(grow(&s->slot, &s->cap, s->count, 1, sizeof *s->slot));
-    TG_TRY(grow(&s->block, &s->block_cap, s->nblocks, 1, sizeof *s->block));
+    TG_TRY(tg__grow(&s->slot, &s->cap, s->count + 1, sizeof *s->slot, "slots"));
     void *data;
-    TG_TRY(tg_alloc(len, 1, &data));
-    tg_status status = add(s, role, rescale, tensor, name, len);
+    TG_TRY(tg__owned_alloc(&s->owned, len, 1, &data));
+    const tg_status status = add(s, role, rescale, tensor, name, len);
     if (status != TG_OK) {
-        free(data);
+        tg__owned_drop(&s->owned, data);
         return status;
     }
-    s->block[s->nblocks++] = data;
     s->slot[s->count - 1].data = data;
     memcpy(data_p, &data, sizeof data);
     return TG_OK;
+}
+
+size_t tg__state_count(const tg__state *s)
+{
+    return s->count;
+}
+
+tg__slot_view tg__state_view(const tg__state *s, size_t i)
+{
+    const tg__slot *slot = &s->slot[i];
+    tg__slot_view view = {.role = roles[slot->role],
+                          .rule = slot->rescale == TG__RESCALE_COPY ? "copy" : "sum",
+                          .data = slot->data,
+                          .len = slot->len,
+                          .at = slot->at};
+    const char *p =
+        strchr(slot->key + sizeof TG__SLOT_PREFIX - 1, ':') + 1; /* LENGTH:TENSOR:NAME */
+    char *tensor;
+    view.tensor_len = (int)strtoul(p, &tensor, 10);
+    view.tensor = tensor + 1;
+    view.name = view.tensor + view.tensor_len + 1;
+    view.name_len = (int)(strrchr(view.name, '|') - view.name);
+    return view;
+}
+
+void tg__state_scale(tg__state *s, double factor)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        const tg__slot *slot = &s->slot[i];
+        if (slot->rescale != TG__RESCALE_SUM && slot->role != TG__ROLE_OWNER)
+            continue;
+        float *x = slot->data;
+        for (size_t k = 0; k < slot->len / sizeof *x; k++)
+            x[k] = (float)(x[k] * factor);
+    }
 }

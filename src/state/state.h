@@ -57,6 +57,19 @@ TG_NODISCARD tg_status tg__state_bytes(tg__state *s, tg__role role, tg__rescale 
                                        const char *tensor, const char *name, size_t len,
                                        void *data_p);
 
+/* A slot, to be shown to a reducer's caller. */
+typedef struct tg__slot_view {
+    const char *tensor, *name; /* not terminated: their lengths follow */
+    int tensor_len, name_len;
+    const char *role, *rule;
+    void *data;
+    size_t len, at; /* bytes; see tg__state_pieces */
+} tg__slot_view;
+size_t tg__state_count(const tg__state *s);
+tg__slot_view tg__state_view(const tg__state *s, size_t i);
+/* Multiply all vectors that hold pending gradients (SUM), or that an owner keeps. */
+void tg__state_scale(tg__state *s, double factor);
+
 /* ---- checkpoint file ------------------------------------------------------------------------- */
 
 /* A file of named sections, each with a CRC-32C. It is written under another name and then renamed.
@@ -64,8 +77,8 @@ TG_NODISCARD tg_status tg__state_bytes(tg__state *s, tg__role role, tg__rescale 
 
 typedef struct tg__ckpt_writer tg__ckpt_writer;
 /* Begin to write a file.
- * identity  text that a reader must match (model, method, strategy, world, rank): lines of "name
- *           value"
+ * identity  text that a reader must match (model, method, strategy, tensors): lines
+ *           "key=value"
  * Errors    TG_E_IO, TG_E_NOMEM */
 TG_NODISCARD tg_status tg__ckpt_create(const char *path, const char *identity,
                                        tg__ckpt_writer **w_p);
@@ -106,6 +119,10 @@ bool tg__ckpt_has(const tg__ckpt_reader *r, const char *section);
  * Errors  TG_E_CORRUPT (missing, or of another length) */
 TG_NODISCARD tg_status tg__ckpt_get(tg__ckpt_reader *r, const char *section, size_t len,
                                     const void **bytes_p, size_t *len_p);
+/* Copy a section of len bytes to dst.
+ * Errors  as above */
+TG_NODISCARD tg_status tg__ckpt_read(tg__ckpt_reader *r, const char *section, void *dst,
+                                     size_t len);
 /* Fill every slot of s. The file must have the same slots with the same sizes; on an error none is
  * changed.
  * Errors  TG_E_MISMATCH (names the slot) */
@@ -118,41 +135,76 @@ void tg__ckpt_close(tg__ckpt_reader *r); /* NULL is fine */
  *     rank-<4 digits>.tg   of each rank
  *     model.safetensors    the global weights
  *     COMMIT               size and checksum of the weights
- * All ranks see the same DIR. Until the commit everything is in DIR/step-N.tmp, which nobody
- * reads. */
+ * Ranks that see the same DIR write one such folder together; every DIR has the weights. Until the
+ * commit everything is in DIR/step-N.tmp, which nobody reads. */
+
+/* The files of weights in a checkpoint: what a resumed run needs, and, if they differ, the weights
+ * of the finished run, with everything applied that was in flight. */
+typedef enum tg__weights_which { TG__WEIGHTS_SAVED, TG__WEIGHTS_FINAL } tg__weights_which;
 
 /* The path DIR/step-N.tmp/rank-R.tg to write to. Directories are created; an old .tmp of the same
  * step is reused.
- * Errors  TG_E_ARG (step >= 10^12, rank > 9999), TG_E_SPACE (cap), TG_E_IO,
- *         TG_E_STATE (DIR has a later committed step: it belongs to another run, and would be taken
- *         for the newest) */
-TG_NODISCARD tg_status tg__ckpt_dir_prepare(const char *dir, uint64_t step, int rank, char *path,
-                                            size_t cap);
+ * left_behind  later steps up to this one are known: not all ranks had them when this run resumed
+ * Errors  TG_E_ARG (step >= 10^12, rank > 9999, dir is empty or too long for cap), TG_E_IO,
+ *         TG_E_STATE (DIR has another later committed step: it belongs to another run, and would be
+ *         taken for the newest) */
+TG_NODISCARD tg_status tg__ckpt_dir_prepare(const char *dir, uint64_t step, uint64_t left_behind,
+                                            int rank, char *path, size_t cap);
+/* Make a committed checkpoint of this step, which was left behind, an unfinished one, before any
+ * rank commits the step again: with those of the others the old one would be a mixture.
+ * Errors  TG_E_IO, TG_E_ARG */
+TG_NODISCARD tg_status tg__ckpt_dir_revoke(const char *dir, uint64_t step);
+/* Who shares a folder: after preparing, each rank puts up a sign with a number that no other save
+ * has; once all have done so, a rank that sees it is in the same folder. The commit removes them.
+ * Errors  TG_E_IO, TG_E_ARG */
+TG_NODISCARD tg_status tg__ckpt_dir_sign(const char *dir, uint64_t step, int rank, uint64_t number);
+bool tg__ckpt_dir_sees(const char *dir, uint64_t step, int rank, uint64_t number);
 /* The path DIR/step-N.tmp/model.safetensors to write to, after some rank has prepared.
  * Errors  as above */
 TG_NODISCARD tg_status tg__ckpt_dir_weights_aside(const char *dir, uint64_t step, char *path,
                                                   size_t cap);
-/* Commit a checkpoint. One rank calls it, when all `ranks` have written:
- * 1. remove files of other ranks that a crashed save of this step left;
- * 2. write COMMIT, rename, sync; a committed checkpoint of the same step is replaced;
- * 3. remove all but the newest two, and what other crashed saves left.
- * mark    of the weights
- * Errors  TG_E_ARG, TG_E_SPACE, TG_E_IO; failures of step 3 are only logged */
+/* Commit a checkpoint. In each folder one rank calls it, when all have written:
+ * 1. remove signs, and what a crashed save of this step left;
+ * 2. write COMMIT, rename, sync; a committed checkpoint of the same step is replaced.
+ * writers  (ranks) for each rank the one that commits its folder
+ * writer   this rank
+ * mark     of the weights
+ * Errors   TG_E_ARG, TG_E_IO */
 TG_NODISCARD tg_status tg__ckpt_dir_commit(const char *dir, uint64_t step, int ranks,
+                                           const int *writers, int writer,
                                            const struct tg__weights_mark *mark);
-/* The newest committed step in dir.
+/* After the commit of `step` in all folders: remove later steps up to left_behind, all but the last
+ * two, and what crashed saves of earlier steps left. Failures are only logged. */
+void tg__ckpt_dir_prune(const char *dir, uint64_t step, uint64_t left_behind);
+#define TG__CKPT_STEPS 8
+/* The newest committed steps in dir, newest first; at least one.
+ * tells   log newer folders, which are not read: with TG_LOG_WARN if one has no COMMIT, with
+ *         TG_LOG_INFO if a save did not end
  * Errors  TG_E_IO (no such directory, or nothing committed: names what was found) */
-TG_NODISCARD tg_status tg__ckpt_dir_latest(const char *dir, uint64_t *step_p);
+TG_NODISCARD tg_status tg__ckpt_dir_steps(const char *dir, bool tells,
+                                          uint64_t steps[TG__CKPT_STEPS], size_t *count_p);
+TG_NODISCARD tg_status tg__ckpt_dir_latest(const char *dir, bool tells, uint64_t *step_p);
 /* The path DIR/step-N/rank-R.tg.
- * Errors  TG_E_ARG, TG_E_SPACE */
+ * Errors  TG_E_ARG */
 TG_NODISCARD tg_status tg__ckpt_dir_path(const char *dir, uint64_t step, int rank, char *path,
                                          size_t cap);
-/* The path DIR/step-N/model.safetensors.
- * Errors  TG_E_ARG, TG_E_SPACE */
-TG_NODISCARD tg_status tg__ckpt_dir_weights(const char *dir, uint64_t step, char *path, size_t cap);
-/* The mark of the weights in COMMIT.
+/* The path of a file of weights.
+ * Errors  TG_E_ARG */
+TG_NODISCARD tg_status tg__ckpt_dir_weights(const char *dir, uint64_t step, tg__weights_which which,
+                                            char *path, size_t cap);
+/* The mark of the weights in COMMIT or FINAL.
  * Errors  TG_E_IO, TG_E_CORRUPT, TG_E_VERSION (format 1, which has no file of weights) */
-TG_NODISCARD tg_status tg__ckpt_dir_mark(const char *dir, uint64_t step,
+TG_NODISCARD tg_status tg__ckpt_dir_mark(const char *dir, uint64_t step, tg__weights_which which,
                                          struct tg__weights_mark *mark_p);
+
+/* The path DIR/step-N/final.safetensors to write to, in a committed checkpoint; what is there is
+ * removed. It counts only with a FINAL beside it, which the commit writes.
+ * Errors  TG_E_STATE (there is no such checkpoint), TG_E_IO, TG_E_ARG */
+TG_NODISCARD tg_status tg__ckpt_dir_final_begin(const char *dir, uint64_t step, char *path,
+                                                size_t cap);
+TG_NODISCARD tg_status tg__ckpt_dir_final_commit(const char *dir, uint64_t step,
+                                                 const struct tg__weights_mark *mark);
+/* True if both final.safetensors and FINAL are there. */
+bool tg__ckpt_dir_has_final(const char *dir, uint64_t step);
 
 #endif

@@ -19,7 +19,8 @@ int tg__heir_first(tg__heir h)
     return (int)((int64_t)h.rank * h.old / h.size);
 }
 
-tg_status tg__blend_add(tg__blend *b, float *dst, const float *x, size_t n, int weight, int whole)
+tg_status tg__blend_add(tg__owned *o, tg__blend *b, float *dst, const float *x, size_t n,
+                        int weight, int whole)
 {
     if (weight == whole) {
         if (n > 0)
@@ -28,21 +29,17 @@ tg_status tg__blend_add(tg__blend *b, float *dst, const float *x, size_t n, int 
         return TG_OK;
     }
     if (b->sum == NULL)
-        TG_TRY(tg_alloc(n, sizeof *b->sum, &b->sum));
+        TG_TRY(tg__owned_alloc(o, n, sizeof *b->sum, &b->sum));
     for (size_t i = 0; i < n; i++)
         b->sum[i] += (double)weight * (double)x[i];
     b->weight += weight;
     for (size_t i = 0; b->weight == whole && i < n; i++)
         dst[i] = (float)(b->sum[i] / whole);
-    if (b->weight == whole)
-        tg__blend_free(b);
+    if (b->weight == whole) {
+        tg__owned_drop(o, b->sum);
+        b->sum = NULL;
+    }
     return TG_OK;
-}
-
-void tg__blend_free(tg__blend *b)
-{
-    free(b->sum);
-    b->sum = NULL;
 }
 
 /* ---- slots ----------------------------------------------------------------------------------- */
@@ -56,6 +53,7 @@ typedef struct taking {
 } taking;
 
 struct tg__takeover {
+    tg__owned *owned; /* the caller's */
     tg__state *s;
     tg__heir ranks, leaders;
     int *node;    /* (ranks.old) NULL: each rank has its own */
@@ -68,56 +66,31 @@ static bool is_own(const tg__slot *slot)
 }
 
 /* A memory of all ranks may become one of leaders, and the reverse. */
-static tg_status make_other(const tg__slot *slot, taking *t)
+static tg_status make_other(tg__owned *o, const tg__slot *slot, taking *t)
 {
     const char *rest = strchr(slot->key + strlen(TG__SLOT_PREFIX), ':');
     const char *role = slot->role == TG__ROLE_RANK ? "leader" : "rank";
-    if (asprintf(&t->other, TG__SLOT_PREFIX "%s%s", role, rest) >= 0)
-        return TG_OK;
-    t->other = NULL;
-    return tg_fail(TG_E_NOMEM, "out of memory: %s", slot->key);
+    if (asprintf(&t->other, TG__SLOT_PREFIX "%s%s", role, rest) < 0)
+        return tg_fail(TG_E_NOMEM, "out of memory: %s", slot->key);
+    return tg__owned_add(o, t->other, free);
 }
 
-static tg_status fill(tg__takeover *t, const int *node)
-{
-    TG_TRY(tg_alloc(t->s->count, sizeof *t->slot, &t->slot));
-    if (node != NULL) {
-        TG_TRY(tg_alloc((size_t)t->ranks.old, sizeof *t->node, &t->node));
-        memcpy(t->node, node, (size_t)t->ranks.old * sizeof *node);
-    }
-    for (size_t i = 0; i < t->s->count; i++)
-        if (is_own(&t->s->slot[i]))
-            TG_TRY(make_other(&t->s->slot[i], &t->slot[i]));
-    return TG_OK;
-}
-
-tg_status tg__takeover_create(tg__state *s, tg__heir ranks, tg__heir leaders, const int *node,
-                              tg__takeover **t_p)
+tg_status tg__takeover_create(tg__owned *o, tg__state *s, tg__heir ranks, tg__heir leaders,
+                              const int *node, tg__takeover **t_p)
 {
     tg__takeover *t;
-    TG_TRY(tg_alloc(1, sizeof *t, &t));
-    t->s = s;
-    t->ranks = ranks;
-    t->leaders = leaders;
-    const tg_status status = fill(t, node);
-    if (status == TG_OK)
-        *t_p = t;
-    else
-        tg__takeover_free(t);
-    return status;
-}
-
-void tg__takeover_free(tg__takeover *t)
-{
-    if (!t)
-        return;
-    for (size_t i = 0; t->slot && i < t->s->count; i++) {
-        tg__blend_free(&t->slot[i].blend);
-        free(t->slot[i].other);
+    TG_TRY(tg__owned_alloc(o, 1, sizeof *t, &t));
+    *t = (tg__takeover){.owned = o, .s = s, .ranks = ranks, .leaders = leaders};
+    TG_TRY(tg__owned_alloc(o, s->count, sizeof *t->slot, &t->slot));
+    if (node != NULL) {
+        TG_TRY(tg__owned_alloc(o, (size_t)ranks.old, sizeof *t->node, &t->node));
+        memcpy(t->node, node, (size_t)ranks.old * sizeof *node);
     }
-    free(t->slot);
-    free(t->node);
-    free(t);
+    for (size_t i = 0; i < s->count; i++)
+        if (is_own(&s->slot[i]))
+            TG_TRY(make_other(o, &s->slot[i], &t->slot[i]));
+    *t_p = t;
+    return TG_OK;
 }
 
 static int node_of(const tg__takeover *t, int from)
@@ -145,8 +118,8 @@ static tg_status get(tg__ckpt_reader *r, const tg__slot *slot, const char *key, 
         TG_TRY(tg__ckpt_get(r, key, SIZE_MAX, p, &len));
     if (len == slot->len && tg__ckpt_has(r, key))
         return TG_OK;
-    return tg_fail(TG_E_MISMATCH, "%.200s has %zu bytes in the checkpoint, here %zu", key, len,
-                   slot->len);
+    return tg_fail(TG_E_MISMATCH, "%.200s has %zu bytes in the checkpoint, and %zu in this job",
+                   key, len, slot->len);
 }
 
 /* Add the old rank's part: the mean, or the first, over the old ranks or leaders that have the
@@ -168,8 +141,8 @@ static tg_status add_own(const tg__takeover *t, tg__ckpt_reader *r, int from, co
         return TG_OK;
     TG_TRY(get(r, slot, own->swapped ? own->other : slot->key, &bytes));
     if (slot->rescale != TG__RESCALE_COPY) {
-        TG_TRY(tg__blend_add(&own->blend, slot->data, bytes, slot->len / sizeof(float), weight,
-                             h.old));
+        TG_TRY(tg__blend_add(t->owned, &own->blend, slot->data, bytes, slot->len / sizeof(float),
+                             weight, h.old));
         own->taken = own->blend.weight == h.old;
     } else if (index == tg__heir_first(h)) {
         memcpy(slot->data, bytes, slot->len);
@@ -223,7 +196,7 @@ tg_status tg__takeover_end(const tg__takeover *t)
         const tg__slot *slot = &t->s->slot[i];
         const size_t whole = slot->role == TG__ROLE_OWNER ? slot->len / sizeof(float) : 1;
         if (t->slot[i].taken != whole)
-            return tg_fail(TG_E_CORRUPT, "the checkpoint's files have not all of %.200s",
+            return tg_fail(TG_E_CORRUPT, "the checkpoint's files do not contain all of %.200s",
                            slot->key);
     }
     return TG_OK;

@@ -19,6 +19,7 @@
 #ifndef TG_TAKEOVER_H
 #define TG_TAKEOVER_H
 
+#include "base/owned.h"
 #include "state/state.h"
 
 /* One of the `size` ranks that take over from `old` ranks. */
@@ -37,21 +38,22 @@ typedef struct tg__blend {
     int weight;  /* so far */
 } tg__blend;
 /* Add x (n) with a weight. When the weights add up to `whole`, dst (n) is set to the mean.
+ * o       owns the sum while it is needed
  * Errors  TG_E_NOMEM */
-TG_NODISCARD tg_status tg__blend_add(tg__blend *b, float *dst, const float *x, size_t n, int weight,
-                                     int whole);
-void tg__blend_free(tg__blend *b);
+TG_NODISCARD tg_status tg__blend_add(tg__owned *o, tg__blend *b, float *dst, const float *x,
+                                     size_t n, int weight, int whole);
 
 /* Fills the slots of a state from the files of old ranks, which must be added in rank order. */
 typedef struct tg__takeover tg__takeover;
 /* Create a takeover. Without nodes, now or in the checkpoint, every rank counts as a node.
+ * o        owns the takeover and its memory
  * s        all slots are zero
  * ranks    this rank among all ranks; old is the number that saved
  * leaders  the same among nodes
  * node     (ranks.old) the node that each old rank leads; -1: none
  * Errors   TG_E_NOMEM */
-TG_NODISCARD tg_status tg__takeover_create(tg__state *s, tg__heir ranks, tg__heir leaders,
-                                           const int *node, tg__takeover **t_p);
+TG_NODISCARD tg_status tg__takeover_create(tg__owned *o, tg__state *s, tg__heir ranks,
+                                           tg__heir leaders, const int *node, tg__takeover **t_p);
 /* True if the file of old rank `from` has something for the slots. */
 bool tg__takeover_needs(const tg__takeover *t, int from);
 /* Add the file of old rank `from`.
@@ -60,6 +62,5 @@ TG_NODISCARD tg_status tg__takeover_add(tg__takeover *t, tg__ckpt_reader *r, int
 /* Check that all slots are filled.
  * Errors  TG_E_CORRUPT (names one that is not) */
 TG_NODISCARD tg_status tg__takeover_end(const tg__takeover *t);
-void tg__takeover_free(tg__takeover *t); /* NULL is fine */
 
 #endif

@@ -47,15 +47,18 @@ static void means_are_rounded_once(void **state)
     const float x[] = {0.1f, -3e38f, 1e-40f, 7}, y[] = {0.1f, -3e38f, 1e-40f, 10};
     float dst[4];
     tg__blend b = {0};
+    tg__owned o = {0};
     for (int i = 0; i < 3; i++)
-        assert_int_equal(tg__blend_add(&b, dst, i < 2 ? x : y, 4, 1, 3), TG_OK);
+        assert_int_equal(tg__blend_add(&o, &b, dst, i < 2 ? x : y, 4, 1, 3), TG_OK);
     assert_memory_equal(dst, x, 3 * sizeof *x);
     assert_true(dst[3] == 8);
     assert_null(b.sum);
     const float zero = -0.0f; /* a single one is copied */
     b = (tg__blend){0};
-    assert_int_equal(tg__blend_add(&b, dst, &zero, 1, 5, 5), TG_OK);
+    assert_int_equal(tg__blend_add(&o, &b, dst, &zero, 1, 5, 5), TG_OK);
     assert_memory_equal(dst, &zero, sizeof zero);
+    assert_true(o.count == 0);
+    tg__owned_free(&o);
 }
 
 enum { OLD = 4, NEW = 3, LEN = 12 };
@@ -110,9 +113,10 @@ static void slots_are_filled(void **state)
         tg__state *s;
         tg__takeover *t;
         float *v[4];
+        tg__owned o = {0};
         const tg__heir h = {rank, NEW, OLD};
         make(&s, rank, NEW, v);
-        assert_int_equal(tg__takeover_create(s, h, h, NULL, &t), TG_OK);
+        assert_int_equal(tg__takeover_create(&o, s, h, h, NULL, &t), TG_OK);
         for (int from = 0; from < OLD; from++) {
             tg__ckpt_reader *r;
             if (from == 0)
@@ -126,7 +130,7 @@ static void slots_are_filled(void **state)
             tg__ckpt_close(r);
         }
         assert_int_equal(tg__takeover_end(t), TG_OK);
-        tg__takeover_free(t);
+        tg__owned_free(&o);
         const float residual[NEW] = {1, 6, 11}; /* 3/4 of 0 and 1/4 of 4; half of 4 and 8; ... */
         assert_true(v[0][0] == residual[rank] && v[0][1] == residual[rank] + 1);
         for (int i = 0; i < LEN / NEW; i++)

@@ -31,21 +31,6 @@ static tg_status wrong(const tg_weights *w, const tg__json *j)
                    (size_t)(j->p - j->start), j->wrong);
 }
 
-static tg_status grow(void *array_p, size_t *cap, size_t count, size_t size)
-{
-    void *old;
-    memcpy(&old, array_p, sizeof old);
-    if (count < *cap)
-        return TG_OK;
-    size_t want = TG__MAX(2 * *cap, (size_t)64);
-    void *grown = realloc(old, want * size);
-    if (!grown)
-        return tg_fail(TG_E_NOMEM, "out of memory: %zu entries of a header", want);
-    memcpy(array_p, &grown, sizeof grown);
-    *cap = want;
-    return TG_OK;
-}
-
 /* ---- one tensor ------------------------------------------------------------------------------ */
 
 static tg_status parse_type(const tg_weights *w, tg__json *j, tg__weights_entry *e)
@@ -151,7 +136,7 @@ static tg_status parse_tensor(tg_weights *w, tg__json *j, const char *name)
             return tg_fail(TG_E_CORRUPT, "weights %s: tensor \"%s\" has no %s", w->path,
                            tg__show(name).text, fields[f]);
     TG_TRY(check_extent(w, &e));
-    TG_TRY(grow(&w->entry, &w->cap, w->count, sizeof *w->entry));
+    TG_TRY(tg__grow(&w->entry, &w->cap, w->count + 1, sizeof *w->entry, "tensors"));
     w->entry[w->count++] = e;
     return TG_OK;
 }
@@ -167,7 +152,7 @@ static tg_status parse_metadata(tg_weights *w, tg__json *j)
         if ((!first && !tg__json_take(j, ',')) || !tg__json_string(j, &name) ||
             !tg__json_take(j, ':') || !tg__json_string(j, &text))
             return wrong(w, j);
-        TG_TRY(grow(&w->pair, &w->pair_cap, w->npairs, sizeof *w->pair));
+        TG_TRY(tg__grow(&w->pair, &w->pair_cap, w->npairs + 1, sizeof *w->pair, "metadata"));
         w->pair[w->npairs++] = (tg__weights_pair){name, text};
     }
     return tg__json_take(j, '}') ? TG_OK : wrong(w, j);
@@ -189,7 +174,7 @@ static tg_status parse_members(tg_weights *w, tg__json *j)
             continue;
         }
         if (described)
-            return tg_fail(TG_E_CORRUPT, "weights %s: two %s", w->path, name);
+            return tg_fail(TG_E_CORRUPT, "weights %s: more than one %s", w->path, name);
         described = true;
         TG_TRY(parse_metadata(w, j));
     }
@@ -200,16 +185,9 @@ static tg_status parse_members(tg_weights *w, tg__json *j)
     return j->p == j->end ? TG_OK : wrong(w, j);
 }
 
-static int by_name(const void *a, const void *b)
+int tg__weights_by_name(const void *a, const void *b)
 {
-    const tg__weights_entry *x = a, *y = b;
-    return strcmp(x->name, y->name);
-}
-
-static int pair_by_name(const void *a, const void *b)
-{
-    const tg__weights_pair *x = a, *y = b;
-    return strcmp(x->name, y->name);
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 static int by_place(const void *a, const void *b)
@@ -219,17 +197,12 @@ static int by_place(const void *a, const void *b)
     return begins ? begins : (x->end > y->end) - (x->end < y->end);
 }
 
-static void sort(void *array, size_t count, size_t size, int (*order)(const void *, const void *))
-{
-    if (count > 0) /* otherwise there is no array */
-        qsort(array, count, size, order);
-}
-
 /* Every byte must belong to exactly one tensor: no holes, no overlaps, nothing after the last. */
 static tg_status check_places(tg_weights *w)
 {
     uint64_t at = 0;
-    sort(w->entry, w->count, sizeof *w->entry, by_place);
+    if (w->count > 0) /* otherwise there is no array */
+        qsort(w->entry, w->count, sizeof *w->entry, by_place);
     for (size_t i = 0; i < w->count; i++) {
         const tg__weights_entry *e = &w->entry[i];
         if (e->begin != at)
@@ -247,20 +220,18 @@ static tg_status check_places(tg_weights *w)
     return TG_OK;
 }
 
-static tg_status sort_names(tg_weights *w)
+/* array (count): entries or pairs of `size` bytes */
+static tg_status sort_names(const tg_weights *w, void *array, size_t count, size_t size)
 {
-    sort(w->entry, w->count, sizeof *w->entry, by_name);
-    sort(w->pair, w->npairs, sizeof *w->pair, pair_by_name);
-    const char *twice = NULL;
-    for (size_t i = 1; i < w->count && !twice; i++)
-        if (by_name(&w->entry[i - 1], &w->entry[i]) == 0)
-            twice = w->entry[i].name;
-    for (size_t i = 1; i < w->npairs && !twice; i++)
-        if (pair_by_name(&w->pair[i - 1], &w->pair[i]) == 0)
-            twice = w->pair[i].name;
-    return twice ? tg_fail(TG_E_CORRUPT, "weights %s: the name \"%s\" is there twice", w->path,
-                           tg__show(twice).text)
-                 : TG_OK;
+    if (count > 0)
+        qsort(array, count, size, tg__weights_by_name);
+    for (size_t i = 1; i < count; i++) {
+        const void *one = (char *)array + (i - 1) * size, *next = (char *)array + i * size;
+        if (tg__weights_by_name(one, next) == 0)
+            return tg_fail(TG_E_CORRUPT, "weights %s: the name \"%s\" occurs twice", w->path,
+                           tg__show(*(const char *const *)next).text);
+    }
+    return TG_OK;
 }
 
 tg_status tg__weights_parse_header(tg_weights *w, size_t len)
@@ -268,5 +239,6 @@ tg_status tg__weights_parse_header(tg_weights *w, size_t len)
     tg__json j = {w->text, w->text, w->text + len, NULL};
     TG_TRY(parse_members(w, &j));
     TG_TRY(check_places(w));
-    return sort_names(w);
+    TG_TRY(sort_names(w, w->entry, w->count, sizeof *w->entry));
+    return sort_names(w, w->pair, w->npairs, sizeof *w->pair);
 }

@@ -46,10 +46,11 @@ struct tg_weights {
     uint64_t data_bytes;
 };
 
-/* The record of a weights file in COMMIT. */
+/* The record of a weights file in COMMIT or FINAL. */
 typedef struct tg__weights_mark {
     uint64_t bytes;
-    uint32_t crc; /* CRC-32C of all bytes */
+    uint32_t crc;   /* CRC-32C of all bytes */
+    const char *in; /* the name of the file it was read from */
 } tg__weights_mark;
 
 /* Validate a file's bytes (len) and list its contents; the bytes are borrowed until close. path is
@@ -57,6 +58,9 @@ typedef struct tg__weights_mark {
  * Errors  TG_E_CORRUPT, TG_E_NOMEM */
 TG_NODISCARD tg_status tg__weights_parse(const void *bytes, size_t len, const char *path,
                                          tg_weights **w_p);
+/* The order of entries or pairs by name, which is their first member; a name's address compares as
+ * well. */
+int tg__weights_by_name(const void *a, const void *b);
 /* Fill w from its header's text (len); data_bytes must be set. (weights_header.c) */
 TG_NODISCARD tg_status tg__weights_parse_header(tg_weights *w, size_t len);
 

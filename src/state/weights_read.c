@@ -9,6 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A header begins with a brace. Anything else is no such file, and its length means nothing. */
+static tg_status check_kind(const char *path, const uint8_t head[TG__WEIGHTS_HEAD + 1])
+{
+    if (head[TG__WEIGHTS_HEAD] == '{')
+        return TG_OK;
+    return tg_fail(TG_E_CORRUPT,
+                   "%s is not a safetensors file: its header, at byte %u, does not begin with {",
+                   path, TG__WEIGHTS_HEAD);
+}
+
 /* Allocate memory for the header of a file of len bytes that begins with `head`. */
 static tg_status make_room(tg_weights *w, const uint8_t *head, size_t len, size_t *header_p)
 {
@@ -28,14 +38,16 @@ static tg_status check_length(const char *path, size_t len)
 {
     return len >= TG__WEIGHTS_HEAD + 2
                ? TG_OK
-               : tg_fail(TG_E_CORRUPT, "weights %s: %zu bytes: allowed: %u and more", path, len,
-                         TG__WEIGHTS_HEAD + 2);
+               : tg_fail(TG_E_CORRUPT,
+                         "%s is not a safetensors file: it has %zu bytes: allowed: %u and more",
+                         path, len, TG__WEIGHTS_HEAD + 2);
 }
 
 static tg_status parse(tg_weights *w, const uint8_t *bytes, size_t len)
 {
     size_t header;
     TG_TRY(check_length(w->path, len));
+    TG_TRY(check_kind(w->path, bytes));
     TG_TRY(make_room(w, bytes, len, &header));
     memcpy(w->text, bytes + TG__WEIGHTS_HEAD, header);
     w->data = bytes + TG__WEIGHTS_HEAD + header;
@@ -44,12 +56,13 @@ static tg_status parse(tg_weights *w, const uint8_t *bytes, size_t len)
 
 static tg_status parse_header(tg_weights *w, const tg__file *f)
 {
-    uint8_t head[TG__WEIGHTS_HEAD];
+    uint8_t head[TG__WEIGHTS_HEAD + 1];
     size_t header;
     TG_TRY(check_length(f->path, f->len));
     TG_TRY(tg__file_get(f, 0, head, sizeof head));
+    TG_TRY(check_kind(f->path, head));
     TG_TRY(make_room(w, head, f->len, &header));
-    TG_TRY(tg__file_get(f, sizeof head, w->text, header));
+    TG_TRY(tg__file_get(f, TG__WEIGHTS_HEAD, w->text, header));
     return tg__weights_parse_header(w, header);
 }
 
@@ -86,28 +99,25 @@ static tg_status check_mark(const tg__file *f, const uint8_t *bytes, const tg__w
     const uint32_t crc = mark ? tg__kernel()->crc32c(0, bytes, f->len) : 0;
     if (mark && crc != mark->crc)
         return tg_fail(TG_E_CORRUPT,
-                       "weights %s: CRC-32C %08" PRIx32 ", but COMMIT beside it says %08" PRIx32,
-                       f->path, crc, mark->crc);
+                       "weights %s: CRC-32C %08" PRIx32 ", but %s beside it says %08" PRIx32,
+                       f->path, crc, mark->in, mark->crc);
     return TG_OK;
 }
 
 static tg_status read_file(const tg__file *f, const tg__weights_mark *mark, tg_weights **w_p)
 {
-    uint8_t *bytes = NULL;
+    TG__FREED uint8_t *bytes = NULL;
     if (mark && mark->bytes != f->len)
-        return tg_fail(TG_E_CORRUPT, "weights %s: %zu bytes, but COMMIT beside it says %" PRIu64,
-                       f->path, f->len, mark->bytes);
+        return tg_fail(TG_E_CORRUPT, "weights %s: %zu bytes, but %s beside it says %" PRIu64,
+                       f->path, f->len, mark->in, mark->bytes);
     if (!mark)
         TG_TRY(check_header(f));
     TG_TRY(tg__file_read(f, &bytes));
-    tg_status status = check_mark(f, bytes, mark);
-    if (status == TG_OK)
-        status = tg__weights_parse(bytes, f->len, f->path, w_p);
-    if (status == TG_OK)
-        (*w_p)->owned = bytes;
-    else
-        free(bytes);
-    return status;
+    TG_TRY(check_mark(f, bytes, mark));
+    TG_TRY(tg__weights_parse(bytes, f->len, f->path, w_p));
+    (*w_p)->owned = bytes;
+    bytes = NULL; /* it is the weights' */
+    return TG_OK;
 }
 
 static tg_status open_file(const char *path, const tg__weights_mark *mark, tg_weights **w_p)
@@ -121,27 +131,40 @@ static tg_status open_file(const char *path, const tg__weights_mark *mark, tg_we
 
 tg_status tg_weights_open(const char *path, tg_weights **w_p)
 {
-    TG__ARG(path);
-    TG__ARG(w_p);
+    TG__ARGS(path, w_p);
     return open_file(path, NULL, w_p);
+}
+
+static tg_status open_which(const char *dir, uint64_t step, tg__weights_which which,
+                            tg_weights **w_p)
+{
+    char path[PATH_MAX];
+    tg__weights_mark mark;
+    TG_TRY(tg__ckpt_dir_mark(dir, step, which, &mark));
+    TG_TRY(tg__ckpt_dir_weights(dir, step, which, path, sizeof path));
+    return open_file(path, &mark, w_p);
 }
 
 tg_status tg__weights_open_step(const char *dir, uint64_t step, tg_weights **w_p)
 {
-    char path[PATH_MAX];
-    tg__weights_mark mark;
-    TG_TRY(tg__ckpt_dir_mark(dir, step, &mark));
-    TG_TRY(tg__ckpt_dir_weights(dir, step, path, sizeof path));
-    return open_file(path, &mark, w_p);
+    return open_which(dir, step, TG__WEIGHTS_SAVED, w_p);
+}
+
+tg_status tg_weights_open_saved(const char *dir, tg_weights **w_p)
+{
+    TG__ARGS(dir, w_p);
+    uint64_t step;
+    TG_TRY(tg__ckpt_dir_latest(dir, true, &step));
+    return tg__weights_open_step(dir, step, w_p);
 }
 
 tg_status tg_weights_open_newest(const char *dir, tg_weights **w_p)
 {
-    TG__ARG(dir);
-    TG__ARG(w_p);
+    TG__ARGS(dir, w_p);
     uint64_t step;
-    TG_TRY(tg__ckpt_dir_latest(dir, &step));
-    return tg__weights_open_step(dir, step, w_p);
+    TG_TRY(tg__ckpt_dir_latest(dir, true, &step));
+    return open_which(
+        dir, step, tg__ckpt_dir_has_final(dir, step) ? TG__WEIGHTS_FINAL : TG__WEIGHTS_SAVED, w_p);
 }
 
 void tg_weights_close(tg_weights *w)
@@ -158,14 +181,7 @@ void tg_weights_close(tg_weights *w)
 
 const char *tg_weights_path(const tg_weights *w)
 {
-    if (!w)
-        return NULL;
-    return w->path;
-}
-
-static int pair_by_name(const void *name, const void *pair)
-{
-    return strcmp(name, ((const tg__weights_pair *)pair)->name);
+    return w ? w->path : NULL;
 }
 
 const char *tg_weights_metadata(const tg_weights *w, const char *name)
@@ -173,20 +189,16 @@ const char *tg_weights_metadata(const tg_weights *w, const char *name)
     if (!w || !name)
         return NULL;
     const tg__weights_pair *p =
-        w->npairs ? bsearch(name, w->pair, w->npairs, sizeof *p, pair_by_name) : NULL;
+        w->npairs ? bsearch(&name, w->pair, w->npairs, sizeof *p, tg__weights_by_name) : NULL;
     return p ? p->text : NULL;
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-static int by_name(const void *name, const void *entry)
-{
-    return strcmp(name, ((const tg__weights_entry *)entry)->name);
-}
-
 static const tg__weights_entry *find(const tg_weights *w, const char *name)
 {
-    return w->count ? bsearch(name, w->entry, w->count, sizeof *w->entry, by_name) : NULL;
+    return w->count ? bsearch(&name, w->entry, w->count, sizeof *w->entry, tg__weights_by_name)
+                    : NULL;
 }
 
 /* "(5, 5)", in Python's notation. */
@@ -223,7 +235,8 @@ static tg_status check(const tg_weights *w, const tg_weights_tensor *t)
     char has[256], wants[256];
     if (e->ndim != t->ndim ||
         (t->ndim && memcmp(e->shape, t->shape, t->ndim * sizeof *t->shape) != 0))
-        return tg_fail(TG_E_MISMATCH, "weights %s: tensor \"%s\" has shape %s, here %s", w->path,
+        return tg_fail(TG_E_MISMATCH,
+                       "weights %s: tensor \"%s\" has shape %s, and %s in this model", w->path,
                        tg__show(t->name).text, show_shape(e->shape, e->ndim, has),
                        show_shape(t->shape, t->ndim, wants));
     if (!t->data && e->n > 0)
@@ -240,31 +253,17 @@ static tg_status check(const tg_weights *w, const tg_weights_tensor *t)
 /* Check that the file has no floating-point tensor that was not requested. */
 static tg_status check_others(const tg_weights *w, const tg_weights_tensor *tensors, size_t count)
 {
-    bool *wanted;
+    TG__FREED bool *wanted = NULL;
     TG_TRY(tg_alloc(w->count, sizeof *wanted, &wanted));
     for (size_t i = 0; i < count; i++)
         wanted[find(w, tensors[i].name) - w->entry] = true;
-    tg_status status = TG_OK;
-    for (size_t i = 0; i < w->count && status == TG_OK; i++)
+    for (size_t i = 0; i < w->count; i++)
         if (!wanted[i] && w->entry[i].type->fractions)
-            status = tg_fail(TG_E_MISMATCH,
-                             "weights %s: unexpected tensor \"%s\": there is no such one here",
-                             w->path, tg__show(w->entry[i].name).text);
-    free(wanted);
-    return status;
-}
-
-/* The file's bytes may have any alignment; kernels need 16-bit alignment. */
-static void widen(float *dst, const uint8_t *src, size_t n, bool bf16)
-{
-    const tg__kernels *k = tg__kernel();
-    uint16_t half[2048];
-    for (size_t at = 0; at < n;) {
-        const size_t m = TG__MIN(n - at, TG_COUNT(half));
-        memcpy(half, src + at * sizeof *half, m * sizeof *half);
-        (bf16 ? k->bf16_decode : k->f16_decode)(dst + at, half, m);
-        at += m;
-    }
+            return tg_fail(
+                TG_E_MISMATCH,
+                "weights %s: unexpected tensor \"%s\": this model has no tensor of that name",
+                w->path, tg__show(w->entry[i].name).text);
+    return TG_OK;
 }
 
 tg_status tg_weights_read(const tg_weights *w, const tg_weights_tensor *tensors, size_t count,
@@ -277,12 +276,14 @@ tg_status tg_weights_read(const tg_weights *w, const tg_weights_tensor *tensors,
         TG_TRY(check(w, &tensors[i]));
     if (exact)
         TG_TRY(check_others(w, tensors, count));
+    const tg__kernels *k = tg__kernel();
     for (size_t i = 0; i < count; i++) {
         const tg__weights_entry *e = find(w, tensors[i].name);
         if (e->n > 0 && is(e, "F32"))
             memcpy(tensors[i].data, w->data + e->begin, e->n * sizeof(float));
         else if (e->n > 0)
-            widen(tensors[i].data, w->data + e->begin, e->n, is(e, "BF16"));
+            (is(e, "BF16") ? k->bf16_decode : k->f16_decode)(tensors[i].data, w->data + e->begin,
+                                                             e->n);
     }
     return TG_OK;
 }

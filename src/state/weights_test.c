@@ -112,10 +112,10 @@ static void what_does_not_fit_is_named(void **state)
     assert_non_null(strstr(tg_error(), "no tensor \"fc.bias\": it has 4 others, such as"));
     wants[1] = (tg_weights_tensor){"fc.weight", turned, 2, w2};
     assert_int_equal(tg_weights_read(f, wants, 2, false), TG_E_MISMATCH);
-    assert_non_null(strstr(tg_error(), "\"fc.weight\" has shape (2, 3), here (3, 2)"));
+    assert_non_null(strstr(tg_error(), "\"fc.weight\" has shape (2, 3), and (3, 2) in this model"));
     wants[1] = (tg_weights_tensor){ODD_NAME, turned, 1, w2};
     assert_int_equal(tg_weights_read(f, wants, 2, false), TG_E_MISMATCH);
-    assert_non_null(strstr(tg_error(), "has shape (4,), here (3,)"));
+    assert_non_null(strstr(tg_error(), "has shape (4,), and (3,) in this model"));
     assert_null(strchr(tg_error(), '\n'));
     assert_int_equal(tg_weights_read(f, wants, 1, true), TG_E_MISMATCH);
     assert_non_null(strstr(tg_error(), "unexpected tensor"));
@@ -177,18 +177,18 @@ static const struct {
     {"", 2, "does not begin with {"},
     {" {}", 0, "does not begin with {"},
     {"[]", 0, "does not begin with {"},
-    {"{", 1, "byte 1 of the header: a string is wanted"},
+    {"{", 1, "byte 1 of the header: expected a string"},
     {"{}x", 0, "byte 2 of the header: something follows"},
     {"{}", 1, "1 bytes of tensors, but the header ends at 0"},
-    {"{\"a\"}", 0, "a colon is wanted"},
-    {"{\"a\":1}", 0, "byte 5 of the header: an object is wanted"},
-    {"{\"a\":{}}", 0, "a string is wanted"},
+    {"{\"a\"}", 0, "expected a colon"},
+    {"{\"a\":1}", 0, "byte 5 of the header: expected an object"},
+    {"{\"a\":{}}", 0, "expected a string"},
     {"{\"a\":{\"dtype\":\"F32\"}}", 0, "tensor \"a\" has no shape"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[]}}", 0, "tensor \"a\" has no data_offsets"},
     {"{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\"}}", 0, "field \"dtype\": allowed"},
     {"{\"a\":{\"type\":\"F32\"}}", 0, "field \"type\": allowed: dtype, shape, data_offsets"},
     {"{\"a\":{\"dtype\":\"F31\",\"shape\":[]}}", 0, "dtype \"F31\": allowed: F32"},
-    {"{\"a\":{\"dtype\":4}}", 0, "a string is wanted"},
+    {"{\"a\":{\"dtype\":4}}", 0, "expected a string"},
     {"{\"a\":{\"shape\":[1,]}}", 0, "a whole number, not negative"},
     {"{\"a\":{\"shape\":[1 1]}}", 0, "a comma or the closing"},
     {"{\"a\":{\"shape\":[[1]]}}", 0, "a whole number, not negative"},
@@ -210,22 +210,22 @@ static const struct {
     {"{" F("a", "2", "0", "8") "," F("b", "1", "4", "8") "}", 8, "no overlaps"},
     {"{" F("a", "1", "0", "4") "," F("b", "1", "0", "4") "}", 4, "no overlaps"},
     {"{" F("a", "1", "0", "4") "," F("b", "1", "4", "8") "}", 9, "9 bytes of tensors"},
-    {"{" F("a", "1", "0", "4") "," F("a", "1", "4", "8") "}", 8, "\"a\" is there twice"},
-    {"{" F("a", "1", "0", "4") "," F("\\u0061", "1", "4", "8") "}", 8, "\"a\" is there twice"},
-    {"{" F("a", "1", "0", "4") ",}", 4, "a string is wanted"},
-    {"{\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"}}", 0, "\"a\" is there twice"},
-    {"{\"__metadata__\":{\"a\":1}}", 0, "a string is wanted"},
-    {"{\"__metadata__\":{\"a\":{}}}", 0, "a string is wanted"},
-    {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "two __metadata__"},
-    {"{\"a", 0, "the header ends in a string"},
-    {"{\"a\\", 0, "the header ends in a string"},
+    {"{" F("a", "1", "0", "4") "," F("a", "1", "4", "8") "}", 8, "\"a\" occurs twice"},
+    {"{" F("a", "1", "0", "4") "," F("\\u0061", "1", "4", "8") "}", 8, "\"a\" occurs twice"},
+    {"{" F("a", "1", "0", "4") ",}", 4, "expected a string"},
+    {"{\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"}}", 0, "\"a\" occurs twice"},
+    {"{\"__metadata__\":{\"a\":1}}", 0, "expected a string"},
+    {"{\"__metadata__\":{\"a\":{}}}", 0, "expected a string"},
+    {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "more than one __metadata__"},
+    {"{\"a", 0, "the header ends within a string"},
+    {"{\"a\\", 0, "the header ends within a string"},
     {"{\"a\\x\":", 0, "an unknown escape"},
     {"{\"\\u12g4\":", 0, "four hexadecimal digits"},
-    {"{\"\\u12", 0, "the header ends in a string"},
+    {"{\"\\u12", 0, "the header ends within a string"},
     {"{\"\\u0000\":", 0, "\\u0000 in a string"},
-    {"{\"\\ud83d\":", 0, "half of a pair"},
-    {"{\"\\ud83d\\u0041\":", 0, "half of a pair"},
-    {"{\"\\udce0\":", 0, "half of a pair"},
+    {"{\"\\ud83d\":", 0, "an incomplete pair"},
+    {"{\"\\ud83d\\u0041\":", 0, "an incomplete pair"},
+    {"{\"\\udce0\":", 0, "an incomplete pair"},
     {"{\"\n\":", 0, "a control character"},
     {"{\"\xff\":", 0, "not UTF-8"},
     {"{\"\xc3\":", 0, "not UTF-8"},
@@ -331,16 +331,25 @@ static void only_files_of_their_length_are_read(void **state)
     assert_non_null(strstr(tg_error(), "it is a FIFO, not a regular file"));
 }
 
+/* The file of rank 0, which is not read here. */
+static void touch(const char *name)
+{
+    FILE *file = fopen(name, "wb");
+    assert_non_null(file);
+    assert_int_equal(fclose(file), 0);
+}
+
 /* In a checkpoint every bit must match the mark in COMMIT. */
 static void checkpoints_are_compared_with_their_mark(void **state)
 {
     (void)state;
     char aside[160], command[400];
-    assert_int_equal(tg__ckpt_dir_prepare(dir, 3, 0, aside, sizeof aside), TG_OK);
+    assert_int_equal(tg__ckpt_dir_prepare(dir, 3, 0, 0, aside, sizeof aside), TG_OK);
+    touch(aside);
     assert_int_equal(tg__ckpt_dir_weights_aside(dir, 3, path, sizeof path), TG_OK);
     const tg__weights_mark mark = write_file();
-    assert_int_equal(tg__ckpt_dir_commit(dir, 3, 1, &mark), TG_OK);
-    assert_int_equal(tg__ckpt_dir_weights(dir, 3, path, sizeof path), TG_OK);
+    assert_int_equal(tg__ckpt_dir_commit(dir, 3, 1, &(int){0}, 0, &mark), TG_OK);
+    assert_int_equal(tg__ckpt_dir_weights(dir, 3, TG__WEIGHTS_SAVED, path, sizeof path), TG_OK);
     tg_weights *f;
     assert_int_equal(tg_weights_open_newest(dir, &f), TG_OK);
     assert_string_equal(tg_weights_path(f), path);
@@ -363,12 +372,42 @@ static void checkpoints_are_compared_with_their_mark(void **state)
     assert_non_null(strstr(tg_error(), "model.safetensors"));
 }
 
+/* Without final.safetensors, the weights that were saved are still there. */
+static void final_weights_that_are_gone_do_not_count(void **state)
+{
+    (void)state;
+    char aside[160], saved[sizeof path];
+    tg_weights *f;
+    assert_int_equal(tg__ckpt_dir_prepare(dir, 3, 0, 0, aside, sizeof aside), TG_OK);
+    touch(aside);
+    assert_int_equal(tg__ckpt_dir_weights_aside(dir, 3, path, sizeof path), TG_OK);
+    tg__weights_mark mark = write_file();
+    assert_int_equal(tg__ckpt_dir_commit(dir, 3, 1, &(int){0}, 0, &mark), TG_OK);
+    assert_int_equal(tg__ckpt_dir_weights(dir, 3, TG__WEIGHTS_SAVED, saved, sizeof saved), TG_OK);
+    assert_int_equal(tg__ckpt_dir_final_begin(dir, 3, path, sizeof path), TG_OK);
+    mark = write_file();
+    assert_int_equal(tg__ckpt_dir_final_commit(dir, 3, &mark), TG_OK);
+    assert_int_equal(tg_weights_open_newest(dir, &f), TG_OK);
+    assert_string_equal(tg_weights_path(f), path);
+    tg_weights_close(f);
+    touch(path); /* damaged: a resumed run does not need it */
+    assert_int_equal(tg_weights_open_newest(dir, &f), TG_E_CORRUPT);
+    assert_int_equal(tg_weights_open_saved(dir, &f), TG_OK);
+    assert_string_equal(tg_weights_path(f), saved);
+    tg_weights_close(f);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(tg_weights_open_newest(dir, &f), TG_OK);
+    assert_string_equal(tg_weights_path(f), saved);
+    tg_weights_close(f);
+}
+
 #define IN_DIR(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_DIR(comes_back),
+        IN_DIR(final_weights_that_are_gone_do_not_count),
         IN_DIR(what_does_not_fit_is_named),
         IN_DIR(names_that_cannot_be_written),
         cmocka_unit_test(headers_are_read_strictly),

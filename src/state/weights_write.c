@@ -1,29 +1,10 @@
 /* Writing weights files: see weights_impl.h for the layout. */
 #include "kernel/kernel.h"
-#include "state/json.h"
 #include "state/weights_impl.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Write text as a JSON string; bytes that are not UTF-8 become U+FFFD. */
-static void put_string(FILE *f, const char *text)
-{
-    const char *end = text + strlen(text);
-    fputc('"', f);
-    while (text < end) {
-        const size_t len = tg_utf8_decode(text, (size_t)(end - text), NULL);
-        if (len == 0)
-            fputs("\\ufffd", f);
-        else if ((uint8_t)*text < 0x20)
-            fprintf(f, "\\u%04x", (unsigned)*text);
-        else
-            fprintf(f, "%s%.*s", *text == '"' || *text == '\\' ? "\\" : "", (int)len, text);
-        text += len ? len : 1;
-    }
-    fputc('"', f);
-}
 
 static size_t elements(const tg_weights_tensor *t)
 {
@@ -41,15 +22,15 @@ static void put_header(FILE *f, const tg_weights_tensor *tensors, size_t count,
     for (size_t i = 0; i < npairs; i++) {
         if (i > 0)
             fputc(',', f);
-        put_string(f, metadata[i].name);
+        tg__print_json(f, metadata[i].name);
         fputc(':', f);
-        put_string(f, metadata[i].text);
+        tg__print_json(f, metadata[i].text);
     }
     fputc('}', f);
     for (size_t i = 0; i < count; i++) {
         const uint64_t end = at + elements(&tensors[i]) * sizeof(float);
         fputc(',', f);
-        put_string(f, tensors[i].name);
+        tg__print_json(f, tensors[i].name);
         fputs(":{\"dtype\":\"F32\",\"shape\":[", f);
         for (size_t d = 0; d < tensors[i].ndim; d++)
             fprintf(f, "%s%zu", d ? "," : "", tensors[i].shape[d]);
@@ -123,19 +104,14 @@ tg_status tg__weights_write(const char *path, const tg_weights_tensor *tensors, 
                             const tg__weights_pair *metadata, size_t npairs,
                             tg__weights_mark *mark_p)
 {
-    char *header = NULL;
+    TG__FREED char *header = NULL;
     size_t len = 0;
     tg_newfile *f;
     tg__weights_mark mark = {0};
     TG_TRY(check_names(tensors, count));
     TG_TRY(make_header(tensors, count, metadata, npairs, &header, &len));
-    tg_status status = tg_newfile_open(path, &f);
-    if (status != TG_OK) {
-        free(header);
-        return status;
-    }
-    status = write_all(f, header, len, tensors, count, &mark);
-    free(header);
+    TG_TRY(tg_newfile_open(path, &f));
+    const tg_status status = write_all(f, header, len, tensors, count, &mark);
     if (status != TG_OK) {
         tg_newfile_abandon(f);
         return status;

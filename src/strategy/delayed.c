@@ -35,16 +35,9 @@ typedef struct delayed {
     bool own_rate;  /* eta_loc is set by the spec */
     double eta_loc; /* for the optimizer's lr */
     float lambda;
-    float share;   /* of g in the local update: 1, or 1/P */
-    size_t global; /* the slot W */
+    float share; /* of g in the local update: 1, or 1/P */
     void (*local)(const tg__strategy *s, size_t i, tg__stretch e, double eta);
 } delayed;
-
-static float *global_of(const tg__strategy *s, size_t i)
-{
-    const delayed *d = s->impl;
-    return s->slot[d->global][i];
-}
 
 static float decay_of(const tg__strategy *s, size_t i)
 {
@@ -55,14 +48,14 @@ static void local_sgd(const tg__strategy *s, size_t i, tg__stretch e, double eta
 {
     const delayed *d = s->impl;
     const tg__wtensor *x = &s->tensor[i];
-    tg__kernel()->sgd_to(x->w + e.at, global_of(s, i) + e.at, x->g + e.at, e.n,
+    tg__kernel()->sgd_to(x->w + e.at, tg__strategy_global(s, i) + e.at, x->g + e.at, e.n,
                          (float)eta * d->share, decay_of(s, i) / d->share);
 }
 
 static void local_preview(const tg__strategy *s, size_t i, tg__stretch e, double eta)
 {
     const tg__wtensor *x = &s->tensor[i];
-    tg__strategy_preview(s, i, e, eta, x->w + e.at, global_of(s, i) + e.at, x->g + e.at);
+    tg__strategy_preview(s, i, e, eta, x->w + e.at, tg__strategy_global(s, i) + e.at, x->g + e.at);
 }
 
 /* w holds the parameters at which g was computed. */
@@ -72,7 +65,7 @@ static void local_dcasgd(const tg__strategy *s, size_t i, tg__stretch e, double 
     const tg__wtensor *x = &s->tensor[i];
     const tg__dcasgd numbers = {
         .eta = (float)rate, .wd = decay_of(s, i), .lambda = d->lambda, .share = d->share};
-    tg__kernel()->dcasgd(x->w + e.at, global_of(s, i) + e.at, x->g + e.at, e.n, &numbers);
+    tg__kernel()->dcasgd(x->w + e.at, tg__strategy_global(s, i) + e.at, x->g + e.at, e.n, &numbers);
 }
 
 static const char *local_of(const tg_spec *spec)
@@ -92,7 +85,7 @@ static tg_status read_spec(tg__strategy *s, delayed *d)
     d->local = compensates ? local_dcasgd : strcmp(local, "sgd") == 0 ? local_sgd : local_preview;
     /* The normal form includes the default. */
     if (tg_spec_real(s->spec, "lambda") != strtod(TG__DCASGD_LAMBDA, NULL) && !compensates)
-        return tg_fail(TG_E_SPEC, "strategy \"%s\": lambda with local=%s: allowed: local=dcasgd",
+        return tg_fail(TG_E_SPEC, "strategy \"%s\": lambda requires local=dcasgd, not local=%s",
                        tg_spec_name(s->spec), local);
     d->share = tg_spec_flag(s->spec, "scaled") ? 1.0f / (float)s->size : 1;
     if (tg_spec_flag(s->spec, "scaled") && d->local == local_preview)
@@ -117,32 +110,13 @@ static tg_status read_spec(tg__strategy *s, delayed *d)
 
 tg_status tg__delayed_init(tg__strategy *s, uint64_t k)
 {
-    delayed spec = {.k = k}, *d;
-    TG_TRY(read_spec(s, &spec));
-    TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_REPLICATED));
-    TG_TRY(tg__strategy_add_slot(s, "global", TG__ROLE_REPLICATED, &spec.global));
-    TG_TRY(tg_alloc(1, sizeof *d, &d));
-    *d = spec;
+    delayed *d;
+    TG_TRY(tg__owned_alloc(&s->owned, 1, sizeof *d, &d));
     s->impl = d;
-    return TG_OK;
-}
-
-void tg__delayed_fini(tg__strategy *s)
-{
-    free(s->impl);
-}
-
-void tg__delayed_begin(tg__strategy *s)
-{
-    for (size_t i = 0; i < s->ntensors; i++)
-        memcpy(global_of(s, i), s->tensor[i].w, s->tensor[i].n * sizeof(float));
-}
-
-/* Wloc = W */
-static void take_global(tg__strategy *s)
-{
-    for (size_t i = 0; i < s->ntensors; i++)
-        memcpy(s->tensor[i].w, global_of(s, i), s->tensor[i].n * sizeof(float));
+    d->k = k;
+    TG_TRY(read_spec(s, d));
+    TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_REPLICATED));
+    return tg__strategy_add_global(s);
 }
 
 void tg__delayed_ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out)
@@ -157,7 +131,7 @@ static void make_local(tg__strategy *s, size_t i, tg__stretch e, const tg__turn 
 {
     const delayed *d = s->impl;
     if (now->t < d->warmup || !now->finite)
-        memcpy(s->tensor[i].w + e.at, global_of(s, i) + e.at, e.n * sizeof(float));
+        memcpy(s->tensor[i].w + e.at, tg__strategy_global(s, i) + e.at, e.n * sizeof(float));
     else
         d->local(s, i, e, d->own_rate ? d->eta_loc * (now->lr / s->optimizer->lr) : now->lr);
 }
@@ -170,7 +144,7 @@ void tg__delayed_result(tg__strategy *s, const tg__result *r)
         if (x->bucket != r->bucket)
             continue;
         for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e)) {
-            tg__strategy_update_at(s, 0, i, e, r->lr, global_of(s, i) + e.at,
+            tg__strategy_update_at(s, 0, i, e, r->lr, tg__strategy_global(s, i) + e.at,
                                    r->agg + x->offset + e.at);
             if (makes)
                 make_local(s, i, e, r->turn);
@@ -192,16 +166,4 @@ void tg__delayed_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__a
     bool coded = !tg__kstep_dense(d->k, t - d->warmup);
     for (uint32_t b = 0; b < s->nbuckets; b++)
         tg__actions_add(out, b, coded, t + 1);
-}
-
-void tg__delayed_drained(tg__strategy *s, uint64_t t, tg__actions *out)
-{
-    (void)out;
-    (void)t; /* the k-step rule follows t, so draining does not change its count */
-    take_global(s);
-}
-
-const float *tg__delayed_global(const tg__strategy *s, size_t i)
-{
-    return global_of(s, i);
 }

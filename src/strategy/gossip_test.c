@@ -5,7 +5,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "strategy/strategy_play.h"
+#include "strategy_play.h"
 
 /* Initial parameters with few bits, different on each rank, so that the mean is exact. */
 static void scatter(play *p)

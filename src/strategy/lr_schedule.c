@@ -2,8 +2,7 @@
  *
  *   constant   lr
  *   step       lr * factor^(number of times that s has reached: multiples of `every`, or those
- *              listed
- *              in `at`)
+ *              listed in `at`)
  *   cosine     final*lr + (lr - final*lr) * (1 + cos(pi*x)) / 2,  x = (s - W) / (T - W)
  *   onecycle   half a cosine from lr/div_factor to lr over pct_start*T steps, another down to
  *              lr/div_factor/final_div_factor at the last step
@@ -18,7 +17,6 @@
 #include "strategy/strategy.h"
 #include "base/arg.h"
 #include "base/mem.h"
-#include "base/number.h"
 #include "base/spec_value.h"
 #include <math.h>
 #include <stdlib.h>
@@ -94,55 +92,26 @@ static double base_onecycle(const tg_lr_schedule *s, uint64_t step)
     return at < end ? anneal(s->lr, least, (at - s->peak) / (end - s->peak)) : least;
 }
 
-#define KEY_WARMUP                                                              \
-    {                                                                           \
-        .name = "warmup", .type = TG_KEY_DURATION, .def = "0", .max = INFINITY, \
-        .help = "steps or epochs in which the rate rises linearly"              \
-    }
+#define KEY_WARMUP TG__DURATION("warmup", "0", "steps or epochs in which the rate rises linearly")
 
 static const tg_key constant_keys[] = {KEY_WARMUP, {.name = NULL}};
 static const tg_key step_keys[] = {
-    {.name = "every",
-     .type = TG_KEY_DURATION,
-     .max = INFINITY,
-     .help = "steps or epochs between two reductions; default, without at: 30ep"},
-    {.name = "at",
-     .type = TG_KEY_SPEC,
-     .help = "instead of every: when to reduce, for example at=15ep+22ep"},
-    {.name = "factor",
-     .type = TG_KEY_REAL,
-     .def = "0.1",
-     .max = 1,
-     .min_open = true,
-     .help = "factor of one reduction"},
+    TG__DURATION("every", NULL,
+                 "steps or epochs between two reductions; default, without at: 30ep"),
+    TG__KEY(SPEC, "at", NULL, 0, 0, "instead of every: when to reduce, for example at=15ep+22ep"),
+    TG__KEY(REAL, "factor", "0.1", 0, 1, "factor of one reduction", .min_open = true),
     KEY_WARMUP,
     {.name = NULL}};
-static const tg_key cosine_keys[] = {{.name = "final",
-                                      .type = TG_KEY_REAL,
-                                      .def = "0",
-                                      .max = 1,
-                                      .help = "last rate divided by the first"},
-                                     KEY_WARMUP,
-                                     {.name = NULL}};
+static const tg_key cosine_keys[] = {
+    TG__KEY(REAL, "final", "0", 0, 1, "last rate divided by the first"),
+    KEY_WARMUP,
+    {.name = NULL}};
 
-static const tg_key onecycle_keys[] = {{.name = "pct_start",
-                                        .type = TG_KEY_REAL,
-                                        .def = "0.3",
-                                        .max = 1,
-                                        .help = "fraction of the steps in which the rate rises"},
-                                       {.name = "div_factor",
-                                        .type = TG_KEY_REAL,
-                                        .def = "25",
-                                        .min = 1,
-                                        .max = 1e30,
-                                        .help = "lr divided by the first rate"},
-                                       {.name = "final_div_factor",
-                                        .type = TG_KEY_REAL,
-                                        .def = "10000",
-                                        .min = 1e-30,
-                                        .max = 1e30,
-                                        .help = "first rate divided by the last"},
-                                       {.name = NULL}};
+static const tg_key onecycle_keys[] = {
+    TG__KEY(REAL, "pct_start", "0.3", 0, 1, "fraction of the steps in which the rate rises"),
+    TG__KEY(REAL, "div_factor", "25", 1, 1e30, "lr divided by the first rate"),
+    TG__KEY(REAL, "final_div_factor", "10000", 1e-30, 1e30, "first rate divided by the last"),
+    {.name = NULL}};
 
 #define COSINE_SOURCE "Loshchilov and Hutter 2017, arXiv:1608.03983, without restarts"
 static const tg_entry constant = {"constant", "the same rate in every step", "", constant_keys};
@@ -165,7 +134,7 @@ const tg_entry *const *tg__lr_schedule_entries(size_t *count_p)
 /* "15ep+22ep+30000": durations, each later than the one before. */
 static tg_status read_times(tg_lr_schedule *s, const char *text, uint64_t steps_per_epoch)
 {
-    static const tg_key key = {.name = "at", .type = TG_KEY_DURATION, .max = INFINITY};
+    static const tg_key key = TG__DURATION("at", NULL, NULL);
     for (const char *p = text; p; p = strchr(p, '+') ? strchr(p, '+') + 1 : NULL) {
         char one[64];
         tg__spec_value value = {0};
@@ -192,7 +161,8 @@ static tg_status init_step(tg_lr_schedule *s, uint64_t steps_per_epoch)
     s->base = base_step;
     s->factor = tg_spec_real(s->spec, "factor");
     if (tg_spec_has(s->spec, "every") && tg_spec_has(s->spec, "at"))
-        return tg_fail(TG_E_SPEC, "%s: every and at: allowed: one of them", tg_spec_text(s->spec));
+        return tg_fail(TG_E_SPEC, "%s: every and at cannot be combined: give one of them",
+                       tg_spec_text(s->spec));
     if (tg_spec_has(s->spec, "at"))
         return read_times(s, tg_spec_word(s->spec, "at"), steps_per_epoch);
     if (tg_spec_has(s->spec, "every"))
@@ -230,8 +200,7 @@ static tg_status init(tg_lr_schedule *s, uint64_t steps_per_epoch)
 tg_status tg_lr_schedule_create(const char *spec, double lr, uint64_t total_steps,
                                 uint64_t steps_per_epoch, tg_lr_schedule **s_p)
 {
-    TG__ARG(spec);
-    TG__ARG(s_p);
+    TG__ARGS(spec, s_p);
     if (!(lr >= 0 && isfinite(lr)))
         return tg_fail(TG_E_ARG, "lr=%g: allowed: finite, lr >= 0", lr);
     tg_lr_schedule *s;
@@ -281,7 +250,5 @@ double tg_lr_at(const tg_lr_schedule *s, uint64_t at)
 
 const char *tg_lr_schedule_text(const tg_lr_schedule *s)
 {
-    if (!s)
-        return NULL;
-    return tg_spec_text(s->spec);
+    return s ? tg_spec_text(s->spec) : NULL;
 }

@@ -4,7 +4,6 @@
 #include "strategy/strategy.h"
 #include "base/mem.h"
 #include "base/sized.h"
-#include "base/number.h"
 #include "kernel/kernel.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +11,6 @@
 
 #define TG_OPTIMIZER(name) extern const tg__optimizer_ops tg__optimizer_##name;
 #include "strategy/optimizers.def"
-#undef TG_OPTIMIZER
-
-#define TG_OPTIMIZER(name) &tg__optimizer_##name,
-static const tg__optimizer_ops *const all[] = {
-#include "strategy/optimizers.def"
-};
 #undef TG_OPTIMIZER
 
 #define TG_OPTIMIZER(name) &tg__optimizer_##name.entry,
@@ -32,24 +25,15 @@ const tg_entry *const *tg__optimizer_entries(size_t *count_p)
     return entries;
 }
 
-static const tg__optimizer_ops *ops_of(const tg_spec *spec)
-{
-    size_t i = 0;
-    while (&all[i]->entry != tg_spec_entry(spec))
-        i++;
-    return all[i];
-}
-
 tg_status tg_optimizer_create(const char *spec, tg_optimizer **o_p)
 {
-    TG__ARG(spec);
-    TG__ARG(o_p);
+    TG__ARGS(spec, o_p);
     TG_TRY(tg__kernel_check());
     tg_optimizer *o;
     TG_TRY(tg_alloc(1, sizeof *o, &o));
     tg_status status = tg_spec_parse("optimizer", entries, TG_COUNT(entries), spec, &o->spec);
     if (status == TG_OK) {
-        o->ops = ops_of(o->spec);
+        o->ops = (const tg__optimizer_ops *)tg_spec_entry(o->spec); /* its first member */
         status = o->ops->init(o);
     }
     if (status == TG_OK)
@@ -69,38 +53,54 @@ void tg_optimizer_destroy(tg_optimizer *o)
 
 const tg_spec *tg_optimizer_spec(const tg_optimizer *o)
 {
-    if (!o)
-        return NULL;
-    return o->spec;
+    return o ? o->spec : NULL;
 }
 
 size_t tg_optimizer_slots(const tg_optimizer *o)
 {
-    if (!o)
-        return 0;
-    return o->slots;
+    return o ? o->slots : 0;
 }
 
 const char *tg_optimizer_slot_name(const tg_optimizer *o, size_t slot)
 {
-    if (!o)
-        return NULL;
-    return slot < o->slots ? o->ops->slot_names[slot] : NULL;
+    return slot < tg_optimizer_slots(o) ? o->ops->slot_names[slot] : NULL;
+}
+
+/* Check that no two of w, g and the slots share memory. */
+static tg_status check_apart(const tg_optimizer *o, const float *w, const float *g, size_t n,
+                             float *const *slot)
+{
+    const size_t bytes = n * sizeof *w;
+    if (tg__overlap(w, bytes, g, bytes))
+        return tg_fail(TG_E_ARG, "tg_optimizer_step: w=%p and g=%p overlap", (const void *)w,
+                       (const void *)g);
+    for (size_t i = 0; i < o->slots; i++) {
+        if (slot[i] == NULL)
+            return tg_fail(TG_E_ARG, "tg_optimizer_step: slot[%zu] is NULL", i);
+        if (tg__overlap(slot[i], bytes, w, bytes) || tg__overlap(slot[i], bytes, g, bytes))
+            return tg_fail(TG_E_ARG, "tg_optimizer_step: slot[%zu] overlaps w or g", i);
+        for (size_t k = 0; k < i; k++)
+            if (tg__overlap(slot[i], bytes, slot[k], bytes))
+                return tg_fail(TG_E_ARG, "tg_optimizer_step: slot[%zu] overlaps slot[%zu]", i, k);
+    }
+    return TG_OK;
 }
 
 tg_status tg_optimizer_step(const tg_optimizer *o, const tg_update *u, float *w, const float *g,
                             size_t n, float *const *slot)
 {
-    TG__ARG(o);
-    TG__ARG(u);
-    TG__ARG(w);
-    TG__ARG(g);
+    TG__ARGS(o, u, w, g);
     if (o->slots > 0)
         TG__ARG(slot);
     tg_update given;
     TG_TRY(tg__sized_in("tg_optimizer_step: u", &given, sizeof given,
                         TG__FIRST_SIZE(tg_update, ndim), u));
-    o->ops->step(o, &given, w, g, n, slot);
+    if (!(given.lr >= 0 && given.lr <= 1e30))
+        return tg_fail(TG_E_ARG, "tg_optimizer_step: u->lr=%g: allowed: 0 <= lr <= 1e30", given.lr);
+    if (o->ops->counts && given.number == 0)
+        return tg_fail(TG_E_ARG, "tg_optimizer_step: u->number=0: allowed: 1 and up");
+    TG_TRY(check_apart(o, w, g, n, slot));
+    o->ops->step(o, &given, w, w, g, n, slot);
     return TG_OK;
 }
 

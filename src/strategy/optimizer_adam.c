@@ -8,7 +8,7 @@
  * Source: Kingma and Ba 2015, arXiv:1412.6980, alg. 1; AdamW: Loshchilov and Hutter 2019,
  * arXiv:1711.05101, alg. 2 */
 #include "strategy/optimizers.h"
-#include "base/number.h"
+#include "base/mem.h"
 #include "kernel/kernel.h"
 #include <math.h>
 
@@ -37,18 +37,14 @@ static tg__adam numbers(const tg_optimizer *o, const tg_update *u)
     };
 }
 
-void tg__adam_step(const tg_optimizer *o, const tg_update *u, float *w, const float *g, size_t n,
-                   float *const *slot)
+void tg__adam_step(const tg_optimizer *o, const tg_update *u, float *dst, const float *w,
+                   const float *g, size_t n, float *const *slot)
 {
     const tg__adam a = numbers(o, u);
-    tg__kernel()->adam(w, slot[0], slot[1], g, n, &a);
-}
-
-void tg__adam_preview(const tg_optimizer *o, const tg_update *u, float *dst, const float *w,
-                      const float *g, size_t n, float *const *slot)
-{
-    const tg__adam a = numbers(o, u);
-    tg__kernel()->adam_preview_to(dst, w, slot[0], slot[1], g, n, &a);
+    if (dst == w)
+        tg__kernel()->adam(dst, slot[0], slot[1], g, n, &a);
+    else
+        tg__kernel()->adam_preview_to(dst, w, slot[0], slot[1], g, n, &a);
 }
 
 static const tg_key keys[] = {
@@ -64,7 +60,6 @@ const tg__optimizer_ops tg__optimizer_adam = {
     .slot_names = {"first_moment", "second_moment"},
     .init = tg__adam_init,
     .step = tg__adam_step,
-    .preview = tg__adam_preview,
     .counts = true,
     .adaptive = true,
 };

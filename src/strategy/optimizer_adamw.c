@@ -20,7 +20,6 @@ const tg__optimizer_ops tg__optimizer_adamw = {
     .slot_names = {"first_moment", "second_moment"},
     .init = init,
     .step = tg__adam_step,
-    .preview = tg__adam_preview,
     .counts = true,
     .adaptive = true,
 };

@@ -39,43 +39,26 @@ static float rate(const tg_optimizer *o, const tg_update *u, const float *w, con
     return (float)(u->lr * (o->trust * w_norm / (g_norm + o->weight_decay * w_norm + o->eps)));
 }
 
-static void step(const tg_optimizer *o, const tg_update *u, float *w, const float *g, size_t n,
-                 float *const *slot)
+static void step(const tg_optimizer *o, const tg_update *u, float *dst, const float *w,
+                 const float *g, size_t n, float *const *slot)
 {
     const float eta = rate(o, u, w, g, n), wd = (float)tg__optimizer_decay(o, u->ndim);
-    if (o->slots)
-        tg__kernel()->lars(w, slot[0], g, n, eta, (float)o->momentum, wd);
-    else
-        tg__kernel()->sgd(w, g, n, eta, wd);
-}
-
-static void preview(const tg_optimizer *o, const tg_update *u, float *dst, const float *w,
-                    const float *g, size_t n, float *const *slot)
-{
-    const float eta = rate(o, u, w, g, n), wd = (float)tg__optimizer_decay(o, u->ndim);
-    if (o->slots)
-        tg__kernel()->lars_preview_to(dst, w, slot[0], g, n, eta, (float)o->momentum, wd);
-    else
+    if (!o->slots)
         tg__kernel()->sgd_to(dst, w, g, n, eta, wd);
+    else if (dst == w)
+        tg__kernel()->lars(dst, slot[0], g, n, eta, (float)o->momentum, wd);
+    else
+        tg__kernel()->lars_preview_to(dst, w, slot[0], g, n, eta, (float)o->momentum, wd);
 }
 
 static const tg_key keys[] = {
     TG__OPTIMIZER_KEY_LR("0.1"),
-    {.name = "momentum", .type = TG_KEY_REAL, .def = "0.9", .min = 0, .max = 1, .help = "0: none"},
-    {.name = "trust",
-     .type = TG_KEY_REAL,
-     /* the paper's 0.001 needs learning rates that are too large for exempt tensors */
-     .def = "0.02",
-     .min = 0,
-     .min_open = true,
-     .max = 1e30,
-     .help = "trust coefficient: norm of a tensor's step divided by the tensor's norm, at lr=1"},
-    {.name = "eps",
-     .type = TG_KEY_REAL,
-     .def = "1e-08",
-     .min = 0,
-     .max = 1e30,
-     .help = "added to the gradient's norm"},
+    TG__KEY(REAL, "momentum", "0.9", 0, 1, "0: none"),
+    /* the paper's 0.001 needs learning rates that are too large for exempt tensors */
+    TG__KEY(REAL, "trust", "0.02", 0, 1e30,
+            "trust coefficient: norm of a tensor's step divided by the tensor's norm, at lr=1",
+            .min_open = true),
+    TG__KEY(REAL, "eps", "1e-08", 0, 1e30, "added to the gradient's norm"),
     TG__OPTIMIZER_KEY_DECAY("0.0005", "coupled: wd*w is added to the averaged gradient"),
     TG__OPTIMIZER_KEYS_LAST("1d", "1d: biases and norms use lr alone, without weight decay"),
 };
@@ -86,7 +69,6 @@ const tg__optimizer_ops tg__optimizer_lars = {
     .slot_names = {"momentum"},
     .init = init,
     .step = step,
-    .preview = preview,
     .adaptive = true,
     .whole = true,
 };

@@ -22,53 +22,33 @@ static tg_status init(tg_optimizer *o)
     return TG_OK;
 }
 
-/* Decay that is added to the gradient. */
-static float coupled(const tg_optimizer *o, const tg_update *u)
-{
-    return o->decoupled ? 0 : (float)tg__optimizer_decay(o, u->ndim);
-}
-
-static void step(const tg_optimizer *o, const tg_update *u, float *w, const float *g, size_t n,
-                 float *const *slot)
+static void step(const tg_optimizer *o, const tg_update *u, float *dst, const float *w,
+                 const float *g, size_t n, float *const *slot)
 {
     const tg__kernels *k = tg__kernel();
-    const float eta = (float)u->lr, wd = coupled(o, u), keep = tg__optimizer_keep(o, u);
-    if (keep != 1)
-        k->scale(w, keep, n);
-    if (o->slots)
-        k->sgd_momentum(w, slot[0], g, n, eta, (float)o->momentum, wd, o->nesterov);
-    else
-        k->sgd(w, g, n, eta, wd);
-}
-
-static void preview(const tg_optimizer *o, const tg_update *u, float *dst, const float *w,
-                    const float *g, size_t n, float *const *slot)
-{
-    const tg__kernels *k = tg__kernel();
-    const float eta = (float)u->lr, wd = coupled(o, u), keep = tg__optimizer_keep(o, u);
+    const float eta = (float)u->lr, m = (float)o->momentum, keep = tg__optimizer_keep(o, u);
+    const float wd = o->decoupled ? 0 : (float)tg__optimizer_decay(o, u->ndim);
+    const bool preview = dst != w;
     if (keep != 1) {
-        memcpy(dst, w, n * sizeof *dst);
+        if (preview)
+            memcpy(dst, w, n * sizeof *dst);
         k->scale(dst, keep, n);
         w = dst;
     }
-    if (o->slots > 0)
-        k->sgd_preview_to(dst, w, slot[0], g, n, eta, (float)o->momentum, wd, o->nesterov);
-    else
+    if (!o->slots)
         k->sgd_to(dst, w, g, n, eta, wd);
+    else if (preview)
+        k->sgd_preview_to(dst, w, slot[0], g, n, eta, m, wd, o->nesterov);
+    else
+        k->sgd_momentum(dst, slot[0], g, n, eta, m, wd, o->nesterov);
 }
 
 static const tg_key keys[] = {
     TG__OPTIMIZER_KEY_LR("0.01"),
-    {.name = "momentum", .type = TG_KEY_REAL, .def = "0", .min = 0, .max = 1, .help = "0: none"},
+    TG__KEY(REAL, "momentum", "0", 0, 1, "0: none"),
     TG__OPTIMIZER_KEY_DECAY("0", "wd*w is added to the averaged gradient, unless decoupled"),
-    {.name = "nesterov",
-     .type = TG_KEY_FLAG,
-     .def = "no",
-     .help = "Nesterov momentum; needs momentum > 0"},
-    {.name = "decoupled",
-     .type = TG_KEY_FLAG,
-     .def = "no",
-     .help = "SGDW: weight decay subtracts lr*wd*w from w, without momentum"},
+    TG__FLAG("nesterov", "no", "Nesterov momentum; needs momentum > 0"),
+    TG__FLAG("decoupled", "no", "SGDW: weight decay subtracts lr*wd*w from w, without momentum"),
     TG__OPTIMIZER_KEYS_LAST("none", "1d: no weight decay for biases and norms"),
 };
 
@@ -78,5 +58,4 @@ const tg__optimizer_ops tg__optimizer_sgd = {
     .slot_names = {"momentum"},
     .init = init,
     .step = step,
-    .preview = preview,
 };

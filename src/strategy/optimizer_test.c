@@ -47,7 +47,7 @@ static void steps_by_hand(void **state)
             const tg_update update = {
                 .struct_size = sizeof update, .lr = 0.5, .number = t, .ndim = 2};
             g = (float)t;
-            o->ops->preview(o, &update, &dst, &w, &g, 1, slot);
+            o->ops->step(o, &update, &dst, &w, &g, 1, slot);
             assert_int_equal(tg_optimizer_step(o, &update, &w, &g, 1, slot), TG_OK);
             assert_true(w == (t == 1 ? cases[i].w1 : cases[i].w2) && dst == w);
         }
@@ -118,7 +118,7 @@ static void play_updates(const char *spec, size_t ndim, float w[LEN])
                                   .ndim = ndim};
         for (uint64_t i = 0; i < LEN; i++)
             g[i] = noise(i + LEN * t);
-        o->ops->preview(o, &update, dst, w, g, LEN, slot);
+        o->ops->step(o, &update, dst, w, g, LEN, slot);
         assert_int_equal(tg_optimizer_step(o, &update, w, g, LEN, slot), TG_OK);
         assert_memory_equal(dst, w, sizeof dst);
     }
@@ -292,7 +292,7 @@ static void rates_refuse(void **state)
               {"step:at=0", "0 is step 0"},
               {"step:at=7+", "not a duration"},
               {"step:at=soon", "at=soon: not a duration"},
-              {"step:every=2,at=5", "every and at: allowed: one of them"},
+              {"step:every=2,at=5", "every and at cannot be combined"},
               {"onecycle:warmup=3", "allowed: pct_start, div_factor, final_div_factor"},
               {"onecycle:pct_start=2", "0 <= pct_start <= 1"}};
     for (size_t i = 0; i < TG_COUNT(at); i++) {
@@ -314,14 +314,44 @@ static void rates_refuse(void **state)
     assert_int_equal(count, 4);
 }
 
+static void test_refused_steps(void **state)
+{
+    (void)state;
+    float room[5 * 4] = {0}, *w = room, *g = room + 4, *slot[2] = {room + 8, room + 12};
+    tg_optimizer *adam;
+    tg_update u = {.struct_size = sizeof u, .lr = 0.1, .number = 1, .ndim = 1};
+    assert_int_equal(tg_optimizer_create("adam:lr=0.1", &adam), TG_OK);
+    assert_int_equal(tg_optimizer_step(adam, &u, w, g, 4, slot), TG_OK);
+    const struct {
+        tg_update u;
+        float *w, *slot[2];
+        const char *error;
+    } cases[] = {
+        {{.lr = 0.1}, w, {slot[0], slot[1]}, "u->number=0"},
+        {{.lr = -1, .number = 1}, w, {slot[0], slot[1]}, "u->lr=-1"},
+        {{.lr = (double)NAN, .number = 1}, w, {slot[0], slot[1]}, "u->lr="},
+        {{.lr = 0.1, .number = 1}, g - 1, {slot[0], slot[1]}, "overlap"},
+        {{.lr = 0.1, .number = 1}, w, {slot[0], NULL}, "slot[1] is NULL"},
+        {{.lr = 0.1, .number = 1}, w, {slot[0], slot[0] + 1}, "slot[1] overlaps slot[0]"},
+        {{.lr = 0.1, .number = 1}, w, {slot[0], w + 3}, "slot[1] overlaps w or g"},
+    };
+    for (size_t i = 0; i < TG_COUNT(cases); i++) {
+        u = cases[i].u;
+        u.struct_size = sizeof u;
+        assert_int_equal(tg_optimizer_step(adam, &u, cases[i].w, g, 4, cases[i].slot), TG_E_ARG);
+        assert_non_null(strstr(tg_error(), cases[i].error));
+    }
+    tg_optimizer_destroy(adam);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_by_hand), cmocka_unit_test(slots_and_specs),
-        cmocka_unit_test(rates),         cmocka_unit_test(cosine_is_a_cosine),
-        cmocka_unit_test(limits),        cmocka_unit_test(lars_of_ratio_1_is_sgd),
-        cmocka_unit_test(scaled_rates),  cmocka_unit_test(onecycle_at_its_ends),
-        cmocka_unit_test(rates_refuse),
+        cmocka_unit_test(test_refused_steps),     cmocka_unit_test(steps_by_hand),
+        cmocka_unit_test(slots_and_specs),        cmocka_unit_test(rates),
+        cmocka_unit_test(cosine_is_a_cosine),     cmocka_unit_test(limits),
+        cmocka_unit_test(lars_of_ratio_1_is_sgd), cmocka_unit_test(scaled_rates),
+        cmocka_unit_test(onecycle_at_its_ends),   cmocka_unit_test(rates_refuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,8 +2,8 @@
 #ifndef TG_STRATEGY_OPTIMIZERS_H
 #define TG_STRATEGY_OPTIMIZERS_H
 
+#include "base/keys.h"
 #include "telegrad/optimizer.h"
-#include "telegrad/spec.h"
 
 enum { TG__OPTIMIZER_SLOTS = 2 };
 
@@ -11,13 +11,10 @@ typedef struct tg__optimizer_ops {
     tg_entry entry;
     const char *slot_names[TG__OPTIMIZER_SLOTS];
     tg_status (*init)(tg_optimizer *o); /* read o->spec, set the fields below */
-    /* w = one step from w with gradient g; see tg_optimizer_step */
-    void (*step)(const tg_optimizer *o, const tg_update *u, float *w, const float *g, size_t n,
-                 float *const *slot);
-    /* dst = the result of a step from w, bit for bit; w and the slots are only read. dst must not
-     * be w. */
-    void (*preview)(const tg_optimizer *o, const tg_update *u, float *dst, const float *w,
-                    const float *g, size_t n, float *const *slot);
+    /* dst = one step from w with gradient g; see tg_optimizer_step. If dst is not w, it is only a
+     * preview, with the same bits: w and the slots are only read. */
+    void (*step)(const tg_optimizer *o, const tg_update *u, float *dst, const float *w,
+                 const float *g, size_t n, float *const *slot);
     bool counts; /* reads tg_update.number */
     /* An element's step depends on the other elements of its tensor. */
     bool whole;
@@ -41,30 +38,16 @@ struct tg_optimizer {
 };
 
 /* The keys of all optimizers, with the defaults of lr, weight_decay and exempt. */
-#define TG__OPTIMIZER_KEY_LR(value)                                             \
-    {                                                                           \
-        .name = "lr", .type = TG_KEY_REAL, .def = value, .min = 0, .max = 1e30, \
-        .help = "learning rate before its schedule"                             \
-    }
-#define TG__OPTIMIZER_KEY_DECAY(value, text)                                              \
-    {                                                                                     \
-        .name = "weight_decay", .type = TG_KEY_REAL, .def = value, .min = 0, .max = 1e30, \
-        .help = text                                                                      \
-    }
-#define TG__OPTIMIZER_KEYS_LAST(exempted, text)                                      \
-    {.name = "exempt",                                                               \
-     .type = TG_KEY_CHOICE,                                                          \
-     .def = exempted,                                                                \
-     .choices = "none|1d",                                                           \
-     .help = text},                                                                  \
-        {.name = "clip",                                                             \
-         .type = TG_KEY_REAL,                                                        \
-         .min = 0,                                                                   \
-         .min_open = true,                                                           \
-         .max = 1e30,                                                                \
-         .help = "scale the averaged gradient to a norm <= clip, over all tensors"}, \
-    {                                                                                \
-        .name = NULL                                                                 \
+#define TG__OPTIMIZER_KEY_LR(value) \
+    TG__KEY(REAL, "lr", value, 0, 1e30, "learning rate before its schedule")
+#define TG__OPTIMIZER_KEY_DECAY(value, text) TG__KEY(REAL, "weight_decay", value, 0, 1e30, text)
+#define TG__OPTIMIZER_KEYS_LAST(exempted, text)                                    \
+    TG__CHOICE("exempt", exempted, "none|1d", text),                               \
+        TG__KEY(REAL, "clip", NULL, 0, 1e30,                                       \
+                "scale the averaged gradient to a norm <= clip, over all tensors", \
+                .min_open = true),                                                 \
+    {                                                                              \
+        .name = NULL                                                               \
     }
 
 /* Read lr, weight_decay, exempt, clip. */
@@ -77,27 +60,14 @@ float tg__optimizer_keep(const tg_optimizer *o, const tg_update *u);
 
 /* Adam and AdamW. They differ in where the decay is applied. (optimizer_adam.c) */
 TG_NODISCARD tg_status tg__adam_init(tg_optimizer *o);
-void tg__adam_step(const tg_optimizer *o, const tg_update *u, float *w, const float *g, size_t n,
-                   float *const *slot);
-void tg__adam_preview(const tg_optimizer *o, const tg_update *u, float *dst, const float *w,
-                      const float *g, size_t n, float *const *slot);
-#define TG__ADAM_KEYS                                                                  \
-    {.name = "beta1",                                                                  \
-     .type = TG_KEY_REAL,                                                              \
-     .def = "0.9",                                                                     \
-     .min = 0,                                                                         \
-     .max = 0.9999999,                                                                 \
-     .help = "decay of the first moment, the mean of gradients"},                      \
-        {.name = "beta2",                                                              \
-         .type = TG_KEY_REAL,                                                          \
-         .def = "0.999",                                                               \
-         .min = 0,                                                                     \
-         .max = 0.9999999,                                                             \
-         .help = "decay of the second moment, the mean of their squares"},             \
-    {                                                                                  \
-        .name = "eps", .type = TG_KEY_REAL, .def = "1e-08", .min = 1e-30, .max = 1e30, \
-        .help = "added to the root of the second moment"                               \
-    }
+void tg__adam_step(const tg_optimizer *o, const tg_update *u, float *dst, const float *w,
+                   const float *g, size_t n, float *const *slot);
+#define TG__ADAM_KEYS                                                     \
+    TG__KEY(REAL, "beta1", "0.9", 0, 0.9999999,                           \
+            "decay of the first moment, the mean of gradients"),          \
+        TG__KEY(REAL, "beta2", "0.999", 0, 0.9999999,                     \
+                "decay of the second moment, the mean of their squares"), \
+        TG__KEY(REAL, "eps", "1e-08", 1e-30, 1e30, "added to the root of the second moment")
 
 /* The same optimizer without momentum (momentum 0, not Nesterov), for methods that own the
  * momentum. Not for adaptive optimizers.

@@ -28,14 +28,13 @@
 #include "telegrad/random.h"
 #include "telegrad/spec.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { OF_GRADIENT = 0, OF_UPDATE = 1, OF_STATE = 2 }; /* tags; OF_STATE + optimizer's slot */
 
 typedef struct outer {
     tg__outer c;
-    size_t global, sent, velocity; /* slots; velocity: momentum > 0 */
+    size_t sent, velocity; /* slots; velocity: momentum > 0 */
     /* The participants of a round, drawn once and cached: they are needed in each of its steps, and
      * for every rank if one object plays all ranks. */
     uint64_t drawn;    /* 1 + the round; 0: none yet */
@@ -43,17 +42,6 @@ typedef struct outer {
     uint64_t *counted; /* (ranks) samples; 0: does not take part */
     uint64_t all;      /* the sum of `counted` */
 } outer;
-
-static float *global_of(const tg__strategy *s, size_t i)
-{
-    const outer *o = s->impl;
-    return s->slot[o->global][i];
-}
-
-const float *tg__outer_global(const tg__strategy *s, size_t i)
-{
-    return global_of(s, i);
-}
 
 /* ---- participants ---------------------------------------------------------------------------- */
 
@@ -86,20 +74,20 @@ static void draw(const tg__strategy *s, uint64_t round)
     o->drawn = round + 1;
 }
 
-/* The factor of this rank's D in that round; 0: it does not take part. */
-static double weight_in(const tg__strategy *s, uint64_t round)
+/* The factor of a rank's D in that round; 0: it does not take part. */
+static double weight_in(const tg__strategy *s, uint64_t round, int rank)
 {
     const outer *o = s->impl;
     if (o->c.clients == 1 && !o->c.weighted)
         return 1;
     draw(s, round);
-    return o->all == 0 ? 0 : (double)s->size * (double)o->counted[s->rank] / (double)o->all;
+    return o->all == 0 ? 0 : (double)s->size * (double)o->counted[rank] / (double)o->all;
 }
 
-double tg__outer_weight(const tg__strategy *s, uint64_t t)
+double tg__outer_weight(const tg__strategy *s, uint64_t t, int rank)
 {
     const outer *o = s->impl;
-    return t < o->c.after ? 1 : weight_in(s, round_of(o, t));
+    return t < o->c.after ? 1 : weight_in(s, round_of(o, t), rank);
 }
 
 /* ---- creating -------------------------------------------------------------------------------- */
@@ -127,48 +115,65 @@ static tg_status check(const tg__strategy *s, const tg__outer *c)
 static tg_status add_slots(tg__strategy *s, outer *o)
 {
     TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_RANK));
-    TG_TRY(tg__strategy_add_slot(s, "global", TG__ROLE_REPLICATED, &o->global));
+    TG_TRY(tg__strategy_add_global(s));
     TG_TRY(tg__strategy_add_slot(s, "sent", TG__ROLE_RANK, &o->sent));
     if (o->c.momentum > 0)
         TG_TRY(tg__strategy_add_slot(s, "velocity", TG__ROLE_REPLICATED, &o->velocity));
-    TG_TRY(tg_alloc((size_t)s->size, sizeof *o->order, &o->order));
-    return tg_alloc((size_t)s->size, sizeof *o->counted, &o->counted);
+    TG_TRY(tg__owned_alloc(&s->owned, (size_t)s->size, sizeof *o->order, &o->order));
+    return tg__owned_alloc(&s->owned, (size_t)s->size, sizeof *o->counted, &o->counted);
 }
 
-void tg__outer_fini(tg__strategy *s)
+/* The value of a key that is a number. */
+static double number(const tg_spec *spec, const char *key, double otherwise)
 {
-    outer *o = s->impl;
-    free(o->order);
-    free(o->counted);
-    free(o);
+    return tg_spec_has(spec, key) && *tg_spec_word(spec, key) == '\0' ? tg_spec_real(spec, key)
+                                                                      : otherwise;
 }
 
-tg_status tg__outer_init(tg__strategy *s, const tg__outer *config)
+/* By default as many fragments as there are buckets, at most. */
+static uint32_t fragments(const tg__strategy *s)
+{
+    if (!tg_spec_has(s->spec, "fragments"))
+        return 1;
+    const size_t wanted = (size_t)tg_spec_int(s->spec, "fragments");
+    return (uint32_t)(tg_spec_given(s->spec, "fragments") ? wanted : TG__MIN(wanted, s->nbuckets));
+}
+
+tg_status tg__outer_init_as(tg__strategy *s, tg__outer_momentum state)
 {
     outer *o;
-    TG_TRY(check(s, config));
-    TG_TRY(tg_alloc(1, sizeof *o, &o));
-    o->c = *config;
+    TG_TRY(tg__owned_alloc(&s->owned, 1, sizeof *o, &o));
+    tg__outer *c = &o->c;
+    *c = (tg__outer){.every = (uint64_t)tg_spec_int(s->spec, "every"),
+                     .fragments = fragments(s),
+                     .lr = number(s->spec, "lr", 1),
+                     .momentum = number(s->spec, "momentum", 0),
+                     .alpha = number(s->spec, "alpha", 0),
+                     .clients = number(s->spec, "clients", 1),
+                     .weighted =
+                         tg_spec_has(s->spec, "weighted") && tg_spec_flag(s->spec, "weighted"),
+                     .state = state};
+    if (tg_spec_has(s->spec, "overlap"))
+        c->overlap = (uint64_t)tg_spec_int(s->spec, "overlap");
+    if (tg_spec_has(s->spec, "after"))
+        TG_TRY(tg__strategy_until(s, "after", &c->after));
+    TG_TRY(check(s, c));
     s->impl = o;
     s->sends_updates = true;
-    s->some_absent = config->clients < 1;
-    s->weighted = config->weighted;
+    s->some_absent = c->clients < 1;
+    s->weighted = c->weighted;
     s->needs_mean = s->some_absent || s->weighted;
     s->tags = OF_STATE + (uint32_t)tg_optimizer_slots(s->optimizer);
-    if (config->state == TG__OUTER_AVERAGE) {
+    if (state == TG__OUTER_AVERAGE) {
         s->in_flight = 1 + tg_optimizer_slots(s->optimizer);
         s->coded_in_flight = 1;
     }
-    tg_status status = add_slots(s, o);
-    if (status != TG_OK)
-        tg__outer_fini(s);
-    return status;
+    return add_slots(s, o);
 }
 
-void tg__outer_begin(tg__strategy *s)
+tg_status tg__outer_init(tg__strategy *s)
 {
-    for (size_t i = 0; i < s->ntensors; i++)
-        memcpy(global_of(s, i), s->tensor[i].w, s->tensor[i].n * sizeof(float));
+    return tg__outer_init_as(s, TG__OUTER_KEEP);
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -177,7 +182,7 @@ void tg__outer_begin(tg__strategy *s)
 static void take_global(tg__strategy *s, size_t i, tg__stretch e, double alpha)
 {
     float *w = s->tensor[i].w + e.at;
-    const float *a = global_of(s, i) + e.at;
+    const float *a = tg__strategy_global(s, i) + e.at;
     if (alpha == 0)
         memcpy(w, a, e.n * sizeof *a);
     else
@@ -187,14 +192,14 @@ static void take_global(tg__strategy *s, size_t i, tg__stretch e, double alpha)
 static void take_all_global(tg__strategy *s)
 {
     for (size_t i = 0; i < s->ntensors; i++)
-        take_global(s, i, (tg__stretch){0, s->tensor[i].n}, 0);
+        tg__strategy_take_global(s, i);
 }
 
 /* agg: the result, from the stretch's first element on; NULL: dropped */
 static void take(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r, const float *agg)
 {
     const outer *o = s->impl;
-    float *w = s->tensor[i].w + e.at, *a = global_of(s, i) + e.at;
+    float *w = s->tensor[i].w + e.at, *a = tg__strategy_global(s, i) + e.at;
     if (r->tag == OF_GRADIENT) {
         if (agg == NULL)
             return;
@@ -247,7 +252,7 @@ static void prepare(tg__strategy *s, size_t i, tg__stretch e, float weight)
 {
     const outer *o = s->impl;
     float *d = s->slot[o->sent][i] + e.at;
-    tg__kernel()->sub_to(d, global_of(s, i) + e.at, s->tensor[i].w + e.at, e.n);
+    tg__kernel()->sub_to(d, tg__strategy_global(s, i) + e.at, s->tensor[i].w + e.at, e.n);
     if (weight != 1)
         tg__kernel()->scale(d, weight, e.n);
 }
@@ -292,8 +297,8 @@ void tg__outer_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__act
     const uint64_t steps = t + 1 - o->c.after, round = round_of(o, t);
     if (o->c.state == TG__OUTER_RESET && (steps - 1) % o->c.every == 0)
         forget(s);
-    const float weight = (float)weight_in(s, round);
-    const bool takes_part = finite && weight_in(s, round) != 0;
+    const float weight = (float)weight_in(s, round, s->rank);
+    const bool takes_part = finite && weight_in(s, round, s->rank) != 0;
     for (size_t i = 0; i < s->ntensors; i++) {
         const bool sends = weight != 0 && since_sent(o, fragment_of(s, i), steps) == 0;
         for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e)) {
@@ -324,7 +329,7 @@ void tg__outer_drained(tg__strategy *s, uint64_t t, tg__actions *out)
     for (uint32_t f = 0; s->drained != t + 1 && f < o->c.fragments; f++) {
         if (!has_more(o, f, steps))
             continue;
-        const float weight = (float)weight_in(s, round_of(o, t - 1));
+        const float weight = (float)weight_in(s, round_of(o, t - 1), s->rank);
         for (size_t i = 0; weight != 0 && i < s->ntensors; i++)
             if (fragment_of(s, i) == f)
                 prepare(s, i, (tg__stretch){0, s->tensor[i].n}, weight);

@@ -23,22 +23,21 @@ typedef struct tg__outer {
     tg__outer_momentum state;
 } tg__outer;
 
-/* Errors TG_E_SPEC (overlap, fragments), TG_E_NOMEM */
-TG_NODISCARD tg_status tg__outer_init(tg__strategy *s, const tg__outer *config);
-void tg__outer_fini(tg__strategy *s);
-void tg__outer_begin(tg__strategy *s);
+/* Read the keys of s->spec that are members of tg__outer: those it lacks are a mean of all ranks'
+ * changes, waited for. init: state is TG__OUTER_KEEP.
+ * Errors TG_E_SPEC (overlap, fragments), TG_E_NOMEM */
+TG_NODISCARD tg_status tg__outer_init(tg__strategy *s);
+TG_NODISCARD tg_status tg__outer_init_as(tg__strategy *s, tg__outer_momentum state);
 void tg__outer_ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out);
 void tg__outer_result(tg__strategy *s, const tg__result *r);
 void tg__outer_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out);
 void tg__outer_drained(tg__strategy *s, uint64_t t, tg__actions *out);
-const float *tg__outer_global(const tg__strategy *s, size_t i);
 const char *tg__outer_regroup(tg__strategy *s, uint64_t t);
-double tg__outer_weight(const tg__strategy *s, uint64_t t);
+double tg__outer_weight(const tg__strategy *s, uint64_t t, int rank);
 
-#define TG__OUTER_OPS                                                                     \
-    .fini = tg__outer_fini, .begin = tg__outer_begin, .ready = tg__outer_ready,           \
-    .result = tg__outer_result, .step = tg__outer_step, .drained = tg__outer_drained,     \
-    .global = tg__outer_global, .weight = tg__outer_weight, .regroup = tg__outer_regroup, \
+#define TG__OUTER_OPS                                                                       \
+    .ready = tg__outer_ready, .result = tg__outer_result, .step = tg__outer_step,           \
+    .drained = tg__outer_drained, .weight = tg__outer_weight, .regroup = tg__outer_regroup, \
     .steps = true, .bypasses = true
 
 #endif

@@ -5,7 +5,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "strategy/strategy_play.h"
+#include "strategy_play.h"
 
 /* Post-local: synchronous first, whose momentum all ranks take along. */
 static void local_after_ssgd(void **state)
@@ -222,8 +222,8 @@ static void clients_by_turns(void **state)
             int count = 0;
             memcpy(w, p.rank[0].w, sizeof w);
             for (int j = 0; j < 3; j++) {
-                const bool idle = p.rank[j].s->ops->weight(p.rank[j].s, p.t) == 0;
-                assert_int_equal(p.rank[j].s->ops->weight(p.rank[j].s, p.t + 1) == 0, idle);
+                const bool idle = p.rank[j].s->ops->weight(p.rank[j].s, p.t, j) == 0;
+                assert_int_equal(p.rank[j].s->ops->weight(p.rank[j].s, p.t + 1, j) == 0, idle);
                 took_part[j] = took_part[j] || !idle;
                 count += !idle;
                 const double weight = idle ? 0 : weighted ? (double)samples[j] : 1;
@@ -264,8 +264,8 @@ static void one_draws_for_all(void **state)
             tg__strategy *own = fresh.rank[j].s;
             own->samples = samples;
             one->rank = j;
-            const double weight = one->ops->weight(one, 2 * rounds[i]);
-            assert_true(weight == own->ops->weight(own, 2 * rounds[i] + 1));
+            const double weight = one->ops->weight(one, 2 * rounds[i], one->rank);
+            assert_true(weight == own->ops->weight(own, 2 * rounds[i] + 1, own->rank));
             sum += weight;
         }
         assert_true(fabs(sum - PLAY_RANKS) < 1e-9);

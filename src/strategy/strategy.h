@@ -25,12 +25,12 @@
 #ifndef TG_STRATEGY_H
 #define TG_STRATEGY_H
 
-#include "telegrad/base.h"
+#include "base/keys.h"
+#include "base/owned.h"
 #include "state/state.h"
 #include "strategy/optimizers.h"
 #include "telegrad/optimizer.h"
 #include "telegrad/registry.h"
-#include "telegrad/spec.h"
 
 typedef struct tg__action {
     uint32_t bucket;
@@ -113,21 +113,24 @@ typedef struct tg__strategy_ops {
      * slots and memories.
      * Errors  TG_E_SPEC, TG_E_UNSUPPORTED (with the reason) */
     tg_status (*init)(tg__strategy *s);
-    void (*fini)(tg__strategy *s);
+    /* The following five may be NULL: then they do what synchronous SGD does. Call them by
+     * tg__strategy_begin etc. */
     /* The first call before the steps of a new run: parameters have their initial values. Not
-     * called after a load. */
+     * called after a load. They have been copied to the global slot, if there is one. NULL: only
+     * that. */
     void (*begin)(tg__strategy *s);
+    /* NULL: exchange the gradient, coded, due in this step; nothing if s->sends_updates. */
     void (*ready)(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out);
+    /* NULL: tg__strategy_apply. */
     void (*result)(tg__strategy *s, const tg__result *r);
+    /* NULL: nothing. */
     void (*step)(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out);
     /* Nothing is in flight after step t: set the caller's parameters to the global ones, unless an
-     * EXCHANGE is returned. */
+     * EXCHANGE is returned. NULL: only that. */
     void (*drained)(tg__strategy *s, uint64_t t, tg__actions *out);
-    /* The global parameters of tensor i, which evaluation, checkpoints and hashes use. */
-    const float *(*global)(const tg__strategy *s, size_t i);
-    /* This rank's weight in step t, 1 on average over ranks; 0: it sits the step out, and its
+    /* A rank's weight in step t, 1 on average over ranks; 0: it sits the step out, and its
      * gradients are not needed. NULL: equal weights. */
-    double (*weight)(const tg__strategy *s, uint64_t t);
+    double (*weight)(const tg__strategy *s, uint64_t t, int rank);
     /* After a load with another number of ranks, before step t. This rank's slots and parameters
      * are means over the ranks that it takes over, and what was pushed has been delivered. Returns,
      * in words, what has to start afresh; NULL: nothing. ops->regroup NULL: everything
@@ -175,45 +178,45 @@ struct tg__strategy {
      * first step after a load, the owner sets slot[r][i] to a vector (n of tensor i), zeroed or as
      * loaded. */
     size_t nslots;
+    size_t global; /* the slot of the global parameters; TG__NO_SLOT: they are the caller's */
     tg__slot_request *request;
     float ***slot;
+    size_t request_cap, slot_cap;
     tg__memory memory[TG__MEMORIES];
     size_t nmemories;
     /* Factor of this rank's gradients in local updates of this step, from clipping by their global
      * norm. Set by the owner before results with a turn, and before step(). */
     float clip;
-    float *clipped; /* (tg__stretch_most) if the optimizer clips */
-    uint64_t *made; /* (nbuckets) 1 + the last step whose part result() has made */
-    void *impl;
+    float *clipped;  /* (tg__stretch_most) if the optimizer clips */
+    uint64_t *made;  /* (nbuckets) 1 + the last step whose part result() has made */
+    void *impl;      /* allocated by init, in `owned` */
+    tg__owned owned; /* memory, released with the strategy */
 };
+#define TG__NO_SLOT SIZE_MAX
 
-const tg__strategy_ops *const *tg__strategies(size_t *count_p);
 const tg_entry *const *tg__strategy_entries(size_t *count_p);
-/* See tg_registry_strategy_method. */
-const char *tg__strategy_method(const char *spec);
-/* See tg_registry_strategy_optimizer. */
-const char *tg__strategy_optimizer_spec(const char *spec);
 /* See tg_registry_rate_hint. */
 const tg_rate_hint *tg__strategy_rate(const char *spec);
 const tg_entry *const *tg__optimizer_entries(size_t *count_p);
 const tg_entry *const *tg__lr_schedule_entries(size_t *count_p);
-typedef struct tg__strategy_setup {
-    const tg_optimizer *optimizer;
-    uint64_t steps_per_epoch, seed;
-    int64_t epoch_shift;
-    int rank, size;
-    tg__wtensor *tensor; /* (ntensors) */
-    size_t ntensors, nbuckets;
-} tg__strategy_setup;
 /* Parse the spec and call init.
- * setup    optimizer and tensor table are borrowed; n and bucket of the tensors must be set, w and
- *          g from begin on. Of s, the caller sets slot[r][i], memory[].updates, samples and clip
- *          only
+ * setup    optimizer to size, tensor, ntensors and nbuckets are set. Optimizer and tensors are
+ *          borrowed; n and bucket of the tensors must be set, w and g from begin on. Of s, the
+ *          caller sets slot[r][i], memory[].updates, samples and clip only
  * Errors   TG_E_SPEC, TG_E_NOMEM, TG_E_UNSUPPORTED
  * Threads  one at a time; a strategy starts none */
-TG_NODISCARD tg_status tg__strategy_create(const char *spec, const tg__strategy_setup *setup,
+TG_NODISCARD tg_status tg__strategy_create(const char *spec, const tg__strategy *setup,
                                            tg__strategy **s_p);
 void tg__strategy_destroy(tg__strategy *s); /* NULL is fine */
+
+/* Call the strategy's function, or do what it says of NULL. */
+void tg__strategy_begin(tg__strategy *s);
+void tg__strategy_ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out);
+void tg__strategy_result(tg__strategy *s, const tg__result *r);
+void tg__strategy_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out);
+void tg__strategy_drained(tg__strategy *s, uint64_t t, tg__actions *out);
+/* The global parameters of tensor i, which evaluation, checkpoints and hashes use. */
+float *tg__strategy_global(const tg__strategy *s, size_t i);
 
 /* ---- for the strategies' own files ---- */
 
@@ -225,18 +228,19 @@ TG_NODISCARD tg_status tg__strategy_until(const tg__strategy *s, const char *key
  * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__strategy_add_slot(tg__strategy *s, const char *name, tg__role role,
                                              size_t *at_p);
+/* Request s->global, a REPLICATED slot.
+ * Errors  TG_E_NOMEM */
+TG_NODISCARD tg_status tg__strategy_add_global(tg__strategy *s);
+/* Set the caller's parameters of tensor i to the global ones. */
+void tg__strategy_take_global(tg__strategy *s, size_t i);
+/* Update the bucket's parameters by the result, with memory 0; nothing if it was dropped. */
+void tg__strategy_apply(tg__strategy *s, const tg__result *r);
 /* Request the optimizer's slots, as the next entry of s->memory.
  * role    REPLICATED: a memory of averages; RANK: of this rank's gradients
  * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__strategy_add_optimizer(tg__strategy *s, tg__role role);
 /* The optimizer of tensor i: without momentum if its method owns that. */
 const tg_optimizer *tg__strategy_optimizer(const tg__strategy *s, size_t i);
-/* Let the optimizer update tensor i by g, with memory m.
- * w  updated: the tensor's parameters, or the strategy's copy of them */
-void tg__strategy_update(tg__strategy *s, size_t m, size_t i, double lr, float *w, const float *g);
-/* The same, by this rank's clipped gradient. */
-void tg__strategy_update_own(tg__strategy *s, size_t m, size_t i, double lr, float *w);
-
 /* Elements at .. at + n - 1 of a tensor. */
 typedef struct tg__stretch {
     size_t at, n;
@@ -249,8 +253,10 @@ typedef struct tg__stretch {
 tg__stretch tg__stretch_first(const tg__strategy *s, size_t i);
 tg__stretch tg__stretch_next(const tg__strategy *s, size_t i, tg__stretch e);
 size_t tg__stretch_most(const tg__strategy *s);
-/* tg__strategy_update and tg__strategy_update_own for a stretch; w and g point to its first
- * element. Update a tensor's stretches in order. */
+/* Let the optimizer update a stretch of tensor i by g, with memory m. Update a tensor's stretches
+ * in order. update_own: by this rank's clipped gradient.
+ * w, g  point to its first element. w is updated: the tensor's parameters, or the strategy's copy
+ *       of them */
 void tg__strategy_update_at(tg__strategy *s, size_t m, size_t i, tg__stretch e, double lr, float *w,
                             const float *g);
 void tg__strategy_update_own_at(tg__strategy *s, size_t m, size_t i, tg__stretch e, double lr,
@@ -274,6 +280,9 @@ tg__action *tg__actions_add(tg__actions *out, uint32_t bucket, bool coded, uint6
 /* Return a coded EXCHANGE of a bucket's part of a slot. Otherwise as above. */
 tg__action *tg__actions_add_slot(const tg__strategy *s, tg__actions *out, uint32_t bucket,
                                  size_t slot, uint64_t due, uint32_t tag);
+/* Return one for each bucket. */
+void tg__actions_add_slots(const tg__strategy *s, tg__actions *out, size_t slot, uint64_t due,
+                           uint32_t tag);
 /* Check that all actions found room.
  * Errors  TG_E_STATE: the strategy returned more than its in_flight allows */
 TG_NODISCARD tg_status tg__actions_check(const tg__strategy *s, const tg__actions *out);

@@ -2,11 +2,8 @@
 #include "strategy/delayed.h"
 
 static const tg_key keys[] = {
-    {.name = "k",
-     .type = TG_KEY_INT,
-     .def = "5",
-     .max = 1e15,
-     .help = "every k-th exchange is dense and uncompressed; 0: none, 1: all"},
+    TG__KEY(INT, "k", "5", 0, 1e15,
+            "every k-th exchange is dense and uncompressed; 0: none, 1: all"),
     TG__DELAYED_KEYS("1000"),
     {.name = NULL}};
 
@@ -18,7 +15,10 @@ static tg_status init(tg__strategy *s)
 const tg__strategy_ops tg__strategy_cd = {
     .entry = {"cd", "like od, but compressed; every k-th exchange is dense",
               "Yu et al. 2021, arXiv:2106.10796", keys},
-    .rate = &(const tg_rate_hint){.struct_size = sizeof(tg_rate_hint), .methods = true},
+    .rate = &(const tg_rate_hint){.struct_size = sizeof(tg_rate_hint),
+                                  .methods = true,
+                                  .dense = "k=2 or more, or k=0, with which it codes",
+                                  .dense_if = "k=1"},
     .init = init,
     TG__DELAYED_OPS,
 };

@@ -9,8 +9,8 @@
  * delta = decay * delta + eta * g.
  *
  * Source: Peng, Quesnelle, Kingma 2024, arXiv:2411.19870, alg. 1 */
-#include "strategy/ssgd.h"
 #include "kernel/kernel.h"
+#include "strategy/strategy.h"
 
 static tg_status refuse(const tg_optimizer *o, const char *why)
 {
@@ -41,12 +41,6 @@ static tg_status init(tg__strategy *s)
     return TG_OK;
 }
 
-static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out)
-{
-    (void)s;
-    tg__actions_add(out, bucket, true, t);
-}
-
 static void result(tg__strategy *s, const tg__result *r)
 {
     for (size_t i = 0; r->agg != NULL && i < s->ntensors; i++) {
@@ -65,12 +59,6 @@ const tg__strategy_ops tg__strategy_demo = {
     .method = "dct",
     .optimizer = "sgd:lr=0.001",
     .init = init,
-    .fini = tg__ssgd_nothing,
-    .begin = tg__ssgd_nothing,
-    .ready = ready,
     .result = result,
-    .step = tg__ssgd_step,
-    .drained = tg__ssgd_drained,
-    .global = tg__ssgd_global,
     .by_bucket = true,
 };

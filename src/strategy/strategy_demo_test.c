@@ -4,7 +4,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "strategy/strategy_play.h"
+#include "strategy_play.h"
 
 static float sign(float x)
 {
@@ -84,7 +84,7 @@ static void refuses_with_a_reason(void **state)
         tg__strategy *s = NULL;
         tg__wtensor tensor = {.n = 1};
         assert_int_equal(tg_optimizer_create(cases[i][0], &o), TG_OK);
-        const tg__strategy_setup setup = {
+        const tg__strategy setup = {
             .optimizer = o, .size = 2, .tensor = &tensor, .ntensors = 1, .nbuckets = 1};
         assert_int_equal(tg__strategy_create("demo", &setup, &s), TG_E_SPEC);
         assert_null(s);

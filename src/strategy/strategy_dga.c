@@ -28,7 +28,6 @@
 #include "kernel/kernel.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { DELAY_MAX = 1000 };
@@ -37,7 +36,7 @@ typedef struct dga {
     uint64_t delay, every;
     bool correct;
     /* slots; block (every > 1): the sum of U since the last exchange */
-    size_t global, pending, block;
+    size_t pending, block;
     /* `nown` slots from `own` on: U, or blocks of them, that were sent */
     size_t own, nown;
     size_t memory; /* index of the own memory */
@@ -46,22 +45,12 @@ typedef struct dga {
 } dga;
 
 static const tg_key keys[] = {
-    {.name = "delay",
-     .type = TG_KEY_INT,
-     .def = "1",
-     .max = DELAY_MAX,
-     .help = "averages are applied this many steps late; 0: every step waits for them. A multiple "
-             "of every"},
-    {.name = "every",
-     .type = TG_KEY_INT,
-     .def = "1",
-     .min = 1,
-     .max = 1e9,
-     .help = "local steps per exchange"},
-    {.name = "correct",
-     .type = TG_KEY_FLAG,
-     .def = "yes",
-     .help = "continue with own gradients, which averages replace later; no: plain delay (pipe)"},
+    TG__KEY(INT, "delay", "1", 0, DELAY_MAX,
+            "averages are applied this many steps late; 0: every step waits for them. A multiple "
+            "of every"),
+    TG__KEY(INT, "every", "1", 1, 1e9, "local steps per exchange"),
+    TG__FLAG("correct", "yes",
+             "continue with own gradients, which averages replace later; no: plain delay (pipe)"),
     {.name = NULL}};
 
 /* True if the rank takes own steps; without delay none are needed. */
@@ -101,55 +90,22 @@ static tg_status add_own(tg__strategy *s, dga *d)
         snprintf(d->name[i], sizeof d->name[i], "own %zu", i);
         TG_TRY(tg__strategy_add_slot(s, d->name[i], TG__ROLE_RANK, &unused));
     }
-    return tg_alloc(tg__stretch_most(s), sizeof *d->before, &d->before);
+    return tg__owned_alloc(&s->owned, tg__stretch_most(s), sizeof *d->before, &d->before);
 }
 
-static tg_status init_as(tg__strategy *s, dga *d)
+static tg_status init(tg__strategy *s)
 {
+    TG_TRY(tg__owned_alloc(&s->owned, 1, sizeof(dga), &s->impl));
+    dga *d = s->impl;
     TG_TRY(read_spec(s, d));
     s->sends_updates = d->every > 1;
     s->in_flight = d->every > 1 ? TG__MAX(d->delay / d->every, 1) : d->delay + 1;
     if (d->every == 1)
         TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_REPLICATED));
-    TG_TRY(tg__strategy_add_slot(s, "global", TG__ROLE_REPLICATED, &d->global));
+    TG_TRY(tg__strategy_add_global(s));
     TG_TRY(goes_on(d) ? add_own(s, d) : TG_OK);
     s->tags = (uint32_t)TG__MAX(d->nown, 1);
     return TG_OK;
-}
-
-static void fini(tg__strategy *s)
-{
-    dga *d = s->impl;
-    free(d->before);
-    free(d);
-}
-
-static tg_status init(tg__strategy *s)
-{
-    dga *d;
-    TG_TRY(tg_alloc(1, sizeof *d, &d));
-    s->impl = d;
-    tg_status status = init_as(s, d);
-    if (status != TG_OK)
-        fini(s);
-    return status;
-}
-
-static float *global_of(const tg__strategy *s, size_t i)
-{
-    const dga *d = s->impl;
-    return s->slot[d->global][i];
-}
-
-static const float *global(const tg__strategy *s, size_t i)
-{
-    return global_of(s, i);
-}
-
-static void begin(tg__strategy *s)
-{
-    for (size_t i = 0; i < s->ntensors; i++)
-        memcpy(global_of(s, i), s->tensor[i].w, s->tensor[i].n * sizeof(float));
 }
 
 static size_t ring_at(const dga *d, uint64_t t)
@@ -162,7 +118,7 @@ static void place(tg__strategy *s, size_t i, tg__stretch e)
 {
     const dga *d = s->impl;
     float *w = s->tensor[i].w + e.at;
-    const float *a = global_of(s, i) + e.at;
+    const float *a = tg__strategy_global(s, i) + e.at;
     if (goes_on(d))
         tg__kernel()->sub_to(w, a, s->slot[d->pending][i] + e.at, e.n);
     else
@@ -187,7 +143,7 @@ static void forget(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r
 static void take(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r)
 {
     const dga *d = s->impl;
-    float *a = global_of(s, i) + e.at;
+    float *a = tg__strategy_global(s, i) + e.at;
     const float *agg = r->agg != NULL ? r->agg + s->tensor[i].offset + e.at : NULL;
     if (agg != NULL && d->every == 1)
         tg__strategy_update_at(s, 0, i, e, r->lr, a, agg);
@@ -261,8 +217,7 @@ static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out
 static void send_block(tg__strategy *s, size_t at, uint64_t due, tg__actions *out)
 {
     const dga *d = s->impl;
-    for (uint32_t b = 0; b < s->nbuckets; b++)
-        tg__actions_add_slot(s, out, b, d->own + at, due, (uint32_t)at);
+    tg__actions_add_slots(s, out, d->own + at, due, (uint32_t)at);
 }
 
 static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out)
@@ -301,12 +256,9 @@ const tg__strategy_ops tg__strategy_dga = {
               "Zhu et al. 2021, NeurIPS, \"Delayed Gradient Averaging\"", keys},
     .rate = &(const tg_rate_hint){.struct_size = sizeof(tg_rate_hint), .methods = true},
     .init = init,
-    .fini = fini,
-    .begin = begin,
     .ready = ready,
     .result = result,
     .step = step,
     .drained = drained,
-    .global = global,
     .steps = true,
 };

@@ -5,7 +5,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "strategy/strategy_play.h"
+#include "strategy_play.h"
 
 static const char *const optimizers[] = {"sgd:lr=0.1",
                                          "sgd:lr=0.1,weight_decay=0.01",

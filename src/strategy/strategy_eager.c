@@ -16,13 +16,12 @@
 #include "strategy/strategy.h"
 #include "base/mem.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct eager {
     uint64_t every;
     double lr, momentum;
-    size_t global, velocity;  /* slots: A and its velocity */
+    size_t velocity;          /* slots: of A */
     size_t own, own_velocity; /* O, v */
     size_t sent, rest;        /* D; M' - D' / P */
 } eager;
@@ -36,27 +35,16 @@ static tg_status init(tg__strategy *s)
                    .momentum = tg_spec_real(s->spec, "momentum")};
     s->sends_updates = s->needs_mean = true;
     TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_RANK));
-    TG_TRY(tg__strategy_add_slot(s, "global", TG__ROLE_REPLICATED, &c.global));
+    TG_TRY(tg__strategy_add_global(s));
     TG_TRY(tg__strategy_add_slot(s, "velocity", TG__ROLE_REPLICATED, &c.velocity));
     TG_TRY(tg__strategy_add_slot(s, "own", TG__ROLE_RANK, &c.own));
     TG_TRY(tg__strategy_add_slot(s, "own velocity", TG__ROLE_RANK, &c.own_velocity));
     TG_TRY(tg__strategy_add_slot(s, "sent", TG__ROLE_RANK, &c.sent));
     TG_TRY(tg__strategy_add_slot(s, "rest", TG__ROLE_RANK, &c.rest));
-    TG_TRY(tg_alloc(1, sizeof *e, &e));
+    TG_TRY(tg__owned_alloc(&s->owned, 1, sizeof *e, &e));
     *e = c;
     s->impl = e;
     return TG_OK;
-}
-
-static void fini(tg__strategy *s)
-{
-    free(s->impl);
-}
-
-static const float *global(const tg__strategy *s, size_t i)
-{
-    const eager *e = s->impl;
-    return s->slot[e->global][i];
 }
 
 /* O = w = A, v = A's velocity: as at the start of a run. */
@@ -64,8 +52,8 @@ static void take_global(tg__strategy *s, size_t i)
 {
     const eager *e = s->impl;
     const size_t bytes = s->tensor[i].n * sizeof(float);
-    memcpy(s->tensor[i].w, s->slot[e->global][i], bytes);
-    memcpy(s->slot[e->own][i], s->slot[e->global][i], bytes);
+    memcpy(s->tensor[i].w, tg__strategy_global(s, i), bytes);
+    memcpy(s->slot[e->own][i], tg__strategy_global(s, i), bytes);
     memcpy(s->slot[e->own_velocity][i], s->slot[e->velocity][i], bytes);
     memset(s->slot[e->sent][i], 0, bytes);
     memset(s->slot[e->rest][i], 0, bytes);
@@ -73,20 +61,8 @@ static void take_global(tg__strategy *s, size_t i)
 
 static void begin(tg__strategy *s)
 {
-    const eager *e = s->impl;
-    for (size_t i = 0; i < s->ntensors; i++) {
-        const size_t bytes = s->tensor[i].n * sizeof(float);
-        memcpy(s->slot[e->global][i], s->tensor[i].w, bytes);
-        memcpy(s->slot[e->own][i], s->tensor[i].w, bytes);
-    }
-}
-
-static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out)
-{
-    (void)s;
-    (void)t;
-    (void)bucket;
-    (void)out;
+    for (size_t i = 0; i < s->ntensors; i++)
+        take_global(s, i); /* velocities are 0 */
 }
 
 /* mean: M, from the stretch's first element on */
@@ -94,8 +70,8 @@ static void take(tg__strategy *s, size_t i, tg__stretch part, const float *mean)
 {
     const eager *e = s->impl;
     float *rest = s->slot[e->rest][i] + part.at;
-    tg__nesterov(s->slot[e->global][i] + part.at, s->slot[e->velocity][i] + part.at, mean, part.n,
-                 e->lr, e->momentum);
+    tg__nesterov(tg__strategy_global(s, i) + part.at, s->slot[e->velocity][i] + part.at, mean,
+                 part.n, e->lr, e->momentum);
     memcpy(rest, mean, part.n * sizeof *mean);
     tg__kernel()->axpy(rest, -1 / (float)s->size, s->slot[e->sent][i] + part.at, part.n);
 }
@@ -127,13 +103,6 @@ static void prepare(tg__strategy *s, size_t i, tg__stretch part)
                          s->tensor[i].w + part.at, part.n);
 }
 
-static void send(tg__strategy *s, uint64_t due, tg__actions *out)
-{
-    const eager *e = s->impl;
-    for (uint32_t b = 0; b < s->nbuckets; b++)
-        tg__actions_add_slot(s, out, b, e->sent, due, 0);
-}
-
 /* The outer step along E, which is formed in place of M' - D' / P. */
 static void guess(tg__strategy *s, size_t i, tg__stretch part, bool first)
 {
@@ -160,7 +129,7 @@ static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__action
                 guess(s, i, p, first);
         }
     if (ends)
-        send(s, t + e->every, out);
+        tg__actions_add_slots(s, out, e->sent, t + e->every, 0);
 }
 
 static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
@@ -170,7 +139,7 @@ static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
         s->drained = t + 1;
         for (size_t i = 0; i < s->ntensors; i++)
             prepare(s, i, (tg__stretch){0, s->tensor[i].n});
-        send(s, t, out);
+        tg__actions_add_slots(s, out, e->sent, t, 0);
         return;
     }
     for (size_t i = 0; i < s->ntensors; i++)
@@ -191,12 +160,9 @@ const tg__strategy_ops tg__strategy_eager = {
             .key = "momentum",
         },
     .init = init,
-    .fini = fini,
     .begin = begin,
-    .ready = ready,
     .result = result,
     .step = step,
     .drained = drained,
-    .global = global,
     .steps = true,
 };

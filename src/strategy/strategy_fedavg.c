@@ -5,41 +5,20 @@
 #include "strategy/outer.h"
 
 static const tg_key keys[] = {
-    {.name = "every",
-     .type = TG_KEY_INT,
-     .def = "10",
-     .min = 1,
-     .max = 1e9,
-     .help = "local steps per round"},
-    {.name = "clients",
-     .type = TG_KEY_REAL,
-     .def = "1",
-     .max = 1,
-     .min_open = true,
-     .help = "fraction of the ranks that take part in a round; at least one"},
-    {.name = "weighted",
-     .type = TG_KEY_FLAG,
-     .def = "yes",
-     .help = "weight ranks by their numbers of samples; no: equally"},
-    {.name = "deadline",
-     .type = TG_KEY_REAL,
-     .def = "0",
-     .max = 1e6,
-     .help = "a rank that has spent this many seconds in the steps of a round begins no further "
-             "step and hands in what it has; 0: no deadline"},
+    TG__KEY(INT, "every", "10", 1, 1e9, "local steps per round"),
+    TG__KEY(REAL, "clients", "1", 0, 1,
+            "fraction of the ranks that take part in a round; at least one", .min_open = true),
+    TG__FLAG("weighted", "yes", "weight ranks by their numbers of samples; no: equally"),
+    TG__KEY(REAL, "deadline", "0", 0, 1e6,
+            "a rank that has spent this many seconds in the steps of a round begins no further "
+            "step and hands in what it has; 0: no deadline"),
     {.name = NULL}};
 
 static tg_status init(tg__strategy *s)
 {
-    const tg__outer c = {.every = (uint64_t)tg_spec_int(s->spec, "every"),
-                         .fragments = 1,
-                         .lr = 1,
-                         .clients = tg_spec_real(s->spec, "clients"),
-                         .weighted = tg_spec_flag(s->spec, "weighted"),
-                         .state = TG__OUTER_RESET};
-    s->round_steps = c.every;
+    s->round_steps = (uint64_t)tg_spec_int(s->spec, "every");
     s->deadline_ns = (int64_t)(tg_spec_real(s->spec, "deadline") * 1e9);
-    return tg__outer_init(s, &c);
+    return tg__outer_init_as(s, TG__OUTER_RESET);
 }
 
 const tg__strategy_ops tg__strategy_fedavg = {

@@ -27,29 +27,21 @@
 #include "strategy/optimizers.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { OF_MEAN = 0, OF_PUSH = 1 }; /* tags */
 
 typedef struct gossip {
     uint64_t overlap, mean;
-    size_t global, mass, sent; /* slots; mass: overlap > 0 */
-    int hops;                  /* ceil(log2 P) */
+    size_t mass, sent; /* slots; mass: overlap > 0 */
+    int hops;          /* ceil(log2 P) */
 } gossip;
 
 static const tg_key keys[] = {
-    {.name = "overlap",
-     .type = TG_KEY_INT,
-     .def = "0",
-     .max = 1e6,
-     .help =
-         "what is sent is added this many steps later, when the next is sent; 0: in the same step"},
-    {.name = "mean",
-     .type = TG_KEY_DURATION,
-     .def = "50",
-     .max = INFINITY,
-     .help = "steps or epochs (1ep) between two exact averages over all ranks"},
+    TG__KEY(
+        INT, "overlap", "0", 0, 1e6,
+        "what is sent is added this many steps later, when the next is sent; 0: in the same step"),
+    TG__DURATION("mean", "50", "steps or epochs (1ep) between two exact averages over all ranks"),
     {.name = NULL}};
 
 /* ---- when ------------------------------------------------------------------------------------ */
@@ -82,16 +74,11 @@ static uint64_t due(const tg__strategy *s, uint64_t t)
 static tg_status add_slots(tg__strategy *s, gossip *g)
 {
     TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_RANK));
-    TG_TRY(tg__strategy_add_slot(s, "global", TG__ROLE_REPLICATED, &g->global));
+    TG_TRY(tg__strategy_add_global(s));
     if (g->overlap > 0)
         TG_TRY(tg__strategy_add_slot(s, "mass", TG__ROLE_RANK, &g->mass));
     TG_TRY(tg__strategy_add_slot(s, "sent", TG__ROLE_RANK, &g->sent));
     return TG_OK;
-}
-
-static void fini(tg__strategy *s)
-{
-    free(s->impl);
 }
 
 static tg_status init(tg__strategy *s)
@@ -102,32 +89,18 @@ static tg_status init(tg__strategy *s)
     if (mean == 0)
         return tg_fail(TG_E_SPEC, "strategy \"%s\": mean=0: allowed: at least 1 step",
                        tg_spec_name(s->spec));
-    TG_TRY(tg_alloc(1, sizeof *g, &g));
-    s->impl = g;
+    TG_TRY(tg__owned_alloc(&s->owned, 1, sizeof *g, &s->impl));
+    g = s->impl;
     g->mean = mean;
     g->overlap = (uint64_t)tg_spec_int(s->spec, "overlap");
     for (g->hops = 0; 1 << g->hops < s->size; g->hops++)
         ;
     s->sends_updates = s->needs_mean = s->pushes = true;
     s->tags = 2;
-    tg_status status = add_slots(s, g);
-    if (status != TG_OK)
-        fini(s);
-    return status;
+    return add_slots(s, g);
 }
 
 /* ---- state ----------------------------------------------------------------------------------- */
-
-static float *global_of(const tg__strategy *s, size_t i)
-{
-    const gossip *g = s->impl;
-    return s->slot[g->global][i];
-}
-
-static const float *global(const tg__strategy *s, size_t i)
-{
-    return global_of(s, i);
-}
 
 static float *mass_of(const tg__strategy *s, size_t i)
 {
@@ -144,28 +117,17 @@ static void copy(float *dst, const float *src, size_t n)
 /* x = z = the last mean */
 static void take_global(tg__strategy *s, size_t i)
 {
-    const tg__wtensor *x = &s->tensor[i];
-    copy(x->w, global_of(s, i), x->n);
-    copy(mass_of(s, i), x->w, x->n);
+    tg__strategy_take_global(s, i);
+    copy(mass_of(s, i), s->tensor[i].w, s->tensor[i].n);
 }
 
 static void begin(tg__strategy *s)
 {
-    for (size_t i = 0; i < s->ntensors; i++) {
-        copy(global_of(s, i), s->tensor[i].w, s->tensor[i].n);
+    for (size_t i = 0; i < s->ntensors; i++)
         take_global(s, i);
-    }
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
-
-static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out)
-{
-    (void)s;
-    (void)t;
-    (void)bucket;
-    (void)out;
-}
 
 static bool is_finite(const float *x, size_t n)
 {
@@ -183,7 +145,7 @@ static void go_back(tg__strategy *s, size_t i)
 static void take_mean(tg__strategy *s, size_t i, const float *mean)
 {
     for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e)) {
-        copy(global_of(s, i) + e.at, mean + e.at, e.n);
+        copy(tg__strategy_global(s, i) + e.at, mean + e.at, e.n);
         copy(s->tensor[i].w + e.at, mean + e.at, e.n);
         copy(mass_of(s, i) + e.at, s->tensor[i].w + e.at, e.n);
     }
@@ -232,14 +194,6 @@ static void lay_out(tg__strategy *s, size_t i, tg__stretch e)
     copy(s->slot[g->sent][i] + e.at, mass_of(s, i) + e.at, e.n);
 }
 
-/* Exchange what lay_out() has put into `sent`. */
-static void send_mean(tg__strategy *s, uint64_t t, tg__actions *out)
-{
-    const gossip *g = s->impl;
-    for (uint32_t b = 0; b < s->nbuckets; b++)
-        tg__actions_add_slot(s, out, b, g->sent, t, OF_MEAN);
-}
-
 /* Put half of x into `sent`, and keep half. */
 static void halve(tg__strategy *s, size_t i, tg__stretch e)
 {
@@ -286,7 +240,7 @@ static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__action
                 unbias(s, i, e);
         }
     if (is_mean(s, t))
-        send_mean(s, t, out);
+        tg__actions_add_slots(s, out, g->sent, t, OF_MEAN);
     else if (pushes)
         push(s, t, c / every, out);
 }
@@ -307,7 +261,7 @@ static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
     if (s->drained != t + 1 && t % g->mean != 0) {
         for (size_t i = 0; i < s->ntensors; i++)
             lay_out(s, i, (tg__stretch){0, s->tensor[i].n});
-        send_mean(s, t, out);
+        tg__actions_add_slots(s, out, g->sent, t, OF_MEAN);
     }
     s->drained = t + 1;
     s->anew = t;
@@ -319,13 +273,10 @@ const tg__strategy_ops tg__strategy_gossip = {
     .entry = {"gossip", "local steps; each sends half of the parameters to one other rank",
               "Assran et al. 2019, arXiv:1811.10792", keys},
     .init = init,
-    .fini = fini,
     .begin = begin,
-    .ready = ready,
     .result = result,
     .step = step,
     .drained = drained,
-    .global = global,
     .regroup = regroup,
     .steps = true,
     .bypasses = true,

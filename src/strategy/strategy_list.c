@@ -12,23 +12,11 @@
 
 enum { STRETCH = 2048 }; /* elements; ten vectors of them fit a core's second-level cache */
 
-#define TG_STRATEGY(name) &tg__strategy_##name,
-static const tg__strategy_ops *const all[] = {
-#include "strategy/strategies.def"
-};
-#undef TG_STRATEGY
-
 #define TG_STRATEGY(name) &tg__strategy_##name.entry,
 static const tg_entry *const entries[] = {
 #include "strategy/strategies.def"
 };
 #undef TG_STRATEGY
-
-const tg__strategy_ops *const *tg__strategies(size_t *count_p)
-{
-    *count_p = TG_COUNT(all);
-    return all;
-}
 
 const tg_entry *const *tg__strategy_entries(size_t *count_p)
 {
@@ -36,25 +24,31 @@ const tg_entry *const *tg__strategy_entries(size_t *count_p)
     return entries;
 }
 
+/* An entry is the first member of its strategy. */
+static const tg__strategy_ops *ops_of(const tg_entry *entry)
+{
+    return (const tg__strategy_ops *)entry;
+}
+
 /* Find by a name or a spec string; NULL: none. */
 static const tg__strategy_ops *find(const char *spec)
 {
     const size_t len = spec == NULL ? 0 : strcspn(spec, ":");
-    for (size_t i = 0; len > 0 && i < TG_COUNT(all); i++)
-        if (strlen(all[i]->entry.name) == len && strncmp(all[i]->entry.name, spec, len) == 0)
-            return all[i];
+    for (size_t i = 0; len > 0 && i < TG_COUNT(entries); i++)
+        if (strlen(entries[i]->name) == len && strncmp(entries[i]->name, spec, len) == 0)
+            return ops_of(entries[i]);
     return NULL;
 }
 
-const char *tg__strategy_method(const char *spec)
+const char *tg_registry_strategy_method(const char *strategy)
 {
-    const tg__strategy_ops *ops = find(spec);
+    const tg__strategy_ops *ops = find(strategy);
     return ops != NULL && ops->method != NULL ? ops->method : "dense";
 }
 
-const char *tg__strategy_optimizer_spec(const char *spec)
+const char *tg_registry_strategy_optimizer(const char *strategy)
 {
-    const tg__strategy_ops *ops = find(spec);
+    const tg__strategy_ops *ops = find(strategy);
     return ops == NULL ? NULL : ops->optimizer;
 }
 
@@ -64,36 +58,24 @@ const tg_rate_hint *tg__strategy_rate(const char *spec)
     return ops == NULL ? NULL : ops->rate;
 }
 
-/* On failure, ops stays NULL, so that fini is not called. */
 static tg_status init(tg__strategy *s, const char *text)
 {
     tg_spec *spec;
     TG_TRY(tg_spec_parse("strategy", entries, TG_COUNT(entries), text, &spec));
     s->spec = spec;
-    size_t i = 0;
-    while (&all[i]->entry != tg_spec_entry(spec))
-        i++;
-    TG_TRY(all[i]->init(s));
-    s->ops = all[i];
-    return TG_OK;
+    s->ops = ops_of(tg_spec_entry(spec));
+    return s->ops->init(s);
 }
 
-tg_status tg__strategy_create(const char *spec, const tg__strategy_setup *setup, tg__strategy **s_p)
+tg_status tg__strategy_create(const char *spec, const tg__strategy *setup, tg__strategy **s_p)
 {
     tg__strategy *s;
     TG_TRY(tg_alloc(1, sizeof *s, &s));
-    s->optimizer = setup->optimizer;
-    s->steps_per_epoch = setup->steps_per_epoch;
-    s->epoch_shift = setup->epoch_shift;
-    s->seed = setup->seed;
-    s->rank = setup->rank;
-    s->size = setup->size;
-    s->tensor = setup->tensor;
-    s->ntensors = setup->ntensors;
-    s->nbuckets = setup->nbuckets;
+    *s = *setup;
     s->in_flight = s->tags = 1;
+    s->global = TG__NO_SLOT;
     s->clip = 1;
-    tg_status status = tg_alloc(s->nbuckets, sizeof *s->made, &s->made);
+    tg_status status = tg__owned_alloc(&s->owned, s->nbuckets, sizeof *s->made, &s->made);
     if (status == TG_OK)
         status = init(s, spec);
     if (status == TG_OK)
@@ -107,17 +89,73 @@ void tg__strategy_destroy(tg__strategy *s)
 {
     if (!s)
         return;
-    if (s->ops)
-        s->ops->fini(s);
-    for (size_t r = 0; r < s->nslots; r++)
-        free(s->slot[r]);
     free(s->slot);
     free(s->request);
-    free(s->clipped);
-    free(s->made);
+    tg__owned_free(&s->owned);
     tg_spec_free((tg_spec *)(uintptr_t)s->spec);
     free(s);
 }
+
+/* ---- what a strategy does, or what synchronous SGD does in its place ------------------------- */
+
+float *tg__strategy_global(const tg__strategy *s, size_t i)
+{
+    return s->global == TG__NO_SLOT ? s->tensor[i].w : s->slot[s->global][i];
+}
+
+void tg__strategy_take_global(tg__strategy *s, size_t i)
+{
+    const float *global = tg__strategy_global(s, i);
+    if (global != s->tensor[i].w)
+        memcpy(s->tensor[i].w, global, s->tensor[i].n * sizeof *global);
+}
+
+void tg__strategy_begin(tg__strategy *s)
+{
+    for (size_t i = 0; s->global != TG__NO_SLOT && i < s->ntensors; i++)
+        memcpy(s->slot[s->global][i], s->tensor[i].w, s->tensor[i].n * sizeof(float));
+    if (s->ops->begin)
+        s->ops->begin(s);
+}
+
+void tg__strategy_ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out)
+{
+    if (s->ops->ready)
+        s->ops->ready(s, t, bucket, out);
+    else if (!s->sends_updates)
+        tg__actions_add(out, bucket, true, t);
+}
+
+void tg__strategy_apply(tg__strategy *s, const tg__result *r)
+{
+    for (size_t i = 0; r->agg && i < s->ntensors; i++) {
+        const tg__wtensor *x = &s->tensor[i];
+        if (x->bucket == r->bucket)
+            tg__strategy_update_at(s, 0, i, (tg__stretch){0, x->n}, r->lr, x->w,
+                                   r->agg + x->offset);
+    }
+}
+
+void tg__strategy_result(tg__strategy *s, const tg__result *r)
+{
+    (s->ops->result ? s->ops->result : tg__strategy_apply)(s, r);
+}
+
+void tg__strategy_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out)
+{
+    if (s->ops->step)
+        s->ops->step(s, t, finite, lr, out);
+}
+
+void tg__strategy_drained(tg__strategy *s, uint64_t t, tg__actions *out)
+{
+    if (s->ops->drained)
+        s->ops->drained(s, t, out);
+    for (size_t i = 0; !s->ops->drained && i < s->ntensors; i++)
+        tg__strategy_take_global(s, i);
+}
+
+/* ---- for the strategies' own files ----------------------------------------------------------- */
 
 tg_status tg__strategy_until(const tg__strategy *s, const char *key, uint64_t *step_p)
 {
@@ -128,25 +166,18 @@ tg_status tg__strategy_until(const tg__strategy *s, const char *key, uint64_t *s
 tg_status tg__strategy_add_slot(tg__strategy *s, const char *name, tg__role role, size_t *at_p)
 {
     const tg__rescale rescale = role == TG__ROLE_RANK ? TG__RESCALE_MEAN : TG__RESCALE_COPY;
-    size_t count = s->nslots + 1;
-    tg__slot_request *request = realloc(s->request, count * sizeof *request);
-    if (request)
-        s->request = request;
-    float ***slot = realloc(s->slot, count * sizeof *slot);
-    if (slot)
-        s->slot = slot;
-    if (!request || !slot)
-        return tg_fail(TG_E_NOMEM, "out of memory for slot %s of a strategy", name);
-    TG_TRY(tg_alloc(s->ntensors, sizeof(float *), &s->slot[s->nslots]));
+    const size_t count = s->nslots + 1;
+    TG_TRY(tg__grow(&s->request, &s->request_cap, count, sizeof *s->request, "slots"));
+    TG_TRY(tg__grow(&s->slot, &s->slot_cap, count, sizeof *s->slot, "slots"));
+    TG_TRY(tg__owned_alloc(&s->owned, s->ntensors, sizeof(float *), &s->slot[s->nslots]));
     *at_p = s->nslots;
     s->request[s->nslots++] = (tg__slot_request){.name = name, .role = role, .rescale = rescale};
     return TG_OK;
 }
 
-/* Allocate memory for a stretch of a clipped gradient. */
-static tg_status make_clipped(tg__strategy *s)
+tg_status tg__strategy_add_global(tg__strategy *s)
 {
-    return tg_alloc(tg__stretch_most(s), sizeof(float), &s->clipped);
+    return tg__strategy_add_slot(s, "global", TG__ROLE_REPLICATED, &s->global);
 }
 
 tg_status tg__strategy_add_optimizer(tg__strategy *s, tg__role role)
@@ -158,8 +189,9 @@ tg_status tg__strategy_add_optimizer(tg__strategy *s, tg__role role)
         TG_TRY(tg__strategy_add_slot(s, tg_optimizer_slot_name(s->optimizer, i), role, &at));
         s->request[at].optimizers = i + 1;
     }
-    return role == TG__ROLE_RANK && s->optimizer->clip > 0 && s->clipped == NULL ? make_clipped(s)
-                                                                                 : TG_OK;
+    if (role == TG__ROLE_RANK && s->optimizer->clip > 0)
+        return tg__owned_room(&s->owned, &s->clipped, tg__stretch_most(s), sizeof(float));
+    return TG_OK;
 }
 
 const tg_optimizer *tg__strategy_optimizer(const tg__strategy *s, size_t i)
@@ -211,12 +243,7 @@ void tg__strategy_update_at(tg__strategy *s, size_t m, size_t i, tg__stretch e, 
     float *vec[TG__OPTIMIZER_SLOTS];
     vectors(s, y, i, e.at, vec);
     const tg_optimizer *o = tg__strategy_optimizer(s, i);
-    o->ops->step(o, &u, w, g, e.n, vec);
-}
-
-void tg__strategy_update(tg__strategy *s, size_t m, size_t i, double lr, float *w, const float *g)
-{
-    tg__strategy_update_at(s, m, i, (tg__stretch){0, s->tensor[i].n}, lr, w, g);
+    o->ops->step(o, &u, w, w, g, e.n, vec);
 }
 
 void tg__strategy_update_own_at(tg__strategy *s, size_t m, size_t i, tg__stretch e, double lr,
@@ -229,12 +256,6 @@ void tg__strategy_update_own_at(tg__strategy *s, size_t m, size_t i, tg__stretch
         g = s->clipped;
     }
     tg__strategy_update_at(s, m, i, e, lr, w, g);
-}
-
-void tg__strategy_update_own(tg__strategy *s, size_t m, size_t i, double lr, float *w)
-{
-    for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e))
-        tg__strategy_update_own_at(s, m, i, e, lr, w + e.at);
 }
 
 bool tg__strategy_makes(tg__strategy *s, const tg__result *r)
@@ -275,7 +296,7 @@ void tg__strategy_preview(const tg__strategy *s, size_t i, tg__stretch e, double
     const tg_optimizer *o = tg__strategy_optimizer(s, i);
     float *vec[TG__OPTIMIZER_SLOTS];
     vectors(s, m, i, e.at, vec);
-    o->ops->preview(o, &u, dst, w, g, e.n, vec);
+    o->ops->step(o, &u, dst, w, g, e.n, vec);
 }
 
 tg__action *tg__actions_add(tg__actions *out, uint32_t bucket, bool coded, uint64_t due)
@@ -298,6 +319,13 @@ tg__action *tg__actions_add_slot(const tg__strategy *s, tg__actions *out, uint32
     a->buffer = s->slot[slot][first];
     a->tag = tag;
     return a;
+}
+
+void tg__actions_add_slots(const tg__strategy *s, tg__actions *out, size_t slot, uint64_t due,
+                           uint32_t tag)
+{
+    for (uint32_t b = 0; b < s->nbuckets; b++)
+        tg__actions_add_slot(s, out, b, slot, due, tag);
 }
 
 tg_status tg__actions_check(const tg__strategy *s, const tg__actions *out)

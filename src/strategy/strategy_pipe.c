@@ -1,14 +1,10 @@
 /* PIPE-SGD: synchronous SGD whose averages arrive width - 1 steps late. The delay is not corrected:
  * parameters are always the global ones. */
-#include "strategy/ssgd.h"
+#include "strategy/strategy.h"
 
 static const tg_key keys[] = {
-    {.name = "width",
-     .type = TG_KEY_INT,
-     .def = "2",
-     .min = 1,
-     .max = 1000,
-     .help = "a gradient is applied this many steps after its exchange began; 1: ssgd"},
+    TG__KEY(INT, "width", "2", 1, 1000,
+            "a gradient is applied this many steps after its exchange began; 1: ssgd"),
     {.name = NULL}};
 
 static tg_status init(tg__strategy *s)
@@ -35,8 +31,8 @@ const tg__strategy_ops tg__strategy_pipe = {
                       "MNIST, 4 workers: 96 % where ssgd has 98 %)",
             .instead = "0.4 times the rate (98 %), or dga:delay=1, which takes own steps meanwhile "
                        "(98 %)",
+            .unless = "width=1", /* ssgd */
         },
     .init = init,
     .ready = ready,
-    TG__SSGD_OPS,
 };

@@ -2,6 +2,7 @@
  * be posted after N others, so those N are in flight. */
 #include "transport/endpoint.h"
 #include "base/arg.h"
+#include "base/keys.h"
 #include "transport/harm.h"
 #include "base/mem.h"
 #include "telegrad/clock.h"
@@ -11,18 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROBABILITY(key, text)                                                                   \
-    {                                                                                            \
-        .name = key, .type = TG_KEY_REAL, .def = "0", .max = 1, .help = "probability that " text \
-    }
-#define COUNT(key, text)                                             \
-    {                                                                \
-        .name = key, .type = TG_KEY_INT, .max = 0x1p53, .help = text \
-    }
-#define TIME(key, text)                                              \
-    {                                                                \
-        .name = key, .type = TG_KEY_SPEC, .def = "0ms", .help = text \
-    }
+#define PROBABILITY(key, text) TG__KEY(REAL, key, "0", 0, 1, "probability that " text)
+#define COUNT(key, text) TG__KEY(INT, key, NULL, 0, 0x1p53, text)
+#define TIME(key, text) TG__KEY(SPEC, key, "0ms", 0, 0, text)
 
 static const tg_key fault_keys[] = {
     PROBABILITY("drop", "a message is lost"),
@@ -34,16 +26,13 @@ static const tg_key fault_keys[] = {
     TIME("delay", "how long each message is held (us, ms, s)"),
     COUNT("stall", "sends after which this rank says nothing"),
     COUNT("kill", "sends after which this rank is gone"),
-    {.name = "seed", .type = TG_KEY_INT, .def = "1", .max = 0x1p53, .help = "any whole number"},
+    TG__KEY(INT, "seed", "1", 0, 0x1p53, "any whole number"),
     {.name = NULL},
 };
 static const tg_entry fault_entry = {
-    .name = "fault",
-    .summary =
-        "drops, damages, cuts, blows up, repeats and delays messages; stalls or kills the rank",
-    .source = "",
-    .keys = fault_keys,
-};
+    "fault",
+    "drops, damages, cuts, blows up, repeats and delays messages; stalls or kills the rank", "",
+    fault_keys};
 
 enum stage {
     HELD,   /* a send that is delayed */
@@ -300,7 +289,7 @@ static void faulty_destroy(tg_transport *t)
 {
     faulty *f = faulty_of(t);
     bool released = f->is_shut ? f->released : f->live.next == &f->live || faulty_shut(t);
-    f->inner->ops->destroy(f->inner);
+    tg_transport_destroy(f->inner);
     if (released) { /* otherwise copies remain where the medium may still read them */
         while (f->live.next != &f->live)
             free_op(f, f->live.next);
@@ -350,23 +339,16 @@ static tg_status read_spec(faulty *f, const tg_spec *spec, int rank)
 
 tg_status tg_transport_faulty(tg_transport *inner, const char *spec, tg_transport **t_p)
 {
-    TG__ARG(inner);
-    TG__ARG(spec);
-    TG__ARG(t_p);
+    TG__ARGS(inner, spec, t_p);
     static const tg_entry *const entries[] = {&fault_entry};
     TG_TRY(tg__transport_check("tg_transport_faulty", "inner", inner));
     tg_spec *parsed;
+    TG__FREED faulty *f = NULL;
+    TG_TRY(tg_alloc(1, sizeof *f, &f));
     TG_TRY(tg_spec_parse("fault", entries, 1, spec, &parsed));
-    faulty *f;
-    tg_status status = tg_alloc(1, sizeof *f, &f);
-    if (status == TG_OK) {
-        status = read_spec(f, parsed, inner->rank);
-        if (status != TG_OK)
-            free(f);
-    }
+    const tg_status status = read_spec(f, parsed, inner->rank);
     tg_spec_free(parsed);
-    if (status != TG_OK)
-        return status;
+    TG_TRY(status);
     f->base = (tg_transport){.struct_size = sizeof f->base,
                              .ops = &faulty_ops,
                              .impl = f,
@@ -378,5 +360,6 @@ tg_status tg_transport_faulty(tg_transport *inner, const char *spec, tg_transpor
     f->live.prev = f->live.next = &f->live;
     f->pool.item_bytes = sizeof(op);
     *t_p = &f->base;
+    f = NULL; /* it is the caller's */
     return TG_OK;
 }

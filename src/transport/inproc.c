@@ -48,6 +48,7 @@ typedef struct endpoint {
     bool news; /* a post completed at once */
     bool is_shut;
     tg__records pool;
+    tg_transport base;
 } endpoint;
 
 typedef struct hub {
@@ -142,73 +143,57 @@ static tg_status check_live(const tg_transport *t, const char *verb)
     return TG_OK;
 }
 
+/* Post a send of len bytes, or a receive with room for them. */
+static tg_status post_one(tg_transport *t, const char *verb, bool sends, int peer, uint32_t tag,
+                          const void *buf, size_t len, tg_request *req)
+{
+    TG_TRY(check_live(t, verb));
+    TG_TRY(tg__post_check(t, verb, peer, tag, TG__TAG_CARRIED, buf, len, req));
+    endpoint *self = self_of(t), *other = &hub_of(t)->end[peer], *box = sends ? other : self;
+    const int src = sends ? t->rank : peer, dst = sends ? peer : t->rank;
+    const size_t index = chain_index(src, tag);
+    post *own;
+    TG_TRY(tg__records_take(&self->pool, &own));
+    *own = (post){.len = len, .src = src, .dst = dst, .tag = tag};
+    memcpy(&own->buf, &buf, sizeof buf); /* drops the const; nobody writes through that of a send */
+
+    pthread_mutex_lock(&box->mutex);
+    /* A rank that leaves first sets `gone`, then searches every mailbox. So either it finds this
+     * post, or this post finds the flag. */
+    const bool gone = atomic_load_explicit(&other->gone, memory_order_acquire);
+    chain *mine = sends ? &box->sends[index] : &box->recvs[index];
+    post *met = gone ? NULL : match(box, sends ? &box->recvs[index] : &box->sends[index], src, tag);
+    if (met)
+        atomic_fetch_add_explicit(&other->busy, 1, memory_order_relaxed);
+    else if (!gone)
+        append(box, mine, own);
+    pthread_mutex_unlock(&box->mutex);
+
+    if (gone) {
+        tg__records_give(&self->pool, own);
+        return fail_left(peer);
+    }
+    if (met) {
+        const enum state state = sends ? transfer(own, met) : transfer(met, own);
+        const enum state of_own = sends ? DONE : state;
+        atomic_store_explicit(&own->state, of_own, memory_order_relaxed);
+        complete(other, met, sends ? state : DONE);
+        self->news = true;
+    }
+    req->word[0] = (uint64_t)(uintptr_t)own;
+    return TG_OK;
+}
+
 static tg_status inproc_post_send(tg_transport *t, int peer, uint32_t tag, const void *buf,
                                   size_t len, tg_request *req)
 {
-    TG_TRY(check_live(t, "post_send"));
-    TG_TRY(tg__post_check(t, "post_send", peer, tag, TG__TAG_CARRIED, buf, len, req));
-    endpoint *self = self_of(t), *dst = &hub_of(t)->end[peer];
-    post *send;
-    TG_TRY(tg__records_take(&self->pool, &send));
-    *send = (post){.len = len, .src = t->rank, .dst = peer, .tag = tag};
-    memcpy(&send->buf, &buf, sizeof buf); /* drops the const; nobody writes through it */
-    size_t index = chain_index(t->rank, tag);
-
-    pthread_mutex_lock(&dst->mutex);
-    bool gone = atomic_load_explicit(&dst->gone, memory_order_relaxed);
-    post *recv = gone ? NULL : match(dst, &dst->recvs[index], t->rank, tag);
-    if (recv)
-        atomic_fetch_add_explicit(&dst->busy, 1, memory_order_relaxed);
-    else if (!gone)
-        append(dst, &dst->sends[index], send);
-    pthread_mutex_unlock(&dst->mutex);
-
-    if (gone) {
-        tg__records_give(&self->pool, send);
-        return fail_left(peer);
-    }
-    if (recv) {
-        complete(dst, recv, transfer(send, recv));
-        atomic_store_explicit(&send->state, DONE, memory_order_relaxed);
-        self->news = true;
-    }
-    req->word[0] = (uint64_t)(uintptr_t)send;
-    return TG_OK;
+    return post_one(t, "post_send", true, peer, tag, buf, len, req);
 }
 
 static tg_status inproc_post_recv(tg_transport *t, int peer, uint32_t tag, void *buf, size_t cap,
                                   tg_request *req)
 {
-    TG_TRY(check_live(t, "post_recv"));
-    TG_TRY(tg__post_check(t, "post_recv", peer, tag, TG__TAG_CARRIED, buf, cap, req));
-    endpoint *self = self_of(t), *src = &hub_of(t)->end[peer];
-    post *recv;
-    TG_TRY(tg__records_take(&self->pool, &recv));
-    *recv = (post){.buf = buf, .len = cap, .src = peer, .dst = t->rank, .tag = tag};
-    size_t index = chain_index(peer, tag);
-
-    pthread_mutex_lock(&self->mutex);
-    /* A rank that leaves first sets `gone`, then searches every mailbox. So either it finds this
-     * post, or this post finds the flag. */
-    bool gone = atomic_load_explicit(&src->gone, memory_order_acquire);
-    post *send = gone ? NULL : match(self, &self->sends[index], peer, tag);
-    if (send)
-        atomic_fetch_add_explicit(&src->busy, 1, memory_order_relaxed);
-    else if (!gone)
-        append(self, &self->recvs[index], recv);
-    pthread_mutex_unlock(&self->mutex);
-
-    if (gone) {
-        tg__records_give(&self->pool, recv);
-        return fail_left(peer);
-    }
-    if (send) {
-        atomic_store_explicit(&recv->state, transfer(send, recv), memory_order_relaxed);
-        complete(src, send, DONE);
-        self->news = true;
-    }
-    req->word[0] = (uint64_t)(uintptr_t)recv;
-    return TG_OK;
+    return post_one(t, "post_recv", false, peer, tag, buf, cap, req);
 }
 
 static tg_status inproc_test(tg_transport *t, tg_request *req, bool *done_p, size_t *len_p)
@@ -353,7 +338,6 @@ static void inproc_destroy(tg_transport *t)
     hub *h = hub_of(t);
     (void)inproc_shut(t);
     tg__records_fini(&self_of(t)->pool);
-    free(t);
     if (atomic_fetch_sub(&h->refs, 1) == 1)
         free_hub(h, h->size);
 }
@@ -372,9 +356,19 @@ static const tg_transport_ops inproc_ops = {
     .destroy = inproc_destroy,
 };
 
-static tg_status create_endpoint(const tg_clock *clock, endpoint *e)
+static tg_status create_endpoint(hub *h, int rank, const tg_clock *clock)
 {
-    *e = (endpoint){.clock = clock, .pool.item_bytes = sizeof(post), .blames = TG_BLAMED_NOBODY};
+    endpoint *e = &h->end[rank];
+    *e = (endpoint){.clock = clock,
+                    .pool.item_bytes = sizeof(post),
+                    .blames = TG_BLAMED_NOBODY,
+                    .base = {.struct_size = sizeof(tg_transport),
+                             .ops = &inproc_ops,
+                             .impl = h,
+                             .rank = rank,
+                             .size = h->size,
+                             .clock = clock,
+                             .any_thread = true}};
     TG_TRY(tg__cond_init(&e->cond));
     if (pthread_mutex_init(&e->mutex, NULL)) {
         pthread_cond_destroy(&e->cond);
@@ -391,47 +385,23 @@ tg_status tg_transport_inproc(int size, tg_transport **t_out)
 
 tg_status tg_transport_inproc_clock(int size, const tg_clock *clock, tg_transport **t_out)
 {
-    TG__ARG(clock);
-    TG__ARG(t_out);
+    TG__ARGS(clock, t_out);
     if (size < 1 || size > TG_RANKS_MAX)
         return tg_fail(TG_E_ARG, "tg_transport_inproc: size=%d: allowed: 1..%d", size,
                        TG_RANKS_MAX);
     TG_TRY(tg__clock_check("tg_transport_inproc_clock: clock", clock));
     hub *h;
-    tg_transport **made;
-    TG_TRY(tg_alloc((size_t)size, sizeof(tg_transport *), &made));
-    tg_status status = tg_alloc(1, sizeof *h + (size_t)size * sizeof(endpoint), &h);
-    if (status != TG_OK)
-        goto free_made;
+    TG_TRY(tg_alloc(1, sizeof *h + (size_t)size * sizeof(endpoint), &h));
     h->size = size;
     atomic_init(&h->refs, size);
-    int count = 0;
-    for (; count < size; count++) {
-        status = create_endpoint(clock, &h->end[count]);
-        if (status != TG_OK)
-            goto unmake;
-    }
     for (int r = 0; r < size; r++) {
-        status = tg_alloc(1, sizeof(tg_transport), &made[r]);
-        if (status != TG_OK)
-            goto unmake;
-        *made[r] = (tg_transport){.struct_size = sizeof(tg_transport),
-                                  .ops = &inproc_ops,
-                                  .impl = h,
-                                  .rank = r,
-                                  .size = size,
-                                  .clock = clock,
-                                  .any_thread = true};
+        const tg_status status = create_endpoint(h, r, clock);
+        if (status != TG_OK) {
+            free_hub(h, r);
+            return status;
+        }
     }
-    memcpy(t_out, made, (size_t)size * sizeof *made);
-    free(made);
-    return TG_OK;
-
-unmake:
-    free_hub(h, count);
     for (int r = 0; r < size; r++)
-        free(made[r]);
-free_made:
-    free(made);
-    return status;
+        t_out[r] = &h->end[r].base;
+    return TG_OK;
 }

@@ -10,9 +10,8 @@
 #include <string.h>
 
 #define RATE_MAX 1e18 /* bits per second */
-#define ALLOWED                                                                             \
-    "\"20mbit,10ms\" or \"up=5mbit,down=50mbit,delay=30ms,jitter=5ms\" with " TG_UNITS_RATE \
-    " (1 bit/s to 1e18) and " TG_UNITS_TIME " (at most 3600s)"
+#define RATES TG_UNITS_RATE " (1 bit/s to 1e18)"
+#define TIMES TG_UNITS_TIME " (at most 3600s)"
 
 bool tg__delay_parse(const char *text, size_t len, int64_t *ns_p)
 {
@@ -34,18 +33,24 @@ static bool rate_parse(const char *text, size_t len, double *bps_p)
 
 enum { UP = 1, DOWN = 2, DELAY = 4, JITTER = 8 };
 
-/* What the item sets; 0 if it has none of the forms above. */
-static unsigned parse_item(const char *item, size_t len, tg_link *link)
+/* What the item sets; 0 if it has none of the forms above. *allowed_p: what it may be. */
+static unsigned parse_item(const char *item, size_t len, tg_link *link, const char **allowed_p)
 {
     static const struct key {
         const char *name;
         unsigned sets;
-    } keys[] = {{"up=", UP}, {"down=", DOWN}, {"delay=", DELAY}, {"jitter=", JITTER}};
+        const char *allowed;
+    } keys[] = {{"up=", UP, RATES},
+                {"down=", DOWN, RATES},
+                {"delay=", DELAY, TIMES},
+                {"jitter=", JITTER, TIMES}};
     unsigned sets = 0;
+    *allowed_p = RATES "; " TIMES "; either after up=, down=, delay= or jitter=";
     for (size_t i = 0; i < TG_COUNT(keys); i++) {
         size_t key_len = strlen(keys[i].name);
         if (len >= key_len && memcmp(item, keys[i].name, key_len) == 0) {
             sets = keys[i].sets;
+            *allowed_p = keys[i].allowed;
             item += key_len;
             len -= key_len;
         }
@@ -75,8 +80,7 @@ static unsigned parse_item(const char *item, size_t len, tg_link *link)
 
 tg_status tg_link_parse(const char *text, tg_link *link_p)
 {
-    TG__ARG(text);
-    TG__ARG(link_p);
+    TG__ARGS(text, link_p);
     tg_link link = {.struct_size = sizeof link};
     unsigned seen = 0;
     for (const char *item = text;; item++) {
@@ -85,14 +89,16 @@ tg_status tg_link_parse(const char *text, tg_link *link_p)
         size_t lead = TG__MIN(strspn(item, " "), len), tail = len;
         while (tail > lead && item[tail - 1] == ' ')
             tail--;
-        unsigned sets = parse_item(item + lead, tail - lead, &link);
+        const char *allowed;
+        unsigned sets = parse_item(item + lead, tail - lead, &link, &allowed);
         if (!sets)
-            return tg_fail(TG_E_SPEC, "link \"%.64s\": \"%.*s\": allowed: " ALLOWED, text, shown,
-                           item);
+            return tg_fail(TG_E_SPEC, "link \"%.64s\": \"%.*s\": allowed: %s", text, shown, item,
+                           allowed);
         if (seen & sets)
             return tg_fail(TG_E_SPEC,
-                           "link \"%.64s\": \"%.*s\" sets again what is set: allowed: %s", text,
-                           shown, item, ALLOWED);
+                           "link \"%.64s\": \"%.*s\" sets something a second time: allowed: a rate "
+                           "and a time, as 20mbit,10ms",
+                           text, shown, item);
         seen |= sets;
         item += len;
         if (!*item)

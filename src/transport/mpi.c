@@ -21,6 +21,11 @@
 
 static tg_status check_live(tg_transport *t, const char *verb)
 {
+    if (impl_of(t)->is_shut && impl_of(t)->finalized)
+        return tg_fail(TG_E_STATE,
+                       "%s: this rank (%d) called MPI_Finalize before it destroyed this transport: "
+                       "destroy the transport first",
+                       verb, t->rank);
     if (impl_of(t)->is_shut)
         return tg_fail(TG_E_STATE, "%s: this rank (%d) has left its MPI transport", verb, t->rank);
     return TG_OK;
@@ -278,9 +283,9 @@ static tg_status look(mpi_impl *m, bool *over_p, bool *met_p)
 static tg_status mpi_poll(tg_transport *t, int64_t deadline_ns)
 {
     mpi_impl *m = impl_of(t);
-    TG_TRY(check_live(t, "poll"));
     for (int64_t nap = NAP_MIN_NS;; nap = nap * 2 < NAP_MAX_NS ? nap * 2 : NAP_MAX_NS) {
         bool over = false, met = false;
+        TG_TRY(check_live(t, "poll"));
         TG_TRY(look(m, &over, &met));
         int64_t now = tg_now_ns(t->clock);
         if (over || atomic_exchange(&m->woken, false) || now >= deadline_ns)
@@ -342,7 +347,8 @@ static tg_status join(mpi_impl *m, MPI_Comm comm)
     if (error != MPI_SUCCESS)
         status = tg__mpi_fail("setting up the communicator", -1, error);
     else if (found && *(const int *)tag_ub < TG__GOODBYE_TAG)
-        status = tg_fail(TG_E_UNSUPPORTED, "this MPI has tags up to %d: needed: %d",
+        status = tg_fail(TG_E_UNSUPPORTED,
+                         "this MPI has tags up to %d, and telegrad needs tags up to %d",
                          *(const int *)tag_ub, TG__GOODBYE_TAG);
     else
         status = make_peers(m);
@@ -381,6 +387,7 @@ tg_status tg_transport_mpi(MPI_Comm comm, tg_transport **t_p)
         free(m);
         return status;
     }
+    tg__mpi_enlist(m);
     *t_p = &m->base;
     return TG_OK;
 }

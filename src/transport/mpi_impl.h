@@ -32,9 +32,11 @@ typedef struct mpi_impl {
     /* ours: a number of this transport that the ranks agreed on, because goodbyes for an earlier
      * transport must be ignored; then the reason, see mpi_leave.c */
     uint64_t goodbye[2];
-    bool is_shut;
+    _Atomic bool
+        is_shut;    /* MPI_Finalize sets it too, perhaps on another thread than the driving one */
+    bool finalized; /* ... with this */
     _Atomic bool woken;
-    struct mpi_impl *next; /* list of destroyed ones */
+    struct mpi_impl *next; /* in the list of all that exist, then of those destroyed */
 } mpi_impl;
 
 static inline mpi_impl *impl_of(tg_transport *t)
@@ -52,8 +54,10 @@ tg_status tg__mpi_fail(const char *call, int peer, int error);
 tg_status tg__mpi_hear_goodbyes(mpi_impl *m, bool *heard_p);
 /* Free transports that were destroyed earlier and waited for the goodbyes of others. */
 void tg__mpi_sweep(void);
-/* Call tg__mpi_sweep in MPI_Finalize as well. */
+/* From now on, MPI_Finalize leaves the transports that still exist, and sweeps. */
 void tg__mpi_watch_finalize(void);
+/* Add a transport to those that exist, until it is destroyed. */
+void tg__mpi_enlist(mpi_impl *m);
 
 /* Members of the table. */
 bool tg__mpi_shut(tg_transport *t);

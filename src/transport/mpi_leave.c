@@ -8,7 +8,10 @@
  * A goodbye is the last message of its rank. So a communicator is freed when the goodbyes of all
  * have arrived: earlier, a message could reach a later communicator that got the same number. Until
  * then, a destroyed transport stays in a list, which is swept when a transport is created or
- * destroyed, and when MPI is finalised. If a rank gave up, the communicator is never freed. */
+ * destroyed, and when MPI is finalised. If a rank gave up, the communicator is never freed.
+ *
+ * A rank that finalises MPI with transports that exist gives them up there, where it can still say
+ * goodbye. What uses them afterwards finds them shut and calls no MPI. */
 #include "transport/mpi_impl.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -17,7 +20,7 @@
 #define SAYS_DONE UINT64_MAX
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static mpi_impl *destroyed;
+static mpi_impl *alive, *destroyed;
 
 bool tg__mpi_is_up(void)
 {
@@ -171,8 +174,19 @@ void tg__mpi_sweep(void)
  * anyway. */
 #define FINAL_WAIT_NS INT64_C(1000000000)
 
+static void leave_all(void)
+{
+    pthread_mutex_lock(&list_lock);
+    for (mpi_impl *m = alive; m; m = m->next) {
+        m->finalized = !m->is_shut;
+        (void)tg__mpi_shut(&m->base);
+    }
+    pthread_mutex_unlock(&list_lock);
+}
+
 static int at_finalize(MPI_Comm comm, int keyval, void *attribute, void *extra)
 {
+    leave_all();
     const tg_clock *clock = tg_clock_monotonic();
     const int64_t end = tg_now_ns(clock) + FINAL_WAIT_NS;
     (void)comm, (void)keyval, (void)attribute, (void)extra;
@@ -196,9 +210,28 @@ void tg__mpi_watch_finalize(void)
     pthread_mutex_unlock(&list_lock);
 }
 
+void tg__mpi_enlist(mpi_impl *m)
+{
+    pthread_mutex_lock(&list_lock);
+    m->next = alive;
+    alive = m;
+    pthread_mutex_unlock(&list_lock);
+}
+
+static void strike(const mpi_impl *m)
+{
+    pthread_mutex_lock(&list_lock);
+    mpi_impl **link = &alive;
+    while (*link != m)
+        link = &(*link)->next;
+    *link = m->next;
+    pthread_mutex_unlock(&list_lock);
+}
+
 void tg__mpi_destroy(tg_transport *t)
 {
     mpi_impl *m = impl_of(t);
+    strike(m);
     if (!m->is_shut && m->count == 0 && m->held == 0)
         m->goodbye[1] = SAYS_DONE;
     (void)tg__mpi_shut(t);

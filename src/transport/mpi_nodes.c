@@ -1,6 +1,7 @@
 /* Which ranks share a machine, according to MPI. */
 #include "telegrad/mpi.h"
 #include "base/arg.h"
+#include "transport/mpi_impl.h"
 
 static int find_nodes(MPI_Comm comm, MPI_Comm *node, int *nodes)
 {
@@ -19,11 +20,9 @@ tg_status tg_transport_mpi_nodes(MPI_Comm comm, int *nodes)
 {
     TG__ARG(nodes);
     MPI_Comm node = MPI_COMM_NULL;
-    int begun = 0, over = 0;
     if (comm == MPI_COMM_NULL)
         return tg_fail(TG_E_ARG, "tg_transport_mpi_nodes: comm is MPI_COMM_NULL");
-    if (MPI_Initialized(&begun) != MPI_SUCCESS || MPI_Finalized(&over) != MPI_SUCCESS || !begun ||
-        over)
+    if (!tg__mpi_is_up())
         return tg_fail(TG_E_STATE,
                        "tg_transport_mpi_nodes: MPI is not initialised, or finalised already");
     const int error = find_nodes(comm, &node, nodes);

@@ -67,6 +67,7 @@ typedef struct shaped {
     tg__records pool;
     bool is_shut, released;
     _Atomic bool woken;
+    int64_t times[]; /* delay_ns, last_arrival_ns */
 } shaped;
 
 static shaped *shaped_of(tg_transport *t)
@@ -116,21 +117,38 @@ static bool is_near(const shaped *s, int peer)
     return s->near && s->near[peer];
 }
 
+/* Post the inner operations: the payload, and before it the stamp if `timed`. If that fails, o is
+ * gone. */
+static tg_status post(shaped *s, bool send, bool timed, uint32_t tag, void *buf, size_t len, op *o,
+                      tg_request *req)
+{
+    tg_transport *inner = s->inner;
+    const tg_transport_ops *ops = inner->ops;
+    const uint32_t stamp = tag | STAMP_TAG;
+    tg_status status = TG_OK;
+    if (timed)
+        status = send ? ops->post_send(inner, o->peer, stamp, o->bytes, STAMP_BYTES, &o->stamp)
+                      : ops->post_recv(inner, o->peer, stamp, o->bytes, STAMP_BYTES, &o->stamp);
+    o->stamp_open = timed && status == TG_OK;
+    if (status == TG_OK)
+        status = send ? ops->post_send(inner, o->peer, tag, buf, len, &o->payload)
+                      : ops->post_recv(inner, o->peer, tag, buf, len, &o->payload);
+    if (status != TG_OK)
+        return abandon(s, o, status);
+    o->payload_open = true;
+    req->word[0] = (uint64_t)(uintptr_t)o;
+    return TG_OK;
+}
+
 /* Not through the link: over when the inner operation is. */
 static tg_status post_near(shaped *s, bool send, int peer, uint32_t tag, void *buf, size_t len,
                            tg_request *req)
 {
     op *o;
     TG_TRY(new_op(s, peer, &o));
-    const tg_transport_ops *ops = s->inner->ops;
-    tg_status status = send ? ops->post_send(s->inner, peer, tag, buf, len, &o->payload)
-                            : ops->post_recv(s->inner, peer, tag, buf, len, &o->payload);
-    if (status != TG_OK)
-        return abandon(s, o, status);
-    o->payload_open = true;
+    TG_TRY(post(s, send, false, tag, buf, len, o, req));
     o->timing = TIMED;
     o->over_ns = INT64_MIN;
-    req->word[0] = (uint64_t)(uintptr_t)o;
     return TG_OK;
 }
 
@@ -159,22 +177,12 @@ static tg_status shaped_post_send(tg_transport *t, int peer, uint32_t tag, const
     tg__put64(o->bytes, (uint64_t)first);
     tg__put64(o->bytes + 8, (uint64_t)last);
     tg__put64(o->bytes + 16, (uint64_t)flight);
-    const tg_transport_ops *ops = s->inner->ops;
-    tg_status status =
-        ops->post_send(s->inner, peer, tag | STAMP_TAG, o->bytes, STAMP_BYTES, &o->stamp);
-    if (status != TG_OK)
-        return abandon(s, o, status);
-    o->stamp_open = true;
-    status = ops->post_send(s->inner, peer, tag, buf, len, &o->payload);
-    if (status != TG_OK)
-        return abandon(s, o, status);
-    o->payload_open = true;
+    TG_TRY(post(s, true, true, tag, (void *)(uintptr_t)buf, len, o, req));
     o->timing = TIMED;
     o->over_ns = last;
     s->up_free_ns = last;
     s->last_arrival_ns[peer] = last + flight;
     s->sends++;
-    req->word[0] = (uint64_t)(uintptr_t)o;
     return TG_OK;
 }
 
@@ -188,18 +196,7 @@ static tg_status shaped_post_recv(tg_transport *t, int peer, uint32_t tag, void 
         return post_near(s, false, peer, tag, buf, cap, req);
     op *o;
     TG_TRY(new_op(s, peer, &o));
-    const tg_transport_ops *ops = s->inner->ops;
-    tg_status status =
-        ops->post_recv(s->inner, peer, tag | STAMP_TAG, o->bytes, STAMP_BYTES, &o->stamp);
-    if (status != TG_OK)
-        return abandon(s, o, status);
-    o->stamp_open = true;
-    status = ops->post_recv(s->inner, peer, tag, buf, cap, &o->payload);
-    if (status != TG_OK)
-        return abandon(s, o, status);
-    o->payload_open = true;
-    req->word[0] = (uint64_t)(uintptr_t)o;
-    return TG_OK;
+    return post(s, false, true, tag, buf, cap, o, req);
 }
 
 static void note_failure(op *o, tg_status status)
@@ -392,11 +389,9 @@ static void shaped_destroy(tg_transport *t)
 {
     shaped *s = shaped_of(t);
     bool released = s->is_shut ? s->released : s->live.next == &s->live || shaped_shut(t);
-    s->inner->ops->destroy(s->inner);
+    tg_transport_destroy(s->inner);
     if (released) /* otherwise stamps remain where the medium may still read them */
         tg__records_fini(&s->pool);
-    free(s->last_arrival_ns);
-    free(s->delay_ns);
     free(s->near);
     free(s);
 }
@@ -417,27 +412,17 @@ static const tg_transport_ops shaped_ops = {
 
 tg_status tg_transport_shaped(tg_transport *inner, const tg_link *link, tg_transport **t_p)
 {
-    TG__ARG(inner);
-    TG__ARG(link);
-    TG__ARG(t_p);
+    TG__ARGS(inner, link, t_p);
     TG_TRY(tg__transport_check("tg_transport_shaped", "inner", inner));
     TG_TRY(tg__link_check("tg_transport_shaped", link));
     if (inner->ops == &shaped_ops)
-        return tg_fail(TG_E_ARG, "tg_transport_shaped: the inner transport is shaped already: "
-                                 "allowed: one link");
-    shaped *s = NULL;
-    int64_t *arrivals, *delays = NULL;
-    TG_TRY(tg_alloc((size_t)inner->size, sizeof *arrivals, &arrivals));
-    tg_status status = tg_alloc((size_t)inner->size, sizeof *delays, &delays);
-    if (status == TG_OK)
-        status = tg_alloc(1, sizeof *s, &s);
-    if (status != TG_OK) {
-        free(arrivals);
-        free(delays);
-        return status;
-    }
+        return tg_fail(TG_E_ARG, "tg_transport_shaped: the inner transport already has a link");
+    shaped *s;
+    TG_TRY(tg_alloc(1, sizeof *s + 2 * (size_t)inner->size * sizeof *s->delay_ns, &s));
+    s->delay_ns = s->times;
+    s->last_arrival_ns = s->times + inner->size;
     for (int peer = 0; peer < inner->size; peer++)
-        delays[peer] = link->delay_ns;
+        s->delay_ns[peer] = link->delay_ns;
     s->base = (tg_transport){.struct_size = sizeof s->base,
                              .ops = &shaped_ops,
                              .impl = s,
@@ -447,8 +432,6 @@ tg_status tg_transport_shaped(tg_transport *inner, const tg_link *link, tg_trans
                              .any_thread = inner->any_thread};
     s->inner = inner;
     s->link = *link;
-    s->last_arrival_ns = arrivals;
-    s->delay_ns = delays;
     s->live.prev = s->live.next = &s->live;
     s->pool.item_bytes = sizeof(op);
     *t_p = &s->base;
@@ -458,10 +441,7 @@ tg_status tg_transport_shaped(tg_transport *inner, const tg_link *link, tg_trans
 tg_status tg_transport_shaped_nodes(tg_transport *inner, const tg_link *link, const int *nodes,
                                     tg_transport **t_p)
 {
-    TG__ARG(inner);
-    TG__ARG(link);
-    TG__ARG(nodes);
-    TG__ARG(t_p);
+    TG__ARGS(inner, link, nodes, t_p);
     tg_transport *t;
     TG_TRY(tg__transport_check("tg_transport_shaped_nodes", "inner", inner));
     bool *near;
@@ -481,9 +461,7 @@ tg_status tg_transport_shaped_nodes(tg_transport *inner, const tg_link *link, co
 tg_status tg_transport_shaped_links(tg_transport *inner, const tg_link *links, const int *nodes,
                                     tg_transport **t_p)
 {
-    TG__ARG(inner);
-    TG__ARG(links);
-    TG__ARG(t_p);
+    TG__ARGS(inner, links, t_p);
     tg_transport *t;
     TG_TRY(tg__transport_check("tg_transport_shaped_links", "inner", inner));
     const tg_link *own = &links[inner->rank];

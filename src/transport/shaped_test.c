@@ -4,7 +4,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "transport/transport_tools.h"
+#include "transport_tools.h"
 #include "transport/downlink.h"
 #include "base/mem.h"
 #include <string.h>

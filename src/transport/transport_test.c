@@ -4,8 +4,8 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "transport/transport_suite.h"
-#include "transport/transport_tools.h"
+#include "transport_suite.h"
+#include "transport_tools.h"
 #include "base/thread.h"
 #include <stdatomic.h>
 

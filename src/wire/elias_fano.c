@@ -50,8 +50,9 @@ tg_status tg__ef_begin(tg__index_reader *r)
 {
     size_t want = tg__ef_len(r->n, r->k);
     if (r->len != want)
-        return tg_fail(TG_E_CORRUPT, "indices: Elias-Fano code of %zu of %zu: length=%zu: %zu",
-                       r->k, r->n, r->len, want);
+        return tg_fail(TG_E_CORRUPT,
+                       "indices: Elias-Fano code of %zu of %zu: length=%zu: must be %zu", r->k,
+                       r->n, r->len, want);
     if (r->param != 0)
         return tg_fail(TG_E_CORRUPT, "indices: Elias-Fano: parameter=%d: must be 0", r->param);
     r->pos = r->k > 0 ? (uint64_t)r->k * low_bits(r->n, r->k) : 0;

@@ -52,7 +52,7 @@ static tg_status expect(uint32_t rank, const char *field, uint64_t got, uint64_t
         return TG_OK;
     return tg_fail(TG_E_PEER,
                    "message from rank %" PRIu32 ": %s=%" PRIu64 ": expected %" PRIu64
-                   " (out of order, or from another rank)",
+                   " (from another rank, or " TG__OTHER_CALL ")",
                    rank, field, got, want);
 }
 
@@ -94,7 +94,7 @@ tg_status tg__envelope_open(const uint8_t *msg, size_t msg_len, const tg__envelo
     if (session != want->session)
         return tg_fail(TG_E_MISMATCH,
                        "message from rank %" PRIu32 ": session=%016" PRIx64 ": expected %016" PRIx64
-                       " (another job, or set up differently)",
+                       " (another job, or started differently)",
                        rank, session, want->session);
     TG_TRY(expect(rank, "sender", tg__get32(msg + AT_SENDER), want->sender));
     TG_TRY(expect(rank, "channel", tg__get16(msg + AT_CHANNEL), want->channel));

@@ -42,4 +42,7 @@ TG_NODISCARD tg_status tg__envelope_open(const uint8_t *msg, size_t msg_len,
                                          const tg__envelope *want, uint16_t *flags_p,
                                          size_t *len_p);
 
+/* For messages: why what arrives is not what this rank waits for, though nothing is damaged. */
+#define TG__OTHER_CALL "the two ranks called different functions, or in another order"
+
 #endif

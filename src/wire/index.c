@@ -12,22 +12,13 @@ static size_t bitmap_bytes(size_t n)
     return (n + 7) / 8;
 }
 
-size_t tg__index_bound(int coding, size_t n, size_t k)
+int tg__index_named(const char *word)
 {
-    size_t raw = k * 4, bitmap = bitmap_bytes(n);
-    size_t rice = k > 0 ? (size_t)((tg__rice_bound_bits(n, k) + 7) / 8) : 0;
-    switch (coding) {
-    case TG__INDEX_RAW:
-        return raw;
-    case TG__INDEX_BITMAP:
-        return bitmap;
-    case TG__INDEX_RICE:
-        return rice;
-    case TG__INDEX_EF:
-        return tg__ef_len(n, k);
-    default:
-        return TG__MIN(raw, TG__MIN(bitmap, rice));
-    }
+    static const char *const words[TG__INDEX_CODINGS] = {"raw", "bitmap", "rice", "ef"};
+    for (int i = 0; i < TG__INDEX_CODINGS; i++)
+        if (strcmp(words[i], word) == 0)
+            return i;
+    return TG__INDEX_AUTO;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -75,20 +66,6 @@ void tg__index_write(const tg__index_plan *plan, const uint32_t *idx, size_t k, 
     }
 }
 
-tg_status tg__index_encode(int coding, const uint32_t *idx, size_t k, size_t n, uint8_t *dst,
-                           size_t cap, int *coding_p, int *param_p, size_t *len_p)
-{
-    tg__index_plan plan = tg__index_choose(coding, idx, k, n);
-    if (plan.len > cap)
-        return tg_fail(TG_E_SPACE, "indices: %zu bytes: %zu are needed for %zu of %zu", cap,
-                       plan.len, k, n);
-    tg__index_write(&plan, idx, k, n, dst);
-    *coding_p = plan.coding;
-    *param_p = plan.param;
-    *len_p = plan.len;
-    return TG_OK;
-}
-
 /* ---- reading --------------------------------------------------------------------------------- */
 
 tg_status tg__index_read_begin(tg__index_reader *r, int coding, int param, size_t n, size_t k,
@@ -112,7 +89,8 @@ tg_status tg__index_read_begin(tg__index_reader *r, int coding, int param, size_
             return tg_fail(TG_E_CORRUPT, "indices: coding %d: parameter=%d: must be 0", coding,
                            param);
     } else {
-        return tg_fail(TG_E_CORRUPT, "indices: coding=%d: known: 0 raw, 1 bitmap, 2 rice, 3 ef",
+        return tg_fail(TG_E_CORRUPT,
+                       "indices: coding=%d: allowed: 0 (raw), 1 (bitmap), 2 (Rice), 3 (Elias-Fano)",
                        coding);
     }
     *r = reader;
@@ -124,7 +102,8 @@ static tg_status read_raw(tg__index_reader *r, uint32_t *idx, size_t count)
     for (size_t i = 0; i < count; i++) {
         uint32_t value = tg__get32(r->src + r->pos + 4 * i);
         if (value < r->last || value >= r->n)
-            return tg_fail(TG_E_CORRUPT, "indices: %u after %lld of n=%zu: must ascend below n",
+            return tg_fail(TG_E_CORRUPT,
+                           "indices: %u after %lld: must ascend and be below n, which is %zu",
                            value, (long long)r->last - 1, r->n);
         idx[i] = value;
         r->last = (uint64_t)value + 1;

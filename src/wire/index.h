@@ -13,7 +13,7 @@
 #ifndef TG_WIRE_INDEX_H
 #define TG_WIRE_INDEX_H
 
-#include "telegrad/base.h"
+#include "base/keys.h"
 
 enum {
     TG__INDEX_RAW = 0,
@@ -24,8 +24,12 @@ enum {
     TG__INDEX_AUTO = 15
 };
 
-/* A sufficient number of bytes for k of n under `coding` (AUTO: the smallest of all codings). */
-size_t tg__index_bound(int coding, size_t n, size_t k);
+/* The key `index` of codecs and methods, and the coding that it names: raw, bitmap, rice, ef; AUTO
+ * for any other word. */
+int tg__index_named(const char *word);
+
+#define TG__KEY_INDEX \
+    TG__CHOICE("index", "auto", "auto|rice|raw|bitmap|ef", "index coding; auto: the smallest")
 
 /* How k of n will be written: the coding, its parameter (Rice: the best b), and the exact length in
  * bytes. */
@@ -40,13 +44,6 @@ tg__index_plan tg__index_choose(int coding, const uint32_t *idx, size_t k, size_
 /* Write as planned for the same arguments: plan->len bytes at dst. */
 void tg__index_write(const tg__index_plan *plan, const uint32_t *idx, size_t k, size_t n,
                      uint8_t *dst);
-
-/* Encode idx (k, ascending, distinct, < n) at dst. AUTO chooses the smallest coding. *coding_p,
- * *param_p (Rice's b, else 0) and *len_p describe what was written.
- * Errors  TG_E_SPACE */
-TG_NODISCARD tg_status tg__index_encode(int coding, const uint32_t *idx, size_t k, size_t n,
-                                        uint8_t *dst, size_t cap, int *coding_p, int *param_p,
-                                        size_t *len_p);
 
 /* A decoder that returns indices in blocks, so that its memory does not depend on the message's
  * size. */

@@ -48,17 +48,6 @@ int tg__rice_choose(const uint32_t *idx, size_t k, uint64_t *bits_p)
     }
 }
 
-uint64_t tg__rice_bound_bits(size_t n, size_t k)
-{
-    /* sum(gap >> b) <= (n - k) >> b */
-    uint64_t least = UINT64_MAX;
-    for (int b = 0; b <= TG__RICE_PARAM_MAX; b++) {
-        uint64_t bits = (uint64_t)k * (uint64_t)(1 + b) + ((uint64_t)(n - k) >> b);
-        least = TG__MIN(least, bits);
-    }
-    return least;
-}
-
 /* ---- writing --------------------------------------------------------------------------------- */
 
 typedef struct writer {
@@ -133,8 +122,9 @@ tg_status tg__rice_begin(const tg__index_reader *r)
     uint64_t fixed = (uint64_t)r->k * (uint64_t)(1 + r->param);
     uint64_t most = fixed + ((uint64_t)(r->n - r->k) >> r->param);
     if (r->len < (fixed + 7) / 8 || r->len > (most + 7) / 8)
-        return tg_fail(TG_E_CORRUPT, "indices: Rice code of %zu of %zu: length=%zu: %llu..%llu",
-                       r->k, r->n, r->len, (unsigned long long)((fixed + 7) / 8),
+        return tg_fail(TG_E_CORRUPT,
+                       "indices: Rice code of %zu of %zu: length=%zu: must be %llu..%llu", r->k,
+                       r->n, r->len, (unsigned long long)((fixed + 7) / 8),
                        (unsigned long long)((most + 7) / 8));
     return TG_OK;
 }
@@ -254,7 +244,7 @@ tg_status tg__rice_end(const tg__index_reader *r)
 {
     size_t at = (size_t)(r->pos / 8);
     if (r->len != (r->pos + 7) / 8)
-        return tg_fail(TG_E_CORRUPT, "indices: Rice code: %zu bytes too many",
+        return tg_fail(TG_E_CORRUPT, "indices: %zu bytes follow the Rice code",
                        r->len - (size_t)((r->pos + 7) / 8));
     if (r->pos % 8 != 0 && r->src[at] >> r->pos % 8 != 0)
         return tg_fail(TG_E_CORRUPT, "indices: Rice code: padding bits are not zero");

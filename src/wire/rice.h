@@ -10,9 +10,6 @@
  * gaps < 2^32); *bits_p: that length in bits. */
 int tg__rice_choose(const uint32_t *idx, size_t k, uint64_t *bits_p);
 
-/* Bits that suffice for any k of n under the best parameter for the list. */
-uint64_t tg__rice_bound_bits(size_t n, size_t k);
-
 /* Write the code with parameter b: exactly len = ceil(bits / 8) bytes. */
 void tg__rice_write(const uint32_t *idx, size_t k, int b, uint8_t *dst, size_t len);
 

@@ -279,6 +279,17 @@ static void fill_clock(tg_clock *clock)
     clock->sleep_until_ns = tg_clock_monotonic()->sleep_until_ns;
 }
 
+#ifndef ABI_FIRST
+static tg_status slot_told(void *x)
+{
+    tg_reducer *r;
+    TG_TRY(tg_reducer_create("topk", transport, N, NULL, &r));
+    const tg_status status = tg_reducer_slot_get(r, 0, x);
+    tg_reducer_destroy(r);
+    return status;
+}
+#endif
+
 static tg_status clock_of_transport(void *x)
 {
     fill_clock(x);
@@ -316,6 +327,9 @@ static const struct use {
     {"tg_session_config of a session", sizeof(tg_session_config), IN, config_of_session},
     {"tg_session_config of a simulation", sizeof(tg_session_config), IN, config_of_simulation},
     {"tg_reducer_config", sizeof(tg_reducer_config), IN, config_of_reducer},
+#ifndef ABI_FIRST
+    {"tg_reducer_slot", sizeof(tg_reducer_slot), OUT, slot_told},
+#endif
     {"tg_encode_context", sizeof(tg_encode_context), IN, encode_context},
     {"tg_tensor", sizeof(tg_tensor), IN, tensor},
     {"tg_step_info", sizeof(tg_step_info), BOTH, step_info},

@@ -20,7 +20,7 @@ static tg_status steps(rank *r)
 {
     float g[N];
     tg_session_config config = {.struct_size = sizeof config,
-                                .method = "powers",
+                                .method = "powers:exchange=relay",
                                 .strategy = "half",
                                 .optimizer = "sgd:lr=0.5",
                                 .rules = NULL};

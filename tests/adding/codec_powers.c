@@ -2,28 +2,8 @@
 #include "base/mem.h"
 #include "codec/codec_impl.h"
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { LOWEST = -63 }; /* code c in 1..127 is 2^(LOWEST + c - 1); code 0 is 0 */
-
-typedef struct powers {
-    float *decoded; /* the view */
-    size_t cap;
-} powers;
-
-static tg_status init(tg_codec *c)
-{
-    return tg_alloc(1, sizeof(powers), &c->impl);
-}
-
-static void fini(tg_codec *c)
-{
-    powers *p = c->impl;
-    if (p)
-        free(p->decoded);
-    free(p);
-}
 
 static size_t bound(const tg_codec *c, size_t n)
 {
@@ -48,33 +28,22 @@ static float value_of(uint8_t code)
     return code & 128 ? -x : x;
 }
 
-static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
-                        tg__part *parts, size_t nparts, tg__view *view_p)
+static tg_status encode_part(tg_codec *c, const tg_encode_context *ctx, const float *x,
+                             tg__part *part, float *decoded)
 {
-    powers *p = c->impl;
     (void)ctx;
-    if (p->cap < n) {
-        free(p->decoded);
-        p->cap = 0;
-        TG_TRY(tg_alloc(n, sizeof *p->decoded, &p->decoded));
-        p->cap = n;
+    (void)c;
+    const size_t len = part->hi - part->lo;
+    uint8_t *payload = part->dst + TG__FRAME_HEAD;
+    for (size_t i = 0; i < len; i++) {
+        payload[i] = code_of(x[part->lo + i]);
+        if (decoded)
+            decoded[i] = value_of(payload[i]);
     }
-    for (size_t q = 0; q < nparts; q++) {
-        tg__part *part = &parts[q];
-        const size_t len = part->hi - part->lo;
-        TG_TRY(tg__part_room(part, bound(c, len)));
-        uint8_t *payload = part->dst + TG__FRAME_HEAD;
-        for (size_t i = 0; i < len; i++) {
-            payload[i] = code_of(x[part->lo + i]);
-            p->decoded[part->lo + i] = value_of(payload[i]);
-        }
-        if (tg__all_zero(payload, len))
-            tg__part_zero(part, TG__ID_powers);
-        else
-            tg__part_coded(part, TG__ID_powers, 0, len);
-    }
-    if (view_p)
-        *view_p = (tg__view){.dense = p->decoded};
+    if (tg__all_zero(payload, len))
+        tg__part_zero(part, TG__ID_powers);
+    else
+        tg__part_coded(part, TG__ID_powers, 0, len);
     return TG_OK;
 }
 
@@ -97,10 +66,8 @@ static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool ad
 const tg__codec_ops tg__codec_powers = {
     .entry = {"powers", "the nearest power of two towards zero", "", NULL},
     .wire_id = TG__ID_powers,
-    .init = init,
-    .fini = fini,
     .bound = bound,
-    .encode = encode,
+    .encode_part = encode_part,
     .check = check,
     .decode = decode,
 };

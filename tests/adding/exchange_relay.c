@@ -1,11 +1,6 @@
 /* The two rounds of exchange_direct.c under another name, which `auto` does not consider. */
 #include "exchange/direct.h"
 
-static tg_status relay_init(tg__exchange *x)
-{
-    return tg__direct_init(x, false);
-}
-
 static void relay_cost(int size, size_t n, double frame, tg__cost *cost_p)
 {
     const double P = size, head = TG__ENVELOPE_BYTES + TG__FRAME_HEAD;
@@ -17,8 +12,10 @@ static void relay_cost(int size, size_t n, double frame, tg__cost *cost_p)
 
 const tg__exchange_ops tg__relay_exchange = {
     .entry = {.name = "relay", .summary = "owners sum their blocks and send them to all"},
-    .init = relay_init,
-    .fini = tg__direct_fini,
+    .brief = "2 delays, as direct",
+    .sums = TG__SUMS_DENSE | TG__SUMS_CODED,
+    .impl_bytes = sizeof(tg__direct),
+    .init = tg__direct_init,
     .start = tg__direct_start,
     .wants = tg__direct_wants,
     .done = tg__direct_done,

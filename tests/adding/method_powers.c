@@ -1,13 +1,8 @@
 /* Powers of two, with a residual. */
-#include "method/default_program.h"
 #include "method/method_keys.h"
 
 static const tg_key keys[] = {
-    {.name = "exchange",
-     .type = TG_KEY_CHOICE,
-     .def = "relay",
-     .choices = "relay|allgather|auto|none",
-     .help = "relay: by owners of blocks"},
+    TG__KEY_EXCHANGE_CODED,
     {.name = NULL},
 };
 
@@ -17,7 +12,7 @@ const tg__method_def tg__method_powers = {
              .sends = "sign and exponent of each element",
              .bits = "8",
              .keeps = "1 vector: the residual",
-             .cost = "1 pass; 2 rounds, 2 delays",
+             .cost = "1 pass; 1 round, 1 delay",
              .use = "never: a test",
              .limit = "exact for powers of two"},
     .program = &tg__default_program,

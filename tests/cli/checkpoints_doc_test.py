@@ -4,22 +4,14 @@ import os
 import pathlib
 import re
 import subprocess
-import sys
 import unittest
-from cli_tool import ENVIRONMENT, TELEGRAD, CliTest
+from cli_tool import ENVIRONMENT, TELEGRAD, CliTest, python_with
 
 PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "checkpoints.md").read_text(encoding="utf-8")
 
 
 def blocks(kind):
     return re.findall(rf"^```{kind}\n(.*?)^```$", PAGE, re.S | re.M)
-
-
-def with_safetensors():
-    for python in (os.environ.get("TELEGRAD_PYTHON"), sys.executable, "/usr/bin/python3"):
-        if python and subprocess.run([python, "-c", "import torch, safetensors.torch"], capture_output=True).returncode == 0:
-            return python
-    return None
 
 
 class CheckpointsPage(CliTest):
@@ -33,7 +25,7 @@ class CheckpointsPage(CliTest):
             said = [line for line in done.stderr.splitlines() if "resumed from 2 workers with 3: " not in line]
             self.assertEqual((done.returncode, said), (0, []), command)
             self.assertNotEqual(done.stdout, "", command)
-        python = with_safetensors()
+        python = python_with("torch", "safetensors.torch")
         if not python:
             self.skipTest("SKIP: no Python with PyTorch and safetensors")
         for code in blocks("python"):

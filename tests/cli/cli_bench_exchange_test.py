@@ -13,12 +13,12 @@ REFUSED = [
     (["--workers", "65"], ['--workers "65"', "allowed: whole numbers from 1 to 64"]),
     (["--workers", "2,"], ['--workers "2,"', "allowed: "]),
     (["--link", "fast"], ["fast", "allowed"]),
-    (["--real-link", "1gbit"], ["--real-link 1gbit without mpirun", "--link 1gbit"]),
+    (["--real-link", "1gbit"], ["--real-link 1gbit requires mpirun", "--link 1gbit"]),
     (["--elements", "0"], ['--elements "0"', "allowed: "]),
     (["--elements", "10,20"], ['--elements "10,20"', "allowed: "]),
     (["--behind", "0"], ['--behind "0"', "allowed: "]),
     (["--model", "resnet2000"], ['"resnet2000"', "allowed: "]),
-    (["--model", "lenet5", "--elements", "10"], ["--model with --elements", "allowed: "]),
+    (["--model", "lenet5", "--elements", "10"], ["--model and --elements cannot be combined"]),
     (["--seconds", "0"], ['--seconds "0"', "allowed: 0.001 to 3600"]),
 ]
 

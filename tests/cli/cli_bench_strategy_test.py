@@ -31,6 +31,9 @@ class BenchStrategy(CliTest):
         self.assertEqual(lines[1].split(), ["strategy", "optimizer", "passes", "ms", "a", "step", "ratio", "min", "max"])
         self.assertEqual(lines[3].split()[:3], ["dga:delay=4", "sgd", "9.00"])
         self.assertEqual(len({len(line) for line in lines[1:]}), 1)
+        narrow = self.ok("bench", "strategy", *QUICK, "--filter", "dga:delay=4", COLUMNS="50").splitlines()
+        self.assertTrue(all(len(line) <= 50 for line in narrow), narrow)
+        self.assertIn("  ms a step", "\n".join(narrow))
 
     def test_every_strategy_with_every_optimizer(self):
         lists = json.loads(self.ok("strategies", "--json")) | json.loads(self.ok("optimizers", "--json"))

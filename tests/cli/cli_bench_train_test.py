@@ -6,7 +6,7 @@ import stat
 import subprocess
 import sys
 import unittest
-from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, run
+from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, over, run
 
 SMALL = ["--models", "mlp:hidden=16,hidden2=0,lenet5", "--batch", "4", "--seconds", "0.005"]
 MLP = ["--models", "mlp:hidden=16", "--batch", "4", "--seconds", "0.005"]
@@ -21,8 +21,8 @@ REFUSED = [
     (["--seconds", "-1"], ['--seconds "-1"', "allowed: 0.001 to 3600"]),
     (["--workers", "1,65"], ['--workers "1,65"', "allowed: whole numbers from 1 to 64"]),
     (["--compare", "jax"], ['--compare "jax"', "allowed: torch"]),
-    (["--python", "python3"], ["--python without --compare"]),
-    (["--compare", "torch", "--workers", "2"], ["--workers with --compare"]),
+    (["--python", "python3"], ["--python requires --compare"]),
+    (["--compare", "torch", "--workers", "2"], ["--workers and --compare"]),
 ]
 
 
@@ -35,7 +35,7 @@ def python_with_torch():
 
 class BenchTrain(CliTest):
     def rows(self, *args, status=0):
-        done = run("bench", "train", "--json", *args, timeout=280)
+        done = run("bench", "train", "--json", *over(*args), timeout=280)
         self.assertEqual(done.returncode, status, done.stderr)
         return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -120,7 +120,7 @@ class Compare(CliTest):
     def test_failing_run_keeps_the_others(self):
         """A run that is cut off and one that diverges: each a row and a line on stderr, the records stay."""
         out = self.path("all.jsonl")
-        args = [*BASE, "--timeout", "2", "--run", "name=cut;link=30s", "--run", "name=fine", "--run",
+        args = [*BASE, "--timeout", "2", "--run", "name=cut;link=1kbit", "--run", "name=fine", "--run",
                 "name=wild;steps=300;optimizer=" + DIVERGES, "--run", "name=few;method=topk:density=0.01"]
         done = run("compare", *args, "--out", out)
         self.assertEqual(done.returncode, 1)
@@ -166,9 +166,10 @@ class Compare(CliTest):
     def test_reference_exchanges(self):
         """A dense method that exchanges nothing is not what others are compared with."""
         args = [*BASE, "--json", "--run", "name=alone;method=dense:exchange=none"]
-        rows = [json.loads(line) for line in self.ok("compare", *args).splitlines()]
-        self.assertIsNone(rows[0]["speed_up"])
-        rows = [json.loads(line) for line in self.ok("compare", *args, "--run", "name=all").splitlines()]
+        done = run("compare", *args)
+        self.assertEqual((done.returncode, done.stderr.count("nothing is exchanged")), (0, 1))
+        self.assertIsNone(json.loads(done.stdout)["speed_up"])
+        rows = [json.loads(line) for line in run("compare", *args, "--run", "name=all").stdout.splitlines()]
         self.assertEqual(rows[1]["speed_up"], 1)
         self.assertNotEqual(rows[0]["speed_up"], 1)
 
@@ -178,6 +179,10 @@ class Compare(CliTest):
         self.assertEqual([row["steps"] for row in rows], [3, 12])
         step = [row["time_to_finish"] / row["steps"] for row in rows]
         self.assertAlmostEqual(rows[1]["speed_up"], step[0] / step[1], places=6)
+        args.remove("--json")
+        words = "the runs have 3 to 12 steps: the speed-up is that of a step, not of the time to finish\n"
+        self.assertIn(words, self.ok("compare", *args))
+        self.assertNotIn("speed-up is", self.ok("compare", *args[:-1], "name=more;steps=3;method=2bit:threshold=0.01"))
 
     def test_bytes_per_step_are_those_of_the_end(self):
         out = self.path("all.jsonl")
@@ -205,7 +210,7 @@ class Compare(CliTest):
         lines = [json.loads(line) for line in self.ok("compare", *BASE, *RUNS, "--out", "-", cwd=self.folder).splitlines()]
         self.assertEqual((lines[0]["type"], lines[-1]["type"]), ("start", "table"))
         self.assertEqual(os.listdir(self.folder), [])
-        self.refused(2, ["--json with --out -", "allowed: one of the two"], "compare", *BASE, *RUNS, "--out", "-", "--json")
+        self.refused(2, ["--json and --out -", "cannot be combined"], "compare", *BASE, *RUNS, "--out", "-", "--json")
 
     def test_no_more_timed_steps_than_there_are(self):
         more = ["--link", "1gbit", "--steps", "3", "--no-eval"]

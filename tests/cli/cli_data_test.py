@@ -117,7 +117,7 @@ class Data(CliTest):
         self.refused(2, ['unknown data set "pets"', "allowed: mnist"], "data", "pets")
         self.refused(2, ['unknown shard "zipf"', "allowed: iid, dirichlet, label, contiguous"], "data", GLYPHS, "--shard", "zipf")
         self.refused(2, ["--workers \"0\": allowed: 1 to 4096"], "data", GLYPHS, "--workers", "0")
-        self.refused(2, ["1000 samples", "allowed"], "data", GLYPHS, "--shard", "label:classes=101", "--workers", "10")
+        self.refused(2, ["1000 samples", "at least one"], "data", GLYPHS, "--shard", "label:classes=10", "--workers", "101")
         for model in "gpt", "lstm:hidden=4":
             self.refused(2, [f"model {model} reads texts, the data are images", "allowed: --data text, shakespeare, words, "
                              "wikitext-2"], "train", *TINY, "--model", model)
@@ -126,7 +126,7 @@ class Data(CliTest):
             file.write("to be or not to be: " * 20)
         self.refused(2, ["model lenet5 reads images, the data are a text", "allowed: --data mnist, fashion-mnist, glyphs, cifar10"],
                      "train", "--data", "text:" + self.path("t"))
-        self.refused(2, ["shard=label", "allowed: iid, contiguous; a text has no classes"], "data", "text:" + self.path("t"), "--shard", "label")
+        self.refused(2, ["shard=label", "which has no classes: allowed: iid, contiguous"], "data", "text:" + self.path("t"), "--shard", "label")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
 """What the command settles where the command line leaves it open, and says so."""
+import os
 import unittest
 
-from cli_tool import CliTest, TINY, records, run
+from cli_tool import CliTest, TINY, over, records, run
 
 
 class Defaults(CliTest):
     def started(self, *args, said=()):
         """The start record; what was said on stderr has all the words, and without words nothing was."""
         out = self.path("run.jsonl")
-        done = run("train", *TINY, "--model", "mlp:hidden=16", "--workers", "2", "--steps", "3", "--no-eval", "--out", out, *args)
+        done = run("train", *over(*TINY, "--model", "mlp:hidden=16", "--workers", "2", "--steps", "3", "--no-eval", "--out", out, *args))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stderr != "", bool(said), done.stderr)
         for word in said:
@@ -77,8 +78,9 @@ class Defaults(CliTest):
 
     def test_strategies_that_apply_what_a_method_makes_of_gradients(self):
         for strategy in "cd:k=2,warmup=1", "dga:delay=1", "pipe:width=2":
-            start = self.started("--method", "signsgd", "--strategy", strategy, said=["warning: method signsgd with lr=0.05, momentum=0.9",
-                                                                                      "beside strategy ssgd"])
+            start = self.started("--method", "signsgd", "--strategy", strategy, said=[
+                f"warning: method signsgd with strategy {strategy.split(':')[0]}, lr=0.05, momentum=0.9: it is known to learn, with ssgd, with lr",
+                "try --optimizer sgd:lr=0.001,momentum=0"])
             self.assertIn("sgd:lr=0.05,momentum=0.9,", start["optimizer"])
 
     def test_a_method_that_the_strategy_never_uses_is_warned_of(self):
@@ -87,6 +89,69 @@ class Defaults(CliTest):
             self.assertIn("instead: cd", start["note"])
         for args in [], ["--method", "dense:exchange=allgather"], ["--rule", "*.bias=f32"]:
             self.started("--strategy", "od:warmup=1", *args)
+
+    def test_a_key_that_makes_a_strategy_another_one(self):
+        """cd:k=1 exchanges only dense gradients; pipe:width=1 is ssgd, which is not late."""
+        words = "warning: strategy cd: all that it exchanges is dense: method 2bit is not used; instead: k=2 or more"
+        self.assertIn(words[9:], self.started("--strategy", "cd:k=1,warmup=1", "--method", "2bit", said=[words])["note"])
+        for strategy, method in ("cd:k=0,warmup=1", "2bit"), ("cd:k=1,warmup=1", "dense"), ("pipe:width=1", "dense"):
+            self.assertNotIn("not used", self.started("--strategy", strategy, "--method", method)["note"] or "")
+
+    def test_a_link_that_one_worker_does_not_use_is_warned_of(self):
+        alone = ["train", *TINY, "--model", "mlp:hidden=16", "--steps", "2", "--no-eval"]
+        for link in ["--link", "100mbit,1ms"], ["--link-of", "0=100mbit"]:
+            done = run(*alone, *link)
+            self.assertEqual((done.returncode, done.stderr), (0, f"telegrad: warning: {link[0]} with one worker, which sends nothing: it has no "
+                                                              "effect; allowed: --workers 2 or more\n"))
+            self.started(*link)
+        self.assertEqual(run(*alone, "--link", "none").stderr, "")
+
+    def test_a_method_whose_bytes_are_never_sent_is_warned_of(self):
+        """One worker, or exchange=none; nor is there a ratio of what was not sent."""
+        job = ["train", *TINY, "--model", "mlp:hidden=16", "--steps", "2", "--no-eval"]
+        end = " with one worker, which sends nothing: gradients are coded and decoded again, and no bytes are saved; allowed: --workers 2 or more\n"
+        for args, what in (["--method", "topk:density=0.1"], "method topk:density=0.1"), (["--rule", "*.bias=fp16"], "rule *.bias=fp16"):
+            done = run(*job, *args, "--out", self.path("alone.jsonl"))
+            self.assertEqual((done.returncode, done.stderr), (0, f"telegrad: warning: {what}{end}"))
+            self.assertIn("\nratio          none: nothing was sent\n", done.stdout)
+            last = records(self.path("alone.jsonl"))[-1]
+            self.assertEqual((last["ratio"], last["ratio_wire"], last["bytes_per_step"]), (None, None, 0))
+            self.assertEqual(run(*job, *args, "--dry-run").stderr, "")  # what it would send is what is asked for
+        self.assertIn("\nratio          none: nothing was sent\n", self.ok(*job))
+        apart = run(*job, "--workers", "2", "--method", "topk:exchange=none")
+        self.assertEqual((apart.returncode, apart.stderr), (0, "telegrad: warning: method topk:exchange=none: nothing is exchanged: each worker trains "
+                                                               "weights of its own, and tests its part of the test set with them\n"))
+        self.assertIn("\nratio          none: nothing was sent\n", apart.stdout)
+
+    def test_a_strategy_of_one_worker_is_warned_of(self):
+        done = run("train", *TINY, "--model", "mlp:hidden=16", "--steps", "2", "--no-eval", "--strategy", "dga:delay=1")
+        self.assertEqual((done.returncode, done.stderr), (0, "telegrad: warning: strategy dga:delay=1 with one worker, which exchanges nothing; "
+                                                             "allowed: --workers 2 or more\n"))
+
+    def test_a_size_that_may_mean_megabytes_is_warned_of(self):
+        note = self.started("--fusion", "25", said=["warning: --fusion 25 means 25 bytes: ", "in megabytes: --fusion 25MB"])["note"]
+        self.assertIn("25 bytes", note)
+        for size in "1", "1000", "25M":
+            self.started("--fusion", size)
+
+    def test_a_rate_of_zero_is_warned_of(self):
+        for args in ["--lr", "0"], ["--optimizer", "adam:lr=0"]:
+            self.started(*args, said=["telegrad: warning: optimizer ", " with lr=0: nothing is learned\n"])
+
+    def test_a_model_of_texts_takes_its_usual_text(self):
+        job = ["train", "--model", "gpt:layers=1,heads=1,embed=8,context=16", "--batch", "2", "--steps", "2", "--no-eval"]
+        self.refused(1, ["tiny-shakespeare", "model gpt:", "reads texts, of which --data text:FILE takes any"], *job, TELEGRAD_DATA=self.folder)
+        os.mkdir(self.path("tiny-shakespeare"))
+        with open(self.path("tiny-shakespeare/input.txt"), "w", encoding="utf-8") as file:
+            file.write("to be or not to be\n" * 200)
+        done = run(*job, TELEGRAD_DATA=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("data           shakespeare (", done.stdout)
+        self.assertEqual(run(*job[:-3], "--dry-run", TELEGRAD_DATA=self.folder).returncode, 0)
+
+    def test_a_single_node_is_warned_of(self):
+        self.started("--nodes", "2", "--method", "topk", said=["warning: --nodes 2 with 2 workers: all are in one node", "method topk is not used"])
+        self.started("--nodes", "1", "--method", "topk")
 
     def test_methods_of_rules_are_warned_of(self):
         start = self.started("--rule", "*.bias=signsgd", "--rule", "fc1*=signsgd",
@@ -160,7 +225,7 @@ class Defaults(CliTest):
             self.assertIn("warmup=10", self.ok(*job, *way, "--steps", "50", "--dry-run"))
             given = [word + {"dgc": ":warmup=4", "cd:k=2": ",warmup=4"}.get(word, "") for word in way]
             self.assertNotIn("checkpoint's", self.ok(*job, *given, "--steps", "50", "--resume", folder, "--dry-run"))
-            self.refused(1, [folder, "the checkpoint has", "this run"], *job, "--method", "topk", "--steps", "50", "--resume", folder, "--dry-run")
+            self.refused(1, [folder, "the checkpoint was saved with", "this run"], *job, "--method", "topk", "--steps", "50", "--resume", folder, "--dry-run")
         self.refused(1, [self.path("none")], *job, "--resume", self.path("none"), "--dry-run")
 
     def test_local_steps_follow_the_momentum(self):

@@ -3,7 +3,7 @@ import unittest
 from cli_tool import CliTest, TINY, run
 
 COMMANDS = ("train", "compare", "eval", "methods", "strategies", "exchanges", "codecs", "feedbacks", "optimizers", "lr-schedules",
-            "models", "data", "bench", "advise", "report")
+            "models", "data", "bench", "advise", "report", "key")
 PARTS = ("codec", "train", "exchange", "strategy")
 
 

@@ -71,7 +71,7 @@ class Methods(CliTest):
             for more in ([], sim):
                 method = own[strategy.split(":")[0]]
                 rows = [json.loads(line) for line in self.ok(
-                    "compare", *base, *more, "--strategy", strategy, "--run", "name=none", "--run",
+                    "compare", "-q", *base, *more, "--strategy", strategy, "--run", "name=none", "--run",
                     f"name=same;method={method}", "--run", "name=other;method=dense").splitlines()]
                 self.assertTrue(rows[0]["method"].startswith(method + ":"), rows[0])
                 self.assertEqual(rows[0]["method"], rows[1]["method"])
@@ -154,14 +154,14 @@ class Methods(CliTest):
                 self.assertIn("      " + key["name"], text)
 
     def test_names_of_another_kind(self):
-        for args, words in ((["methods", "cd"], '"cd" is a strategy, no method: telegrad strategies cd'),
-                            (["strategies", "sgd"], '"sgd" is an optimizer, no strategy: telegrad optimizers sgd'),
-                            (["models", "dgc"], '"dgc" is a method, no model: telegrad methods dgc'),
-                            (["codecs", "fp61"], 'unknown codec "fp61": did you mean "fp16"? allowed: those that telegrad codecs lists'),
-                            (["strategies", "dcg"], 'did you mean "dgc", a method? telegrad methods dgc'),
+        for args, words in ((["methods", "cd"], '"cd" is a strategy, not a method: see telegrad strategies cd'),
+                            (["strategies", "sgd"], '"sgd" is an optimizer, not a strategy: see telegrad optimizers sgd'),
+                            (["models", "dgc"], '"dgc" is a method, not a model: see telegrad methods dgc'),
+                            (["codecs", "fp61"], 'unknown codec "fp61": did you mean "fp16"? allowed: f32, fp16, '),
+                            (["strategies", "dcg"], 'did you mean "dgc", a method (telegrad methods dgc)? allowed: ssgd, '),
                             (["models", "resnet"], 'unknown model "resnet": did you mean "resnet20"?'),
                             (["methods", "strategy"], "telegrad strategies lists all strategies"),
-                            (["exchanges", "dgc", "--json"], '"dgc" is a method, no exchange')):
+                            (["exchanges", "dgc", "--json"], '"dgc" is a method, not an exchange')):
             with self.subTest(args=args):
                 self.refused(2, [words], *args)
 

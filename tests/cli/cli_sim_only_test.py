@@ -4,7 +4,7 @@ import os
 import signal
 import time
 import unittest
-from cli_tool import CliTest, records, run, start
+from cli_tool import CliTest, over, records, run, start
 
 MODEL = ["train", "--model", "mlp:hidden=32", "--data", "glyphs:train=640,test=16", "--batch", "4", "--no-eval"]
 VIRTUAL = ["--clock", "virtual", "--tau", "20ms"]
@@ -100,7 +100,7 @@ class SimOnly(CliTest):
     def test_data_that_are_not_here(self):
         """How many steps an epoch has is not known then: durations are in steps, or the run is refused, not played with another one."""
         job = ["train", "--model", "lenet5", "--data", "cifar10:train=1-4,test=5", "--clock", "virtual", "--sim-only", "--tau", "5ms", "--link", "10mbit,5ms",
-               "--steps", "400"]
+               "--workers", "2", "--steps", "400"]
         out = self.path("run.jsonl")
         for way in (["--strategy", "cd:k=4,warmup=100"], ["--method", "dgc:warmup=4ep"], ["--strategy", "gossip"]):
             self.ok(*job, *way, "--out", out, TELEGRAD_DATA=self.path("none"))
@@ -119,6 +119,12 @@ class SimOnly(CliTest):
             least = 2 * (steps * 0.020 + 0.060)
             self.assertTrue(least < run[-1]["seconds"] < least + 2 * steps * 0.0002, (deadline, run[-1]["seconds"]))
 
+    def test_a_worker_that_is_not_drawn(self):
+        """Worker 0's median step is idle: the time of computing is that of the workers that compute."""
+        text = self.ok(*MODEL, *VIRTUAL, "--sim-only", "--workers", "10", "--steps", "50", "--strategy", "fedavg:every=10,clients=0.3")
+        self.assertIn(", computing takes 20.0 ms a step\n", text)
+        self.assertIn("; mean step 20.0 ms, worker 0 is not drawn for most\n", text)
+
     def test_compare(self):
         """The runs that train --sim-only has, in one table without accuracies."""
         out = self.path("all.jsonl")
@@ -136,11 +142,23 @@ class SimOnly(CliTest):
         caption, *lines = self.ok(*args).splitlines()
         self.assertEqual(caption, "mlp:hidden=32 on glyphs:train=640,test=16; 10000 workers (simulated), batch 4, link 100mbit,20ms, "
                          "sgd:lr=0.05,momentum=0.9")
-        self.assertEqual(len(lines), 5)
-        self.refused(2, ["--dense-timed with --sim-only"], *args, "--dense-timed", "3")
-        self.refused(2, ["--run 1", "--sim-only with --nodes"], *args, "--nodes", "2")
-        self.refused(2, ["--run 1", "--sim-only: allowed: with --clock virtual"], "compare", "--sim-only", "--run", "name=a")
-        self.refused(2, ["1000001", "--sim-only to 1000000"], *args, "--workers", "1000001")
+        self.assertEqual(len(lines), 6)  # the last one says that steps differ
+        self.refused(2, ["--dense-timed and --sim-only"], *args, "--dense-timed", "3")
+        self.refused(2, ["--run 1", "--sim-only and --nodes"], *args, "--nodes", "2")
+        self.refused(2, ["--run 1", "--sim-only requires --clock virtual"], "compare", "--sim-only", "--run", "name=a")
+        self.refused(2, ["1000001", "--sim-only to 1000000"], *over(*args, "--workers", "1000001"))
+
+    def test_says_what_is_a_guess(self):
+        job = [*MODEL, *VIRTUAL, "--sim-only", "--workers", "4", "--steps", "3"]
+        for more, words in ((["--method", "adacomp"], "what method adacomp sends depends on the gradients"),
+                            (["--strategy", "gossip", "--slow", "1:2x"], "strategy gossip is simulated as if each worker waited for all others")):
+            done = run(*job, *more, "--out", self.path("run.jsonl"))
+            self.assertEqual((done.returncode, done.stderr.count(words)), (0, 1), done.stderr)
+            self.assertIn(words, records(self.path("run.jsonl"))[0]["note"])
+            self.assertNotIn(words, run(*(word for word in job if word not in ("--sim-only", *VIRTUAL)), *more[:2]).stderr)
+        many = ["--workers", "200"]
+        self.assertIn("samples        a step takes more than the data have", self.ok(*over(*job, *many)))
+        self.refused(2, ["batch=4: allowed: 1 to 3"], *over(*(word for word in job if word not in ("--sim-only", *VIRTUAL)), *many))
 
     def test_interrupt(self):
         """What was played is written, as of a run that computes."""
@@ -165,10 +183,11 @@ class SimOnly(CliTest):
         for other in (["--save", self.path("d")], ["--trace", self.path("t")], ["--nodes", "2"], ["--fault", "0=fault:kill=1"],
                       ["--dry-run"]):
             self.refused(2, ["--sim-only", other[0]], *sim, "--workers", "4", *other)
+        self.refused(2, ["label:classes=11: the data have 10 classes: allowed: 1 to 10"], *sim, "--workers", "4", "--shard", "label:classes=11")
         self.refused(2, ["--slow 5000", "ranks 0 to 3"], *sim, "--workers", "4", "--slow", "5000:2x")
         self.refused(2, ["--link-of 5000", "ranks 0 to 3"], *sim, "--workers", "4", "--link-of", "5000=1ms")
         self.refused(2, ["--slow", "1000000:2x"], *sim, "--workers", "4", "--slow", "1000000:2x")
-        self.refused(2, ["--epochs 0", "nothing to do"], *sim, "--epochs", "0")
+        self.refused(2, ["--epochs=0: allowed: 1 <= epochs"], *sim, "--epochs", "0")
         self.refused(2, ["--fusion auto"], *sim, "--fusion", "auto")
         self.refused(2, ["5000", "4096", "--sim-only"], *MODEL, *VIRTUAL, "--workers", "5000")
         self.refused(2, ["1000001", "4096"], *sim, "--workers", "1000001")

@@ -14,10 +14,30 @@ LAUNCHERS = ("OMPI_", "PMI_", "PMIX_", "SLURM_")
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith((*LAUNCHERS, "TELEGRAD_", "COLUMNS"))}
 
 
+REPEATABLE = ("--rule", "--run", "--slow", "--link-of", "--fault")
+
+
+def over(*args):
+    """The arguments, without options whose value a later one replaces: for tests with settings of their own."""
+    last = {arg: at for at, arg in enumerate(args) if arg.startswith("--")}
+    doubled = {at for at, arg in enumerate(args) if last.get(arg, at) != at and arg not in REPEATABLE and
+               not args[at + 1].startswith("--")}
+    return [arg for at, arg in enumerate(args) if at not in doubled and at - 1 not in doubled]
+
+
 def run(*args, timeout=120, cwd=None, **more_environment):
     """The finished process: returncode, stdout, stderr."""
     return subprocess.run([TELEGRAD, *args], capture_output=True, text=True, timeout=timeout, cwd=cwd,
                           env={**ENVIRONMENT, **more_environment})
+
+
+def python_with(*modules):
+    """A Python that has these modules ($TELEGRAD_PYTHON first), or None."""
+    for python in (os.environ.get("TELEGRAD_PYTHON"), sys.executable, "/usr/bin/python3"):
+        if python and os.path.exists(python):
+            if subprocess.run([python, "-c", "import " + ", ".join(modules)], capture_output=True).returncode == 0:
+                return python
+    return None
 
 
 def start(*args):

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 import unittest
-from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY, last_run, records, run, start
+from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY, last_run, over, records, run, start
 
 
 def documented(title):
@@ -23,11 +23,13 @@ def documented(title):
 START, STEP, EPOCH, END = ({"type"} | documented("## " + kind) for kind in ("start", "step", "epoch", "end"))
 METHOD = documented("| field of `methods` | meaning |")
 
+OLD = '{"type": "start"}\n'  # of an earlier run
+
 
 class Train(CliTest):
     def train(self, *args):
         out = self.path("run.jsonl")
-        text = self.ok("train", *TINY, "--out", out, *args)
+        text = self.ok("train", *over(*TINY, "--out", out, *args))
         self.assertEqual(sorted(n for n in os.listdir(self.folder) if n.startswith("run")), ["run.jsonl"])
         return text, last_run(out)
 
@@ -46,7 +48,7 @@ class Train(CliTest):
         self.assertIn("clipped        8 steps\n", text)
         self.train(*job[:-4], "--steps", "5", "--save", self.path("ck"))
         self.assertEqual(self.train(*job, "--resume", self.path("ck"))[1][-1]["params_hash"], end["params_hash"])
-        self.refused(1, ["lr_scale"], "train", *TINY, *job, "--lr-scale", "sqrt", "--resume", self.path("ck"))
+        self.refused(1, ["lr_scale"], "train", *over(*TINY, *job[:-2], "--lr-scale", "sqrt", "--resume", self.path("ck")))
 
     def test_records(self):
         text, lines = self.train("--workers", "2", "--epochs", "2", "--log-every", "4", "--method",
@@ -89,7 +91,7 @@ class Train(CliTest):
         done = run("train", "--data", "glyphs:train=2048,test=64", "--batch", "16", "--model", "mlp:hidden=32", "--no-eval",
                    "--steps", "400", "--optimizer", "sgd:lr=0.05,momentum=0", *args)
         self.assertEqual(done.returncode, 0)
-        return [line for line in done.stderr.splitlines() if "above that of guessing" not in line]
+        return [line for line in done.stderr.splitlines() if "above that of guessing" not in line and "with one worker" not in line]
 
     def test_warns_of_a_growing_residual(self):
         for workers in "1", "2":
@@ -105,7 +107,7 @@ class Train(CliTest):
             self.assertIn(word, line)
 
     def test_last_step_is_recorded(self):
-        _, lines = self.train("--steps", "7", "--no-eval", "--method", "topk")
+        _, lines = self.train("--steps", "7", "--no-eval", "--workers", "2", "--method", "topk")
         (step,) = [line for line in lines if line["type"] == "step"]
         self.assertEqual(step["step"], 7)
         self.assertGreater(step["residual_ratio"], 0)
@@ -170,10 +172,12 @@ class Train(CliTest):
 
     def test_trace_into_a_pipe(self):
         os.mkfifo(self.path("pipe"))
+        both = os.open(self.path("pipe"), os.O_RDWR)  # a reader, before the command looks for one
         process = start("train", *TINY, "--steps", "2", "--no-eval", "--trace", self.path("pipe"))
         with open(self.path("pipe"), encoding="utf-8") as file:
+            process.communicate(timeout=60)
+            os.close(both)
             self.assertIn("traceEvents", json.load(file))
-        process.communicate(timeout=60)
         self.assertEqual((process.returncode, os.listdir(self.folder)), (0, ["pipe"]))
 
     def test_start_has_every_setting(self):
@@ -209,11 +213,33 @@ class Train(CliTest):
     def test_older_records_survive_a_failure(self):
         out = self.path("run.jsonl")
         with open(out, "w", encoding="utf-8") as file:
-            file.write("old\n")
+            file.write(OLD)
         self.refused(2, ["batch="], "train", *TINY[:2], "--batch", "5000", "--out", out)
         with open(out, encoding="utf-8") as file:
-            self.assertEqual(file.read(), "old\n")
+            self.assertEqual(file.read(), OLD)
         self.assertEqual(os.listdir(self.folder), ["run.jsonl"])
+
+    def test_a_file_that_is_no_trace_is_not_replaced(self):
+        file = pathlib.Path(self.path("program.c"))
+        file.write_text("int main(void) { }\n", encoding="utf-8")
+        self.refused(2, [f"--trace {file}: the file holds something other than a trace", "delete it"], "train", *TINY, "--steps", "1",
+                     "--no-eval", "--trace", str(file))
+        self.assertEqual(file.read_text(encoding="utf-8"), "int main(void) { }\n")
+        file.write_text("", encoding="utf-8")
+        for _ in range(2):
+            self.ok("train", *TINY, "--steps", "1", "--no-eval", "--trace", str(file))
+            self.assertIn("traceEvents", file.read_text(encoding="utf-8"))
+
+    def test_a_file_that_holds_no_records_is_not_replaced(self):
+        out = self.path("program.c")
+        for text in "int main(void) { }\n", "{}", "{\n":
+            pathlib.Path(out).write_text(text, encoding="utf-8")
+            for job in ["train"], ["compare", "--run", "name=a"], ["train", "--resume", self.path("none")]:
+                self.refused(2, [f"--out {out}: the file holds something other than records of runs", "delete it"], *job, *TINY, "--steps", "1", "--out", out)
+            self.assertEqual(pathlib.Path(out).read_text(encoding="utf-8"), text)
+        for text in "", OLD:
+            pathlib.Path(out).write_text(text, encoding="utf-8")
+            self.ok("train", *TINY, "--steps", "1", "--no-eval", "--out", out)
 
     def test_perplexity(self):
         """Of texts, beside the loss; of images it is null."""
@@ -343,15 +369,19 @@ class Train(CliTest):
         sim = ["--clock", "virtual", "--sim-only", "--tau", "1ms", "--workers", "4", "--strategy", "local:every=2"]
         lines = [json.loads(line) for line in self.ok("train", *TINY, *sim, "--steps", "3", "--out", "-", cwd=self.folder).splitlines()]
         self.assertEqual(lines[-1]["type"], "end")
-        self.refused(2, ["--trace -", "allowed: a file"], "train", *TINY, "--trace", "-", cwd=self.folder)
-        self.refused(2, ["--logits -", "allowed: a file"], "eval", "--weights", "w", "--logits", "-", cwd=self.folder)
+        self.refused(2, ["--trace -", "must go to a file"], "train", *TINY, "--trace", "-", cwd=self.folder)
+        self.refused(2, ["--logits -", "must go to a file"], "eval", "--weights", "w", "--logits", "-", cwd=self.folder)
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_two_runs_and_one_file(self):
         """The second finds out before it trains, and the first one's records stay."""
         out = self.path("run.jsonl")
-        process = start("train", *TINY, "--steps", "1000000", "--log-every", "1", "--out", out)
+        folder, trace = self.path("a/ck"), self.path("t.json")
+        process = start("train", *TINY, "--steps", "1000000", "--log-every", "1", "--out", out, "--save", folder, "--trace", trace)
         self.wait_for_steps(process, out)
+        one = ["train", *TINY, "--steps", "1"]
+        self.refused(1, [f"--save {folder}: another run is saving to this folder: choose another"], *one, "--save", folder)
+        self.refused(1, [f"--trace: cannot open {trace} for writing: another run is writing it"], *one, "--trace", trace)
         for more in [], ["--resume", self.path("none")]:
             self.refused(1, [f"--out: cannot open {out} for writing: another run is writing it"], "train", *TINY, "--steps", "1",
                          "--out", out, *more)
@@ -360,6 +390,17 @@ class Train(CliTest):
         process.communicate(timeout=60)
         types = [line["type"] for line in records(out)]
         self.assertEqual((types[0], types.count("start"), types[-1]), ("start", 1, "end"))
+        self.assertEqual(sorted(os.listdir(self.folder)), ["a", "run.jsonl", "t.json"])
+        self.assertEqual(len(os.listdir(folder)), 1)
+        # Once it has ended, both are free; a run that fails leaves neither folders nor files.
+        self.ok(*one, "--trace", trace)
+        self.refused(2, ["holds checkpoints of another run, the newest of step"], *one, "--save", folder, "--trace", self.path("u.json"))
+        self.assertFalse(os.path.exists(self.path("u.json.tmp")))
+        fails = ["--workers", "2", "--fault", "1=fault:kill=3", "--save", self.path("b/c"), "--trace", self.path("u.json")]
+        self.assertEqual(run(*over(*one, *fails, "--steps", "100")).returncode, 1)
+        if os.path.exists(self.path("u.json")):
+            os.remove(self.path("u.json"))  # kept of a run that failed after its start, as its records are
+        self.assertEqual(sorted(os.listdir(self.folder)), ["a", "run.jsonl", "t.json"])
 
     def test_second_interrupt_ends_at_once(self):
         # Over this link a step takes more than 2 s, so the first signal cannot have ended the run.
@@ -373,10 +414,19 @@ class Train(CliTest):
         process.send_signal(signal.SIGTERM)
         time.sleep(0.3)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=10)
-        self.assertEqual(process.returncode, 143)
+        said = process.communicate(timeout=10)[1]
+        self.assertEqual((process.returncode, said), (143, "telegrad: interrupted again by SIGTERM: ended at once, without saving\n"))
         self.assertEqual(os.listdir(self.folder), ["run.jsonl"])  # what was written stays
         self.assertEqual(records(out)[0]["type"], "start")
+
+    def test_commands_without_steps_end_at_once(self):
+        for command in (["advise", "--link", "20mbit,5ms", "--workers", "8", "--model", "resnet20"], ["bench", "codec", "--seconds", "100"],
+                        ["bench", "strategy", "--seconds", "100"], ["bench", "train", "--seconds", "100"],
+                        ["bench", "exchange", "--elements", "1000", "--seconds", "100"]):
+            process = start(*command)
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+            self.assertEqual((process.communicate(timeout=20)[1], process.returncode), ("telegrad: interrupted by SIGINT\n", 130), command)
 
     def test_records_of_a_killed_run(self):
         """Whole lines under the file's own name, which report draws; a run that resumes goes on behind them."""
@@ -399,12 +449,12 @@ class Train(CliTest):
     def test_old_records_outlive_a_run_that_does_not_begin(self):
         out = self.path("run.jsonl")
         with open(out, "w", encoding="utf-8") as file:
-            file.write("old\n")
+            file.write(OLD)
         for status, args in ((2, ["--batch", "100000"]), (2, ["--method", "dcg"]), (1, ["--resume", self.path("none")]),
                              (1, ["--data", "mnist:" + self.path("none")])):
-            done = run("train", *TINY, "--steps", "1", "--out", out, *args)
+            done = run("train", *over(*TINY, "--steps", "1", "--out", out, *args))
             self.assertEqual(done.returncode, status, done.stderr)
-            self.assertEqual(pathlib.Path(out).read_text(encoding="utf-8"), "old\n", args)
+            self.assertEqual(pathlib.Path(out).read_text(encoding="utf-8"), OLD, args)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,16 @@ from cli_tool import CliTest, TINY, records, run
 
 TRAIN = [
     (["--no-such-option"], ["unrecognized option '--no-such-option'"]),
-    (["word"], ['telegrad: "word" is no option: allowed: options only; see telegrad train --help']),
-    (["--", "--word"], ['telegrad: "--word" is no option: allowed: options only']),
-    (["method=dgc"], ['telegrad: "method=dgc" is no option: did you mean \'--method\'? ']),
+    (["word"], ['telegrad: "word" is not an option: only options are allowed here; see telegrad train --help']),
+    (["--", "--word"], ['telegrad: "--word" is not an option: only options are allowed here']),
+    (["method=dgc"], ['telegrad: "method=dgc" is not an option: did you mean \'--method\'? ']),
     (["--steps"], ["telegrad: option '--steps' has no value: allowed: --steps N; see telegrad train --help"]),
+    (["--resume", "--steps", "3"], ["option '--resume' has no value: allowed: --resume DIR"]),
+    (["--rule", "--workers=2"], ["option '--rule' has no value: allowed: --rule PATTERN=METHOD"]),
     (["--no-eval=yes"], ["telegrad: option '--no-eval' takes no value, but has \"yes\""]),
-    (["--st", "5"], ["telegrad: option '--st' may be '--strategy' or '--steps': "]),
+    (["--st", "5"], ["telegrad: option '--st' is ambiguous: it may be '--strategy' or '--steps'"]),
+    (["--method", "topk", "--strategy", "ssgd", "--method=dgc"], ["--method is given twice: topk and dgc"]),
+    (["--workers", "2", "--work", "2"], ["--workers is given twice: 2 and 2"]),
     (["--workers", "0"], ['--workers "0"', "allowed: 1 to 4096, or with --clock virtual --sim-only to 1000000"]),
     (["--workers", "-1"], ['--workers "-1"', "allowed: 1 to 4096"]),
     (["--workers", "2x"], ['--workers "2x"', "allowed: 1 to 4096"]),
@@ -33,8 +37,11 @@ TRAIN = [
     (["--fusion", "-1"], ['--fusion "-1"', "as 500000, 64K, 4M"]),
     (["--nodes", "0"], ["--nodes=0", "1 <= nodes <= 4096"]),
     (["--nodes", "some"], ["--nodes", "some"]),
-    (["--nodes", "auto", "--workers", "2"], ["--nodes auto without mpirun", "allowed: --nodes N"]),
+    (["--nodes", "auto", "--workers", "2"], ["--nodes auto requires mpirun", "--nodes N"]),
     (["--fusion", "4Mbit"], ['--fusion "4Mbit"', "as 500000, 64K, 4MiB (of 1024), 4MB (of 1000)"]),
+    (["--fusion", "4Mb"], ['--fusion "4Mb"', "4MB (of 1000); B is a byte"]),
+    (["--rule", "*.bias=topk=0.1"], ['a value without its key: did you mean "topk:density=0.1"?']),
+    (["--log-every", "5"], ["--log-every 5 requires --out FILE, which receives the records"]),
     (["--fusion", "0.3K"], ['--fusion "0.3K"', "allowed: auto, or 1 to 4096M bytes"]),
     (["--fusion", "99999999999999999999"], ['--fusion "9999', "or 1 to 4096M bytes"]),
     (["--method", "magic"], ['unknown method "magic"', "allowed: ", "dense", "dgc"]),
@@ -45,10 +52,11 @@ TRAIN = [
     (["--strategy", "none"], ['unknown strategy "none"', "allowed: ssgd"]),
     (["--strategy", "cd:k=-1"], ["k=-1", "allowed: 0 <= k"]),
     (["--optimizer", "sgd:lr=fast"], ["lr=fast", "not a finite decimal number"]),
-    (["--lr", "0.1", "--optimizer", "adam:lr=0.2"], ["--lr 0.1 with --optimizer adam:lr=0.2", "two rates", "allowed: one of them"]),
-    (["--optimizer", "sgd:momentum=0.5,lr=0.2", "--lr", "0.1"], ["two rates"]),
+    (["--lr", "0.1", "--optimizer", "adam:lr=0.2"], ["--lr 0.1 and --optimizer adam:lr=0.2", "both give a rate", "give only one"]),
+    (["--optimizer", "sgd:momentum=0.5,lr=0.2", "--lr", "0.1"], ["both give a rate"]),
     (["--lr", "fast"], ["--lr fast", "not a finite decimal number"]),
     (["--lr", "-1"], ["--lr -1", "lr=-1: allowed: "]),
+    (["--batch", "\x01"], ["--batch ", "allowed: a number"]),
     (["--lr", "0.1,momentum=0"], ["--lr", "allowed: a number"]),
     (["--lr-schedule", "up"], ['unknown lr-schedule "up"', "allowed: constant"]),
     (["--lr-schedule", "step:at=3ep+2ep"], ["at=3ep+2ep", "2ep is step", "in ascending order"]),
@@ -59,22 +67,35 @@ TRAIN = [
     (["--optimizer", "adam", "--method", "dgc"], ['method "dgc" accumulates', "allowed: optimizer sgd"]),
     (["--optimizer", "sgd:clip=1", "--method", "dgc"], ["clip=1", 'method "dgc"', "key clip of its own"]),
     (["--optimizer", "adam", "--strategy", "cd:local=sgd", *TINY], ['"cd"', "local=sgd", "allowed: local=preview, or eta_loc"]),
-    (["--method", "dgc", "--strategy", "local", *TINY], ['"local"', 'method "dgc', "allowed: "]),
-    (["--method", "dense:exchange=none", "--strategy", "eager", "--workers", "2", *TINY], ['"eager"', "exchange=none", "allowed: another exchange"]),
+    (["--method", "dgc", "--strategy", "local", *TINY], ['"local:', 'method "dgc', "allowed: "]),
+    (["--method", "dense:exchange=none", "--strategy", "eager", "--workers", "2", *TINY], ['"eager:', "exchange=none", "choose another exchange"]),
     (["--model", "vgg"], ['unknown model "vgg"', "allowed: lenet5, mlp"]),
     (["--model", "mlp:hidden=0"], ["hidden=0", "allowed: 1 <= hidden"]),
-    (["--link", "fast"], ['--link: link "fast"', "allowed: ", "20mbit,10ms"]),
+    (["--link", "fast"], ['--link: link "fast"', "allowed: rates as 20mbit", "times as 250us", "after up=, down=, delay= or jitter="]),
     (["--link", "1e30gbit"], ['--link: link "1e30gbit"', "allowed: ", "1 bit/s to 1e18"]),
+    (["--link", "100mbit,down=20ms"], ['link "100mbit,down=20ms": "down=20ms": allowed: rates as 20mbit']),
+    (["--link", "100mbit, delay=2 h"], ['" delay=2 h": allowed: times as 250us']),
+    (["--link", "100mbit,1gbit"], ['"1gbit" sets something a second time: allowed: a rate and a time, as 20mbit,10ms']),
+    (["--link", "1mbit,5s", "--timeout", "2", "--workers", "2"],
+     ["--link 1mbit,5s: the delay, with its jitter 5 s, is not shorter than --timeout, 2 s", "allowed: a longer --timeout"]),
+    (["--link-of", "1=1s,jitter=1s", "--timeout", "2", "--workers", "2"], ["--link-of 1s,jitter=1s: the delay, with its jitter 2 s"]),
+    (["--method", "topk=0.01"], ['--method topk=0.01: a value without its key: did you mean "topk:density=0.01"?']),
+    (["--method", "topk:1%"], ['did you mean "topk:density=1%"?']),
+    (["topk:density=0.01"], ["did you mean '--method topk:density=0.01'? only options"]),
+    (["--strategy", "cd=5"], ['did you mean "cd:k=5"?']),
+    (["--shard", "label:classes=11", "--workers", "2", *TINY], ["shard=label:classes=11: the data have 10 classes: allowed: 1 to 10"]),
     (["--link-of", "0=1e30gbit"], ['--link-of 0=...: link "1e30gbit"', "allowed: "]),
+    (["--data", "/etc/passwd"], ["/etc/passwd", "as text:/etc/passwd)"]),
     (["--data", "pets"], ["pets", "allowed: mnist, fashion-mnist, glyphs, cifar10, text, shakespeare, words"]),
     (["--holdout", "1000000", *TINY], ["holdout=1000000", "allowed: 0 to"]),
     (["--batch", "100000", *TINY[:2]], ["batch=100000", "allowed: 1 to"]),
     (["--fault", "1"], ['--fault "1"', "allowed: RANK=SPEC"]),
     (["--fault", "0=fault:drop=2"], ["drop=2", "allowed: 0 <= drop <= 1"]),
     (["--workers", "2", "--fault", "2=fault:drop=0.1"], ["--fault 2=", "allowed: ranks 0 to 1"]),
-    (["--steps", "5", "--epochs", "3"], ["--steps 5 with --epochs 3", "allowed: one of the two"]),
-    (["--epochs", "0"], ["--epochs 0 without --steps", "allowed: "]),
-    (["--save-every", "5"], ["--save-every 5 without --save", "allowed: with --save DIR"]),
+    (["--steps", "5", "--epochs", "3"], ["--steps 5 with --epochs 3", "give only one of them"]),
+    (["--epochs", "0"], ["--epochs=0: allowed: 1 <= epochs <= 1e+09"]),
+    (["--epochs", "0.5"], ["--epochs=0.5: not a whole number", "allowed: 1 <= epochs <= 1e+09"]),
+    (["--save-every", "5"], ["--save-every 5 requires --save DIR", "requires --save DIR"]),
     (["--method", "dgc:momentum=0.9", "--optimizer", "sgd:lr=0.1,momentum=0.5"], ["0.9", "0.5", "momentum"]),
 ]
 
@@ -84,6 +105,22 @@ NEAR = [
     (["bench", "code"], '"codec"'),
     (["train", "--methd", "dgc"], "'--method'"),
     (["train", "--no-evl"], "'--no-eval'"),
+    (["train", "--batchsize", "64"], "'--batch'"),
+    (["train", "--batch-size=64"], "'--batch'"),
+    (["train", "batchsize=64"], "'--batch'"),
+    (["train", "-n", "4"], "'--workers'"),
+    (["train", "-np", "4"], "'--workers'"),
+    (["train", "--learning-rate", "0.1"], "'--lr'"),
+    (["train", "--momentum", "0.9"], "'--optimizer sgd:momentum=M'"),
+    (["train", "--world_size", "2"], "'--workers'"),
+    (["train", "--batch_size", "2"], "'--batch'"),
+    (["train", "--nproc-per-node=2"], "'--workers'"),
+    (["train", "--backend", "gloo"], "'--transport'"),
+    (["train", "--checkpoint", "ck"], "'--save'"),
+    (["eval", "--checkpoint", "ck"], "'--resume'"),
+    (["compare", "method=topk"], "'--run method=topk'"),
+    (["eval", "."], "'--resume .'"),
+    (["eval", "/etc/passwd"], "'--weights /etc/passwd'"),
     (["compare", "--worker=2", "--rnu", "method=dense"], "'--run'"),
     (["eval", "--wieghts", "x"], "'--weights'"),
     (["bench", "codec", "--treads", "2"], "'--threads'"),
@@ -102,23 +139,28 @@ NEAR = [
 ]
 
 COMPARE = [
-    ([], ["nothing to compare", "allowed: --run RUN or --spec FILE"]),
+    ([], ["nothing to compare", "give --run RUN or --spec FILE"]),
     (["--run", "colour=red"], ["--run 1", 'unknown option "colour"', "allowed: name, method, rule, strategy"]),
+    (["--run", "method=topk,strategy=cd"], ["--run 1: method=topk,strategy=cd: allowed: semicolons between keys, key=value;key=value"]),
+    (["--run", "method=dense", "--dense-timed", "3"], ["--dense-timed 3 requires --link"]),
     (["--run", "method"], ["--run 1", '"method"', "allowed: key=value"]),
+    (["--run", "topk"], ['--run 1: "topk": did you mean "method=topk"? allowed: key=value']),
+    (["dense", "topk"], ["\"dense\" is not an option: did you mean '--run method=dense'? "]),
     (["--run", "seed=3"], ["--run 1", 'unknown option "seed"']),
     (["--run", "method=dense", "--run", "method=magic"], ["--run 2", 'unknown method "magic"']),
     (["--run", "name=a", "--run", "name=a;method=topk"], ["--run 2", 'name "a"', "--run 1"]),
     (["--run", "name=a;name=b"], ["--run 1", "allowed: one name"]),
-    (["--method", "dense", "--run", "method=dgc;steps=3;method=topk"], ["--run 1", "method=topk: it is given twice", "allowed: once"]),
+    (["--method", "dense", "--run", "method=dgc;steps=3;method=topk"], ["--run 1", "method=topk: the key is given twice"]),
     (["--dense-timed", "0", "--run", "name=a"], ['--dense-timed "0"', "allowed: 1 to"]),
-    (["--save", "x", "--run", "name=a"], ["unrecognized option '--save'"]),
-    (["--steps", "5", "--epochs", "3", "--run", "name=a"], ["--steps 5 with --epochs 3", "allowed: one of the two"]),
-    (["--epochs", "0", "--run", "name=a"], ["--run 1", "--epochs 0 without --steps"]),
+    (["--save", "x", "--run", "name=a"], ["unrecognized option '--save': train has it, and compare does not; see telegrad compare --help"]),
+    (["--steps", "5", "--epochs", "3", "--run", "name=a"], ["--steps 5 with --epochs 3", "give only one of them"]),
+    (["--epochs", "0", "--run", "name=a"], ["--epochs=0: allowed: 1 <= epochs"]),
 ]
 
 SPEC = [
     ("just words\n", [":1:", "allowed: name: key=value"]),
     ("\n# fine\n--batch 0\n", [":3:", "--batch=0", "allowed: 1 <= batch"]),
+    ("--batch 3\n--rule a=f32\n--rule b=f32\n--batch 4\n", [":4:", "--batch is given twice"]),
     ("--save x\n", [":1:", 'unknown option "save"']),
     ("--no-eval 1\n", [":1:", "takes no value"]),
     ("--batch\n", [":1:", "--batch has no value"]),
@@ -134,6 +176,9 @@ class Usage(CliTest):
         allowed = "allowed: train, compare, eval, methods, strategies, exchanges, codecs, feedbacks, optimizers, lr-schedules, models, data"
         self.refused(2, ["no command", allowed])
         self.refused(2, ['unknown command "walk"', allowed], "walk")
+        self.refused(2, ['"topk:density=0.1": it is a method: train --method topk:density=0.1 trains with it, methods topk describes it'],
+                     "topk:density=0.1")
+        self.refused(2, ['unknown command "cd": it is a strategy: train --strategy cd'], "cd")
 
     def test_train(self):
         for args, words in TRAIN:
@@ -154,17 +199,20 @@ class Usage(CliTest):
         self.refused(1, ["--spec", "cannot be opened"], "compare", "--spec", self.path("none"))
 
     def test_methods(self):
-        self.refused(2, ['unknown name "magic"'], "methods", "magic")
+        self.refused(2, ['unknown method "magic": allowed: dense, fp16', ", dgc, ", "; see telegrad methods"], "methods", "magic")
+        self.refused(2, ['unknown method "tok": did you mean "topk"? allowed: dense, '], "methods", "tok")
+        self.refused(2, ['unknown model "sg": did you mean "sgd", an optimizer (telegrad optimizers sgd)? allowed: lenet5, '],
+                     "models", "sg")
         for command in "methods", "models":
-            self.refused(2, ["--json with --markdown: allowed: one of the two"], command, "--json", "--markdown")
+            self.refused(2, ["--json and --markdown cannot be combined"], command, "--json", "--markdown")
 
     def test_what_would_be_passed_over(self):
-        self.refused(2, ["--input without a model"], "models", "--input", "28x28x1:10")
+        self.refused(2, ["--input requires a model"], "models", "--input", "28x28x1:10")
         for option, value in ("--shard", "iid"), ("--holdout", "5"), ("--workers", "3"), ("--seed", "3"):
-            self.refused(2, [f"{option} without a data set: allowed: telegrad data SPEC {option}"], "data", option, value)
-        self.refused(2, ["--workers without --shard"], "data", "glyphs:train=20,test=5", "--workers", "3")
+            self.refused(2, [f"{option} requires a data set: telegrad data SPEC {option}"], "data", option, value)
+        self.refused(2, ["--workers requires --shard SPEC"], "data", "glyphs:train=20,test=5", "--workers", "3")
         for option in "-q", "-v", "--json":
-            self.refused(2, [f'"{option}" before a command: allowed: telegrad COMMAND [OPTION]'], option, "methods")
+            self.refused(2, [f'"{option}" stands before the command: write telegrad COMMAND [OPTION]'], option, "methods")
         self.refused(2, ["--weights has no value"], "eval", "--weights", "")
         self.refused(2, ['did you mean "dgc"?'], "methods", "dgc:density=0.1")
 
@@ -253,7 +301,7 @@ class Usage(CliTest):
                      ["--out", self.path("old"), "--trace", self.path("link")], ["--out", self.path("link"), "--init", self.path("old")],
                      ["--clock", "virtual", "--tau", self.path("old"), "--out", self.path("old")]):
             with self.subTest(more=more):
-                self.refused(2, ["it is that of --", "allowed: one of its own"], *base, *more)
+                self.refused(2, ["of --", "choose another"], *base, *more)
         old = self.path("old")
         self.refused(2, ["--out", "--spec"], "compare", *TINY, "--steps", "1", "--out", old, "--spec", old)
         self.refused(2, ["--logits", "--weights"], "eval", "--weights", old, "--logits", self.path("link"))
@@ -267,6 +315,25 @@ class Usage(CliTest):
         self.refused(1, [self.folder, "train-labels"], "train", "--data", "mnist:" + self.folder, "--out", out)
         self.assertEqual(os.listdir(self.folder), [])
 
+    def test_said_twice_or_not_at_all(self):
+        for name in "a,method=topk", "a method=topk":
+            self.refused(2, ["semicolons between keys"], "compare", *TINY, "--steps", "1", "--run", "name=" + name)
+        twins = run("compare", *TINY, "--steps", "1", "--no-eval", "--run", "name=a", "--run", "name=b", "--run", "name=2-bit, k=5;method=2bit")
+        self.assertEqual((twins.returncode, twins.stderr.count('runs "a" and "b" have the same settings')), (0, 1), twins.stderr)
+        twins = run("compare", *TINY, "--steps", "1", "--no-eval", "--method", "topk", "--run", "name=a;lr=0.1;rule=*.bias=f32", "--run", "name=b;method=topk",
+                    "--run", "name=c;optimizer=sgd:lr=0.1,momentum=0.9;rule=*.bias=f32;method=topk")
+        self.assertEqual((twins.returncode, twins.stderr.count('runs "a" and "c" have the same settings')), (0, 1), twins.stderr)
+        self.refused(2, ["a run without settings"], "compare", *TINY, "--steps", "1", "--run", "")
+        self.refused(2, ['--link-of "1=2mbit": rank 1 has a link already'], "train", *TINY, "--workers", "2", "--steps", "1",
+                     "--link-of", "1=1mbit", "--link-of", "1=2mbit")
+        self.refused(2, ["--measure and --tau cannot be combined"], "advise", "--link", "20mbit", "--measure", "--tau", "20ms")
+
+    def test_transport(self):
+        self.assertIn("1 (inproc)", self.ok("train", *TINY, "--transport", "inproc", "--steps", "1"))
+        self.refused(2, ['--transport "tpc"', "allowed: inproc (threads"], "train", *TINY, "--transport", "tpc")
+        if mpi_tool.AVAILABLE:
+            self.refused(2, ["--transport mpi requires mpirun"], "train", *TINY, "--transport", "mpi")
+
     def test_as_a_rank_of_mpi(self):
         rank = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}
         self.refused(2, ["--workers 2", "mpirun"], "train", "--workers", "2", **rank)
@@ -279,7 +346,7 @@ class Usage(CliTest):
         page = ["report", "r.jsonl", "-o", self.path("r.html")]
         for args in (page, ["eval", "--weights", "w"], ["bench", "codec"], ["bench", "train"], ["bench", "strategy"]):
             name = " ".join(args[:1 + (args[0] == "bench")])
-            self.refused(2, [f"telegrad: {name} under mpirun: allowed: one process, without mpirun"], *args, **first)
+            self.refused(2, [f"telegrad: {name} runs in one process: start it without mpirun"], *args, **first)
         self.assertNotIn("mpirun", self.refused(1, ["r.jsonl"], *page, OMPI_COMM_WORLD_SIZE="1", OMPI_COMM_WORLD_RANK="0"))
         for args in (["methods"], ["models"], ["data"], ["--help"], ["help", "train"], ["report", "-h"]):
             self.assertTrue(self.ok(*args, **first))

@@ -2,7 +2,7 @@
 import json
 import unittest
 
-from cli_tool import CliTest, TINY, records, run
+from cli_tool import CliTest, TINY, over, records, run
 
 JOB = [*TINY, "--model", "mlp:hidden=16", "--workers", "2"]
 
@@ -16,7 +16,9 @@ class Verdict(CliTest):
         end = records(out)[-1]
         self.assertEqual([remark["what"] for remark in end["remarks"]], whats, end["remarks"])
         self.assertEqual(end["diverged"], status == 1)
-        self.assertEqual(done.stderr, "".join(f"telegrad: warning: {remark['text']}\n" for remark in end["remarks"]))
+        said = done.stderr.replace("the run failed: ", "warning: ") if status == 1 else done.stderr
+        self.assertTrue(said.endswith("".join(f"telegrad: warning: {remark['text']}\n" for remark in end["remarks"])), done.stderr)
+        self.assertEqual("telegrad: the run failed: " in done.stderr, status == 1)
         return end
 
     def test_nothing_to_say(self):
@@ -28,10 +30,40 @@ class Verdict(CliTest):
         self.assertRegex(end["remarks"][0]["text"], r"^1\d of 20 steps were skipped")
         end = self.end(1, ["skipped", "loss"], "--steps", "20", "--optimizer", "sgd:lr=1e9", "--no-eval")
         self.assertIn("training loss", end["remarks"][1]["text"])
+        saved = run("train", *JOB, "--steps", "20", "--optimizer", "sgd:lr=1e9", "--no-eval", "--save", self.path("ck"))
+        self.assertIn("step-000000000020, but the run failed: start anew, not from it\n", saved.stdout)
+        self.assertNotIn("--resume", saved.stdout)
         page = self.path("page.html")
         self.ok("report", self.path("run.jsonl"), "-o", page)
         with open(page, encoding="utf-8") as file:
             self.assertIn(end["remarks"][0]["text"][5:], file.read())
+
+    def test_diverged_quietly(self):
+        """The reason for exit status 1 is an error, and nothing else is said."""
+        for options, words in (["--steps", "20", "--lr", "1e9"], ["skipped", "not finite"]), (["--steps", "2", "--optimizer", "sgd:lr=1e4,momentum=0"], ["guessing"]):
+            done = run("train", *JOB, "-q", *options)
+            self.assertEqual((done.returncode, len(words)), (1, done.stderr.count("telegrad: the run failed: ")), done.stderr)
+            self.assertEqual(len(done.stderr.splitlines()), len(words))
+            for word in words:
+                self.assertIn(word, done.stderr)
+        done = run("compare", *JOB, "-q", "--steps", "20", "--run", "name=bad;lr=1e9")
+        self.assertRegex(done.stderr, r"^telegrad: 1/1 bad: the run failed: 1\d of 20 steps were skipped")
+
+    def test_no_average_before_the_end(self):
+        """Said before the run and after it, for ranks that would have exchanged."""
+        for strategy, what in (("local:every=30", "nothing was exchanged"), ("diloco:every=30", "nothing was exchanged"), ("fedavg:every=30", "nothing was exchanged"),
+                               ("dga:delay=20", "no average arrived"), ("dga:delay=30,every=30", "nothing was exchanged"), ("pipe:width=21", "no average arrived")):
+            job = ["train", *over(*JOB, "--steps", "20", "--lr", "0.01", "--strategy", strategy)]
+            done = run(*job)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            before, *_, after = [line for line in done.stderr.splitlines() if " in a run of 20 steps: " in line]
+            self.assertIn("before the end, and tests until then are of the parameters that the run began with: allowed: a smaller ", before)
+            self.assertTrue(after.endswith(what + " before the end"), after)
+            self.assertIn(before, run(*job, "--dry-run").stderr)
+            self.assertNotIn("in a run of", run(*over(*job, "--workers", "1")).stderr)
+            self.assertNotIn("in a run of", run(*over(*job, "--steps", "32")).stderr)
+            sim = run(*job, "--clock", "virtual", "--tau", "1ms", "--sim-only")
+            self.assertEqual(sim.stderr.count("before the end"), 2, sim.stderr)
 
     def test_far_worse_than_guessing(self):
         """However short the run, and though all numbers are finite."""
@@ -41,19 +73,25 @@ class Verdict(CliTest):
             self.assertTrue(end["diverged"])
 
     def test_no_better_than_guessing(self):
-        end = self.end(0, ["loss"], "--steps", "120", "--optimizer", "sgd:lr=0")
+        end = self.end(0, ["loss"], "--steps", "120", "--optimizer", "sgd:lr=1e-9")
         self.assertIn("above that of guessing, 2.3026 (log of 10)", end["remarks"][0]["text"])
 
     def test_what_did_not_start(self):
         end = self.end(0, ["not_started"], "--steps", "20", "--strategy", "cd:warmup=20", "--method", "2bit")
         self.assertIn("strategy cd: its warm-up of 20 steps did not end in 20 steps", end["remarks"][0]["text"])
         self.end(0, ["not_started"], "--steps", "20", "--method", "dgc:density=0.01,warmup=2ep")
+        end = self.end(0, ["not_started"], "--steps", "20", "--lr-schedule", "cosine:warmup=100")
+        self.assertIn("lr-schedule cosine: its warm-up of 100 steps did not end in 20 steps", end["remarks"][0]["text"])
+        self.end(0, [], "--steps", "20", "--lr-schedule", "cosine:warmup=19")
         self.end(0, [], "--steps", "20", "--strategy", "cd", "--method", "2bit")
 
     def test_what_sent_nothing_or_everything(self):
         self.end(0, ["sent_nothing"], "--steps", "20", "--method", "2bit:threshold=1000")
         self.end(0, [], "--steps", "20", "--method", "2bit")
         self.end(0, ["sent_everything"], "--steps", "20", "--method", "csc:chunk=1000000,warmup=0")
+        end = self.end(0, ["sent_everything"], "--steps", "20", "--method", "powersgd:rank=1000")
+        self.assertIn("at rank=1000", end["remarks"][0]["text"])
+        self.end(0, [], "--steps", "20", "--method", "powersgd:rank=2")
 
     def test_compare(self):
         out = self.path("c.jsonl")

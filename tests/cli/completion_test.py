@@ -6,7 +6,8 @@ import unittest
 from cli_tool import TELEGRAD, CliTest, run
 
 COMMANDS = ("train", "compare", "eval", "methods", "strategies", "exchanges", "codecs", "feedbacks", "optimizers", "lr-schedules",
-            "models", "data", "advise", "report", "bench codec", "bench train", "bench exchange", "bench strategy")
+            "models", "data", "advise", "report", "bench codec", "bench train", "bench exchange", "bench strategy",
+            "key new", "key show", "key fingerprint")
 KINDS = ("methods", "strategies", "exchanges", "codecs", "feedbacks", "optimizers", "lr-schedules", "models", "data")
 
 
@@ -16,8 +17,8 @@ class Printed(CliTest):
         self.refused(2, ["help --completion fish: allowed: bash, zsh"], "help", "--completion", "fish")
         self.refused(2, ["allowed: methods, strategies"], "help", "--names", "method")
         self.refused(2, ['did you mean "--completion"?'], "help", "--completoin")
-        self.refused(2, ['"bash" is too much'], "help", "--man", "bash")
-        self.refused(2, ['"zsh" is too much'], "help", "--completion", "bash", "zsh")
+        self.refused(2, ['takes nothing after it: "bash"'], "help", "--man", "bash")
+        self.refused(2, ['takes nothing after it: "zsh"'], "help", "--completion", "bash", "zsh")
 
     def test_names(self):
         for kind in KINDS:

@@ -6,10 +6,11 @@ import shutil
 import struct
 import unittest
 import safetensors_reader
-from cli_tool import CliTest, TINY, records
+from cli_tool import CliTest, TINY, records, run
 from same_hash_test import params_hash
 
 JOB = ["--model", "mlp:hidden=24", *TINY]
+OPTIMIZER = {}
 SHAPES = {"fc1.weight": [24, 784], "fc1.bias": [24], "fc2.weight": [64, 24], "fc2.bias": [64], "fc3.weight": [10, 64],
           "fc3.bias": [10]}
 
@@ -40,6 +41,12 @@ class Eval(CliTest):
         self.ok("train", *JOB, "--steps", "40", "--save", folder, "--out", out, *more)
         return folder, records(out)[-1]
 
+    def ran(self, *args):
+        """Its standard output; it may have something to say of its settings."""
+        done = run(*args)
+        self.assertEqual(done.returncode, 0, (args, done.stderr))
+        return done.stdout
+
     def evaluate(self, *args):
         return json.loads(self.ok("eval", "--json", *args))
 
@@ -69,6 +76,46 @@ class Eval(CliTest):
         mine = self.evaluate("--resume", folder)
         self.assertEqual((mine["step"], mine["test_accuracy"]), (16, epoch["test_accuracy"]))
         self.assertTrue(math.isclose(mine["test_loss"], epoch["test_loss"], rel_tol=1e-6))
+
+    def test_every_strategy(self):
+        """A checkpoint of a finished run gives the figures of the run's last test, and its parameters, whatever the
+        strategy still had in flight or in an unfinished round; a longer run continues from before that."""
+        all_of_them = [entry["name"] for entry in json.loads(self.ok("strategies", "--json"))["strategy"]]
+        specs = {"od": "od:warmup=4", "cd": "cd:k=3,warmup=4", "dga": "dga:delay=4", "pipe": "pipe:width=3",
+                 "gossip": "gossip:mean=6"}
+        differed = set()
+        for name in all_of_them:
+            with self.subTest(strategy=name):
+                folder, out = self.path("ck-" + name), self.path(name + ".jsonl")
+                job = ["train", *JOB, "--workers", "2", "--strategy", specs.get(name, name), *OPTIMIZER.get(name, [])]
+                done = self.ran(*job, "--steps", "21", "--save", folder, "--out", out)
+                mine, end = self.evaluate("--resume", folder), records(out)[-1]
+                self.assertEqual((mine["step"], mine["test_accuracy"]), (21, end["test_accuracy"]))
+                self.assertTrue(math.isclose(mine["test_loss"], end["test_loss"], rel_tol=1e-6), (mine, end))
+                # The weights that eval takes are those that the run's hash is of.
+                still = self.ran("train", *JOB, "--init", mine["weights"], "--optimizer", "sgd:lr=0", "--steps", "1")
+                self.assertEqual(params_hash(still), params_hash(done))
+                # The run goes on from before: as one that was never stopped.
+                longer = self.ran(*job, "--steps", "27", "--resume", folder)
+                if name in ("dga", "gossip", "pipe", "ssgd"):
+                    self.assertEqual(params_hash(longer), params_hash(self.ran(*job, "--steps", "27")))
+                if mine["weights"].endswith("final.safetensors"):
+                    differed.add(name)
+                    self.assertNotEqual(self.evaluate("--weights", model_of(folder))["test_loss"], mine["test_loss"])
+        self.assertTrue({"cd", "od", "dga", "pipe", "local", "gossip"} <= differed, differed)
+        self.assertNotIn("ssgd", differed)
+        # A damaged file is refused by name; without its mark it does not count.
+        step = newest(self.path("ck-dga"))
+        path = os.path.join(step, "final.safetensors")
+        with open(path, "r+b") as file:
+            file.seek(os.path.getsize(path) // 2)
+            file.write(b"\x55\xaa")
+        self.refused(1, ["final.safetensors", "CRC-32C", "FINAL"], "eval", "--resume", self.path("ck-dga"))
+        # A resumed run does not need it.
+        self.ran("train", *JOB, "--workers", "2", "--strategy", specs["dga"], "--steps", "27", "--resume",
+                 self.path("ck-dga"))
+        os.remove(os.path.join(step, "FINAL"))
+        self.assertTrue(self.evaluate("--resume", self.path("ck-dga"))["weights"].endswith("model.safetensors"))
 
     def test_an_independent_reader(self):
         folder, _ = self.saved("--workers", "2", "--seed", "7")
@@ -101,8 +148,16 @@ class Eval(CliTest):
         folder, _ = self.saved("--holdout", "100")
         held = self.evaluate("--resume", folder)
         self.assertEqual((held["split"], held["samples"]), ("holdout", 100))
+        self.assertIsNone(held["trained_on"])
+        self.assertNotIn("trained on", self.ok("eval", "--resume", folder))
         # Another holdout is one of the same data, though not what they were trained on.
         fewer = self.evaluate("--resume", folder, "--holdout", "50")
+        self.assertIsNone(fewer["trained_on"])
+        more = self.ok("eval", "--resume", folder, "--holdout", "150")
+        self.assertIn(f"\ntrained on     {TINY[1]}, which held out fewer: images tested were trained on\n", more)
+        foreign = self.ok("eval", "--resume", folder, "--data", "glyphs:train=500,test=99")
+        self.assertIn(f"\ntrained on     {TINY[1]}, which are other data\n", foreign)
+        self.assertEqual(self.evaluate("--resume", folder, "--data", "glyphs:train=500,test=99")["trained_on"], TINY[1])
         self.assertEqual((fewer["split"], fewer["samples"], fewer["data"]), ("holdout", 50, "glyphs"))
         self.assertEqual(fewer["data_hash"], json.loads(self.ok("data", "--json", TINY[1], "--holdout", "50"))["hash"])
         other = self.evaluate("--resume", folder, "--data", TINY[1])
@@ -121,7 +176,7 @@ class Eval(CliTest):
         self.assertNotIn("\x1b", self.ok("eval", "--weights", path, "--data", TINY[1]))
         self.assertIsNone(self.evaluate("--weights", path, "--data", TINY[1])["step"])
         write(path, plain)
-        self.refused(2, [path, "allowed: --model SPEC"], "eval", "--weights", path)
+        self.refused(2, [path, "give --model SPEC"], "eval", "--weights", path)
         mine = self.evaluate("--weights", path, "--model", "mlp:hidden=24", "--data", TINY[1], "--batch", "16")
         self.assertEqual((mine["step"], mine["test_accuracy"]), (None, other["test_accuracy"]))
 
@@ -145,7 +200,7 @@ class Eval(CliTest):
         self.assertEqual(safetensors_reader.read(model_of(folder))[0]["data"], "text:" + path)
         mine = self.evaluate("--resume", folder)
         self.assertTrue(math.isclose(mine["perplexity"], math.exp(mine["test_loss"]), rel_tol=1e-9))
-        self.refused(2, ["logits with data set text", "allowed: with images"], "eval", "--resume", folder, "--logits",
+        self.refused(2, ["logits with data set text", "use it with images"], "eval", "--resume", folder, "--logits",
                      self.path("l.npy"))
         self.refused(1, ["a path of", "allowed: 4095"], "train", "--data", "text:" + "/." * 2048, "--steps", "1")
 
@@ -155,7 +210,7 @@ class Eval(CliTest):
         start = ["train", *JOB, "--init", path]
         # Without a step to speak of nothing changes: what comes out is what went in.
         out = self.path("init.jsonl")
-        still = ["--steps", "1", "--optimizer", "sgd:lr=0", "--out", out]
+        still = ["-q", "--steps", "1", "--optimizer", "sgd:lr=0", "--out", out]
         for workers in ("1", "3"):
             self.assertEqual(params_hash(self.ok(*start, *still, "--workers", workers, "--seed", workers)), end["params_hash"])
         self.assertEqual(records(out)[0]["init"], path)
@@ -169,7 +224,7 @@ class Eval(CliTest):
                 self.refused(1, [other, *words], "train", *JOB, "--init", other, "--steps", "1", "--workers", workers, *more)
         refused(['no tensor "fc3.bias"'], {k: v for k, v in raw.items() if k != "fc3.bias"})
         refused(['unexpected tensor "more"'], {**raw, "more": ("F32", [1], b"1234")})
-        refused(["fc3.bias", "has shape (5, 2), here (10,)"], {**raw, "fc3.bias": ("F32", [5, 2], raw["fc3.bias"][2])})
+        refused(["fc3.bias", "has shape (5, 2), and (10,) in this model"], {**raw, "fc3.bias": ("F32", [5, 2], raw["fc3.bias"][2])})
         refused(["fc3.bias", "dtype F64: allowed: F32, F16, BF16"], {**raw, "fc3.bias": ("F64", [10], bytes(80))})
         # PyTorch's counters of batches are no weights; bf16 is widened.
         halves = b"".join(raw["fc1.weight"][2][i + 2:i + 4] for i in range(0, len(raw["fc1.weight"][2]), 4))
@@ -191,10 +246,17 @@ class Eval(CliTest):
             with self.subTest(args=args):
                 self.refused(2, words, "eval", *args)
         none = self.path("none")
+        for text in "", "short", "PK\3\4 is an archive", "torch" * 9000:
+            other = self.path("other")
+            with open(other, "w", encoding="ascii") as file:
+                file.write(text)
+            self.refused(1, [f"{other} is not a safetensors file: "], "eval", "--weights", other, "--model", "lenet5")
+            self.refused(1, [f"{other} is not a safetensors file: "], "train", *JOB, "--init", other)
+        os.remove(self.path("other"))
         self.refused(1, [none], "eval", "--resume", none)
         self.refused(1, [none], "eval", "--weights", none)
         self.refused(1, ["is a directory, not a file"], "eval", "--weights", folder)
-        self.refused(1, ['"fc1.weight" has shape (24, 784), here (9, 784)'], "eval", "--weights", path, "--model", "mlp:hidden=9")
+        self.refused(1, ['"fc1.weight" has shape (24, 784), and (9, 784) in this model'], "eval", "--weights", path, "--model", "mlp:hidden=9")
         self.refused(1, ["--logits", none], "eval", "--weights", path, "--logits", none + "/x")
         self.refused(2, ["mpirun"], "eval", "--weights", path, OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0")
         before = sorted(os.listdir(self.folder))

@@ -3,7 +3,7 @@ simulated clock and on the real one."""
 import collections
 import json
 import unittest
-from cli_tool import CliTest, TINY
+from cli_tool import CliTest, TINY, over
 
 WARMUP, STEPS, K = 2, 11, 3
 JOB = ["--model", "mlp:hidden=8", *TINY, "--workers", "2", "--steps", str(STEPS), "--no-eval"]
@@ -15,7 +15,7 @@ class EventOrder(CliTest):
     def events(self, *args):
         """For each rank {(event, step): (begin, end)} in ns, of an exchange whether it was dense, of several buckets all."""
         path = self.path("trace.json")
-        self.ok("train", *JOB, *args, "--trace", path)
+        self.ok("train", *over(*JOB, *args, "--trace", path))
         with open(path, encoding="utf-8") as file:
             events = json.load(file)["traceEvents"]
         layers = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name" and e["args"]["name"] == "layers"}

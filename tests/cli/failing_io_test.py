@@ -44,13 +44,14 @@ class FailingIo(CliTest):
     def test_files_that_are_replaced(self):
         """Traces and gradients: the old one stays, or none is there."""
         path = self.path("trace.json")
+        old = '{"displayTimeUnit": "ms", "traceEvents": []}\n'  # --trace replaces no other files
         for call, error in (("write", errno.ENOSPC), ("fsync", errno.EIO), ("close", errno.EDQUOT), ("rename", errno.EIO)):
             with self.subTest(call=call):
                 with open(path, "w", encoding="utf-8") as file:
-                    file.write("old")
+                    file.write(old)
                 self.fails(call, error, "trace.json", *JOB, "--steps", "2", "--trace", path, words=["trace.json"])
                 with open(path, encoding="utf-8") as file:
-                    self.assertEqual(file.read(), "old")
+                    self.assertEqual(file.read(), old)
                 self.assertEqual(os.listdir(self.folder), ["trace.json"])
 
     def test_gradients(self):

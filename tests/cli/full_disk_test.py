@@ -20,7 +20,7 @@ COMMANDS = [
     ["data", "glyphs:train=64,test=32"],
     ["train", *JOB], ["train", *JOB, "--dry-run"],
     ["train", *JOB, "--clock", "virtual", "--tau", "10ms", "--sim-only"],
-    ["compare", *JOB, "--run", "name=a,method=dense"], ["compare", *JOB, "--run", "name=a,method=dense", "--json"],
+    ["compare", *JOB, "--run", "name=a;method=dense"], ["compare", *JOB, "--run", "name=a;method=dense", "--json"],
     EXCHANGE + ["dense"], EXCHANGE + ["--json", "dense"], CODEC, CODEC + ["--json"], TRAIN, TRAIN + ["--json"],
     ADVISE, ADVISE + ["--json"],
 ]

@@ -16,7 +16,7 @@ def params_hash(text):
 class Nodes(CliTest):
     @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
     def test_mpi(self):
-        for mpi, threads in ((DELAYED, DELAYED), (["--nodes", "auto"], ["--nodes", "4"])):
+        for mpi, threads in ((DELAYED, DELAYED), (["--nodes", "auto", "--transport", "mpi"], ["--nodes", "4"])):
             done = mpi_tool.mpirun((4, ["train", *JOB, *mpi]))
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(params_hash(done.stdout), params_hash(self.ok("train", *JOB, "--workers", "4", *threads)))
@@ -34,7 +34,7 @@ class Nodes(CliTest):
         self.assertLess(end["bytes_per_step"], start["params"])  # of what is coded, alone
         self.assertGreater(end["bytes_near"], end["bytes_per_step"])
         self.assertGreaterEqual(end["step_ms_median"], 40)
-        alone, _, end = run("--nodes", "4", "--link", "2s")  # nobody is on the other side of the link
+        alone, _, end = run("-q", "--nodes", "4", "--link", "2s")  # nobody is on the other side of the link
         self.assertEqual((alone["nodes"], end["bytes_per_step"], end["ratio_wire"]), (4, 0, None))
         none, step, end = run()
         self.assertEqual((none["nodes"], step["bytes_near"], end["bytes_near"]), (None, 0, 0))

@@ -4,7 +4,7 @@ exchanges begin before the backward pass ends, and end before the next forward p
 clock gives exact counts. Real clocks give about as many, less what a busy machine loses: links are slow beside any pause."""
 import json
 import unittest
-from cli_tool import CliTest, TINY
+from cli_tool import CliTest, TINY, over
 
 SEVERAL = "--model", "lenet5", "--method", "2bit:threshold=0.01", "--fusion", "64K"  # five buckets
 LARGE = "--model", "mlp:hidden=64,hidden2=4096", "--method", "dense", "--fusion", "64K"  # fc2.weight has most of it
@@ -74,8 +74,8 @@ class Trace(CliTest):
     def test_same_parameters(self):
         hashes = set()
         for more in ([], ["--overlap", "backward"], ["--overlap", "none"], ["--driver", "inline"]):
-            result = self.ok("train", *TINY, *SEVERAL, "--workers", "2", "--method", "dgc:density=0.05,warmup=4", "--steps",
-                             "12", "--save", self.path("saved" + "".join(more)), "--save-every", "5", *more)
+            result = self.ok(*over("train", *TINY, *SEVERAL, "--workers", "2", "--method", "dgc:density=0.05,warmup=4", "--steps",
+                             "12", "--save", self.path("saved" + "".join(more)), "--save-every", "5", *more))
             hashes.add(result.split("params hash")[1].split()[0])
         self.assertEqual(len(hashes), 1)
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import unittest
 import xml.dom.minidom
-from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY, start
+from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY, run, start
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"))), None)
 STRANGE = "</script><img src=x onerror=alert(1)> & \"quotes\" <!-- \u2028 \u00e9"
@@ -150,7 +150,11 @@ class Report(CliTest):
         three = write_run(self.path("three.jsonl"), name="three", method="qsgd:bits=4", quality=0.25, steps=4000, end=False)
         with open(three, "a", encoding="utf-8") as file:
             file.write('{"type":"st')
-        text = self.page(one, two, three, "--title", STRANGE)
+        done = run("report", one, two, three, "--title", STRANGE, "-o", self.path("cut.html"))
+        self.assertEqual((done.returncode, done.stderr.split(": ", 2)[1]), (0, "warning"))
+        self.assertIn("three.jsonl: the last line (", done.stderr)
+        with open(self.path("cut.html"), encoding="utf-8") as file:
+            text = file.read()
         self.assertLess(len(text), 2_000_000)
         saw = self.look(text)
         self.assertEqual((saw["title"], saw["images"]), (STRANGE, 0))
@@ -315,6 +319,27 @@ class Report(CliTest):
             self.assertIn('"name":"standard input"', file.read())
         self.refused(2, ["is given twice"], "report", "-", "-", "-o", page)
 
+    def test_picture(self):
+        out = self.path("accuracy.svg")
+        runs = [write_run(self.path(f"{name}.jsonl"), name=name, quality=quality, steps=steps)
+                for name, quality, steps in (("slow & \u00e9", 0.9, 60), ("fast", 0.8, 40), ("once", 0.7, 20))]
+        self.ok("report", *runs, "--title", "<Time>", "-o", out)
+        svg = xml.dom.minidom.parse(out).documentElement
+        texts = [text.firstChild.data for text in svg.getElementsByTagName("text")]
+        for text in "<Time>", "test accuracy, %", "seconds of training", "slow & \u00e9", "fast", "once", "0", "2":
+            self.assertEqual(texts.count(text), 1, text)
+        # accuracies 85, 87.5, 88.33 % after 2, 4, 6 s; then those of the run of two epochs
+        curves = [path.getAttribute("d") for path in svg.getElementsByTagName("path") if path.getAttribute("class") == "l"]
+        points = [[float(v) for v in curve[1:].split()] for curve in curves]
+        self.assertEqual([len(curve) // 2 for curve in points], [3, 2, 1])
+        self.assertEqual(len(svg.getElementsByTagName("circle")), 1)
+        x, y = points[0][::2], points[0][1::2]
+        self.assertAlmostEqual(x[1] - x[0], x[2] - x[1], delta=0.2)
+        self.assertAlmostEqual((y[0] - y[1]) / (y[1] - y[2]), 3, delta=0.1)
+        self.assertAlmostEqual((y[0] - points[1][1]) / (y[0] - y[1]), -4, delta=0.1)
+        self.refused(2, ["9 runs", "at most 8"], "report", *(write_run(self.path(f"{i}.jsonl")) for i in range(9)), "-o", out)
+        self.refused(1, ["complete epoch"], "report", write_run(self.path("short.jsonl"), steps=10), "-o", out)
+
     def test_interrupt(self):
         """Ends it at once, and nothing is left."""
         records = self.path("pipe")
@@ -332,9 +357,9 @@ class Report(CliTest):
         with open(other, "w", encoding="utf-8") as file:
             file.write("one\ntwo\n")
         self.refused(2, ["no -o"], "report", run)
-        for name in (run, other, self.path("out.svg"), "/dev/null"):
-            self.refused(2, ["-o", ".html"], "report", run, "-o", name)
-        self.refused(2, ["-o", ".svg or .html"], "report", "--timeline", other, "-o", other)
+        for name in (run, other, "/dev/null"):
+            self.refused(2, ["-o", ".html or .svg"], "report", run, "-o", name)
+        self.refused(2, ["-o", ".html or .svg"], "report", "--timeline", other, "-o", other)
         os.link(run, self.path("linked.html"))
         self.refused(2, ["linked.html", "which is read"], "report", run, "-o", self.path("linked.html"))
         self.refused(2, ["linked.html", "which is read"], "report", "--timeline", run, "-o", self.path("linked.html"))
@@ -353,16 +378,28 @@ class Report(CliTest):
             file.write('{"displayTimeUnit":"ms",\n"traceEvents":[\n]}\n')
         self.refused(1, [f"telegrad report --timeline {trace} -o timeline.svg"], "report", trace, "-o", out)
         os.unlink(trace)
-        records = self.refused(1, ["records, no trace", "train --trace", f"telegrad report {run} -o report.html"], "report", "--timeline", run, "-o", out)
+        records = self.refused(1, ["holds records", "train --trace", f"telegrad report {run} -o report.html"], "report", "--timeline", run, "-o", out)
         self.assertEqual(len(records.splitlines()), 1)
         for text, words in ("", "it has no records"), ('{"type":"sta', "its only line is cut"):
             with open(other, "w", encoding="utf-8") as file:
                 file.write(text)
-            self.refused(1, [other + ": no run: " + words], "report", other, "-o", out)
+            self.refused(1, [other + " holds no run: " + words], "report", other, "-o", out)
         os.symlink(run, self.path("link"))
         for twice in run, self.path("./run.jsonl"), self.path("link"):
             self.refused(2, ["is given twice"], "report", run, twice, "-o", out)
         os.unlink(self.path("link"))
+        real = self.path("real.jsonl")
+        self.ok("train", *TINY, "--steps", "2", "--no-eval", "--out", real)
+        with open(real, "rb") as file, gzip.open(real + ".gz", "wb") as packed:
+            packed.write(file.read())
+        self.refused(2, [f"{real}.gz holds a run that {real} holds, too: give one of them"], "report", run, real, real + ".gz", "-o", out)
+        os.unlink(real)
+        os.unlink(real + ".gz")
+        for mine in "mine.html", "mine.svg":
+            with open(self.path(mine), "w", encoding="utf-8") as file:
+                file.write("<html>mine</html>")
+            self.refused(2, [f"-o {self.path(mine)}: the file holds something other than what telegrad report drew"], "report", run, "-o", self.path(mine))
+            os.unlink(self.path(mine))
         self.refused(1, ["-o: cannot write in", "none"], "report", run, "-o", self.path("none/x.html"))
         self.refused(1, ["nowhere", "No such file"], "report", self.path("nowhere"), "-o", out)
         self.refused(1, ["-o"], "report", run, "-o", self.path("no/such/folder.html"))

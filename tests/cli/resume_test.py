@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 import unittest
-from cli_tool import ENVIRONMENT, TELEGRAD, CliTest, TINY, records, run, start
+from cli_tool import ENVIRONMENT, TELEGRAD, CliTest, TINY, over, records, run, start
 from same_hash_test import params_hash
 
 JOBS = [["--method", "dgc:density=0.01,warmup=6"],
@@ -66,7 +66,7 @@ class Resume(CliTest):
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit.bytes, limit.bytes))
         # The weights have 110,000 bytes, a rank's file without residual and momentum has less than a thousand.
         for limit.bytes, name in ((20000, "model.safetensors"), (300, "rank-000")):
-            done = subprocess.run([TELEGRAD, *job, "--steps", "6"], capture_output=True, text=True, env=ENVIRONMENT,
+            done = subprocess.run([TELEGRAD, *job, "--steps", "6", "--resume", folder], capture_output=True, text=True, env=ENVIRONMENT,
                                   preexec_fn=limit, timeout=120)
             self.assertEqual((done.returncode, done.stdout), (1, ""))
             self.assertIn(name, done.stderr)
@@ -94,29 +94,76 @@ class Resume(CliTest):
             pass
         with open(out, encoding="utf-8") as lines:
             before = lines.read()
-        shorter = [*job[:-4], "--steps", "3", "--out", out]
-        for words, *arguments in (([file, "not a folder"], *job, "--save", file),
-                                  ([file, "Not a directory"], *job, "--save", file + "/ck"),
-                                  (["/proc/ck"], *job, "--save", "/proc/ck/here"),
-                                  (["step 4", "step 3", "--resume " + ck], *shorter, "--save", ck),
-                                  (["step 4", "step 1"], *job, "--save", ck, "--save-every", "1")):
-            self.refused(1, words, *arguments)
+        other = self.path("other")
+        self.ok(*job[:-2], "--save", other)
+        others = [ck, "it holds checkpoints of another run, the newest of step 4", f"--resume {ck} to go on"]
+        for status, words, *arguments in ((1, [file, "not a folder"], "--save", file),
+                                          (1, [file, "Not a directory"], "--save", file + "/ck"),
+                                          (1, ["/proc/ck"], "--save", "/proc/ck/here"),
+                                          (2, others, "--save", ck), (2, others, "--save", ck, "--resume", other)):
+            self.refused(status, words, *job, *arguments)
             with open(out, encoding="utf-8") as lines:
                 self.assertEqual(lines.read(), before, words)
         self.refused(1, ["optimizer"], *job, "--save", self.path("new"), "--resume", ck, "--seed", "3", "--lr", "0.1")
         self.ok(*job, "--save", self.path("deep/er/"), "--save-every", "2")
-        self.ok(*job, "--save", ck)  # as many steps: it is saved again
-        self.assertEqual(sorted(os.listdir(self.folder)), ["ck", "deep", "file", "run.jsonl"])
+        self.ok(*over(*job, "--steps", "6"), "--save", ck + "/", "--resume", ck, "--seed", "3")  # its own
+        self.assertEqual(sorted(os.listdir(self.folder)), ["ck", "deep", "file", "other", "run.jsonl"])
 
     def test_refused(self):
         folder = self.path("ck")
         job = ["train", *COMMON, "--steps", "6", "--seed", "4"]
         self.ok(*job, "--save", folder)
-        self.refused(1, ["tensor"], *job[:1], "--model", "lenet5", *COMMON[2:], "--steps", "9", "--seed", "4",
-                     "--resume", folder)
+        for workers in "1", "2":
+            for other, named in (("lenet5", "lenet5:"), ("mlp:hidden=9", "mlp:hidden=9,")):
+                self.refused(1, [f"{folder}: the checkpoint is of model mlp:", f"; this run has {named}"],
+                             *over(*job, "--model", other, "--steps", "9", "--workers", workers, "--resume", folder))
+        self.refused(1, [f"{folder}: the checkpoint is of step 6, but this run ends at step 5: allowed: more steps"],
+                     *over(*job, "--steps", "5", "--resume", folder))
         self.refused(1, ["method", "dense", "fp16"], *job, "--method", "fp16", "--resume", folder)
         self.refused(1, ["seed"], *job[:-1], "5", "--resume", folder)
-        self.refused(1, ["nowhere"], *job, "--resume", self.path("nowhere"))
+        nowhere, empty = self.path("nowhere"), self.path("empty")
+        os.mkdir(empty)
+        for first in job, ["eval"]:
+            self.refused(1, [f"telegrad: --resume {nowhere}: No such file or directory: allowed: a folder that --save wrote"], *first, "--resume", nowhere)
+            self.refused(1, [f"telegrad: no finished checkpoint in {empty}: it holds nothing"], *first, "--resume", empty)
+
+    def test_nothing_left(self):
+        folder = self.path("ck")
+        self.ok("train", *COMMON, "--steps", "4", "--save", folder)
+        done = run("train", *COMMON, "--steps", "4", "--resume", folder)
+        self.assertEqual((done.returncode, done.stderr), (0, f"telegrad: warning: --resume {folder}: the checkpoint is of step 4, where this run "
+                                                             "ends: nothing is left to train: allowed: more steps or epochs\n"))
+        self.assertEqual(run("train", *COMMON, "--steps", "5", "--resume", folder).stderr, "")
+
+    def test_skipped_folders_are_named(self):
+        """A newest folder without COMMIT is not read: what is skipped, and where the run goes on."""
+        folder = self.path("ck")
+        job = ["train", *COMMON, "--steps"]
+        self.ok(*job, "6", "--save", folder, "--save-every", "3")
+        broken = self.newest(folder)
+        os.remove(os.path.join(broken, "COMMIT"))
+        words = f"telegrad: warning: {broken} is skipped: it has no COMMIT, so it was written or copied only in part; the newest complete " \
+                "checkpoint is of step 3\n"
+        for arguments in ([*job, "8", "--resume", folder], ["eval", "--resume", folder],
+                          [*job, "8", "--resume", folder, "--dry-run"]):
+            done = run(*arguments)
+            self.assertEqual((done.returncode, done.stderr), (0, words), arguments)
+        os.rename(broken, broken + ".tmp")  # as a save leaves it that was killed
+        self.ok(*job, "8", "--resume", folder)
+        self.assertIn(f"{folder}: the save of step 6 did not end; the newest complete checkpoint is of step 3\n",
+                      run(*job, "8", "--resume", folder, "-v").stderr)
+
+    def test_says_where_it_began(self):
+        folder, out, page = self.path("ck"), self.path("run.jsonl"), self.path("page.html")
+        job = ["train", *COMMON, "--out", out, "--steps"]
+        self.assertIn("\nsteps          20 of 20\n", self.ok(*job, "20", "--save", folder))
+        self.assertIn("\nsteps          25 of 25; this run began at step 20, in epoch 2\n", self.ok(*job, "25", "--resume", folder))
+        lines = records(out)
+        begun = [(line["type"], line["first_step"], line["first_epoch"]) for line in lines if line["type"] in ("start", "end")]
+        self.assertEqual(begun, [("start", 0, 0), ("end", 0, 0), ("start", 20, 1), ("end", 20, 1)])
+        self.ok("report", out, "-o", page)
+        with open(page, encoding="utf-8") as text:
+            self.assertIn('"first_step": 20', text.read().replace('":', '": ').replace(":  ", ": "))
 
     def test_other_workers(self):
         """Another number of workers takes over, says so, and saves what eval and later runs take."""

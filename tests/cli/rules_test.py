@@ -3,7 +3,7 @@ import json
 import re
 import unittest
 import mpi_tool
-from cli_tool import CliTest, TINY, records, run
+from cli_tool import CliTest, TINY, over, records, run
 
 MLP = ["--model", "mlp:hidden=32"]
 JOB = [*MLP, *TINY, "--steps", "6", "--no-eval", "--workers", "2"]
@@ -16,7 +16,7 @@ def params_hash(text):
 
 class Rules(CliTest):
     def train(self, *args):
-        return self.ok("train", *JOB, *args)
+        return self.ok("train", *over(*JOB, *args))
 
     def plan(self, *args):
         return json.loads(self.ok("train", *args, "--dry-run", "--json"))
@@ -42,7 +42,7 @@ class Rules(CliTest):
         job = ["--workers", "1", *MLP, *TINY, "--steps", "6", "--no-eval"]
         dgc = "dgc:density=1,warmup=0,values=f32,masking=no"
         dense = params_hash(self.ok("train", *job))
-        self.assertEqual(params_hash(self.ok("train", *job, "--method", dgc, "--rule", "*.bias=f32")), dense)
+        self.assertEqual(params_hash(run("train", *job, "--method", dgc, "--rule", "*.bias=f32").stdout), dense)
 
     def test_resume(self):
         job = [*DGC, "--rule", "*.bias=f32"]
@@ -103,9 +103,18 @@ class Rules(CliTest):
         """The plan's bytes are those of a run alone (more ranks cut frames), where sizes do not depend on gradients."""
         for rules in ([], ["--rule", "*.bias=f32"]):
             plan = self.plan(*MLP, "--method", "fp16", *rules)
-            self.train("--method", "fp16", *rules, "--out", self.path("out"), "--log-every", "1", "--workers", "1")
+            done = run("train", *MLP, *TINY, "--steps", "6", "--no-eval", "--method", "fp16", *rules, "--out", self.path("out"))
+            self.assertEqual(done.returncode, 0, done.stderr)
             steps = [r for r in records(self.path("out")) if r["type"] == "step"]
             self.assertAlmostEqual(plan["bytes"], steps[-1]["coded_bytes"], places=3)
+
+    def test_plan_counts_the_steps_between_exchanges(self):
+        for strategy, share in (("ssgd", 1), ("local:every=8", 1 / 8), ("dga:delay=4,every=4", 1 / 4), ("fedavg:every=5,clients=0.5", 1 / 10)):
+            plan = self.plan(*MLP, *TINY, "--method", "fp16", "--workers", "2", "--strategy", strategy)
+            self.assertAlmostEqual(plan["bytes_per_step"], plan["bytes"] * share, places=3)
+            self.assertIn("on average\n", self.ok("train", *MLP, *TINY, "--workers", "2", "--strategy", strategy, "--dry-run"))
+        plan = self.plan(*MLP, *TINY, "--method", "fp16", "--workers", "2", "--strategy", "cd:k=4")
+        self.assertAlmostEqual(plan["bytes_per_step"], (3 * plan["bytes"] + plan["bytes_dense"]) / 4, places=3)
 
     def test_settled_as_a_run_settles(self):
         """Warm-ups that follow from the run's length are those of the run, and the plan says why."""

@@ -3,7 +3,7 @@ inline, and under mpirun as with --workers, for every method and strategy."""
 import re
 import unittest
 import mpi_tool
-from cli_tool import CliTest, TINY, run
+from cli_tool import CliTest, TINY, over, run
 
 METHODS = ["dense", "dense:exchange=ring", "fp16", "bf16", "2bit:threshold=0.01", "2bit:threshold=auto",
            "topk:density=0.01", "topk:density=0.01,values=1bit,scope=tensor", "randomk:density=0.01", "strom",
@@ -25,7 +25,7 @@ def params_hash(text):
 
 class SameHash(CliTest):
     def one(self, *args, **more):
-        done = run("train", *JOB, *args, **more)  # signum and randomk have another rate, which is said
+        done = run("train", *over(*JOB, *args), **more)  # signum and randomk have another rate, which is said
         self.assertEqual(done.returncode, 0, done.stderr)
         return params_hash(done.stdout)
 
@@ -56,7 +56,7 @@ class SameHash(CliTest):
     def test_mpi(self):
         for method, strategy in PAIRS:
             job = ["--method", method, "--strategy", strategy]
-            done = mpi_tool.mpirun((4, ["train", *JOB, *job]))
+            done = mpi_tool.mpirun((4, ["train", *over(*JOB, *job)]))
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(params_hash(done.stdout), self.one("--workers", "4", *job), job)
         done = mpi_tool.mpirun((4, ["train", *JOB, *RULES]))

@@ -29,15 +29,24 @@ class SetupStop(CliTest):
         time.sleep(1)
         return pids
 
+    def stops(self, number, status, words, *args):
+        job = subprocess.Popen([TELEGRAD, *args, "--workers", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True, env=ENVIRONMENT)
+        self.begun(job, lambda: [job.pid], number)
+        job.send_signal(number)
+        stdout, stderr = job.communicate(timeout=30)
+        self.assertEqual((job.returncode, stdout), (status, ""))
+        self.assertIn(f"telegrad: interrupted by {number.name}{words}\n", stderr)
+
     def test_threads(self):
         for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-            job = subprocess.Popen([TELEGRAD, *JOB, "--workers", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True, env=ENVIRONMENT)
-            self.begun(job, lambda: [job.pid], number)
-            job.send_signal(number)
-            stdout, stderr = job.communicate(timeout=30)
-            self.assertEqual((job.returncode, stdout), (status, ""))
-            self.assertIn(f"telegrad: interrupted by {number.name} before the first step\n", stderr)
+            self.stops(number, status, " before the first step", *JOB)
+
+    def test_while_the_best_buckets_are_measured(self):
+        self.stops(signal.SIGINT, 130, " before the first step", *JOB, "--fusion", "auto")
+
+    def test_compare(self):
+        self.stops(signal.SIGINT, 130, "; finished: 0 of 2 runs", "compare", *JOB[1:], "--run", "name=a", "--run", "name=b")
 
     @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
     def test_processes(self):

@@ -3,10 +3,10 @@ from run to run on whatever cores."""
 import os
 import subprocess
 import unittest
-from cli_tool import ENVIRONMENT, TELEGRAD, CliTest, TINY, last_run, records
+from cli_tool import ENVIRONMENT, TELEGRAD, CliTest, TINY, last_run, over, records
 from same_hash_test import params_hash
 
-MODEL = ["train", "--model", "mlp:hidden=32", *TINY, "--log-every", "2"]
+MODEL = ["train", "--model", "mlp:hidden=32", *TINY]
 VIRTUAL = ["--clock", "virtual", "--tau", "20ms"]
 
 
@@ -14,7 +14,7 @@ class SimulatedTime(CliTest):
     def train(self, *args):
         """The records of a run without an evaluation; adds the hash that was printed to the last one."""
         out = self.path("run.jsonl")
-        printed = self.ok(*MODEL, "--no-eval", *args, "--out", out)
+        printed = self.ok(*MODEL, "--no-eval", *args, "--log-every", "2", "--out", out)
         self.assertIn("clock          virtual", printed)
         return last_run(out)
 
@@ -70,7 +70,7 @@ class SimulatedTime(CliTest):
         job = [*VIRTUAL, "--workers", "3", "--link", "10mbit,30ms", "--slow", "1:2x", "--strategy", "fedavg:every=8,deadline=0.1"]
         folder = self.path("saved")
         whole = self.train(*job, "--steps", "14")[-1]
-        self.train(*job, "--steps", "4", "--save", folder)
+        self.train("-q", *job, "--steps", "4", "--save", folder)  # less than a round, which is said
         resumed = self.train(*job, "--steps", "14", "--resume", folder)[-1]
         self.assertEqual(resumed["params_hash"], whole["params_hash"])
 
@@ -148,8 +148,8 @@ class SimulatedTime(CliTest):
         self.refused(1, ["--model lenet5", "mlp:hidden=32"], *MODEL, "--clock", "virtual", "--tau", other)
         lenet = ["train", "--model", "lenet5:act=tanh", *TINY, "--no-eval", "--steps", "1", "--clock", "virtual", "--tau", other]
         self.ok(*lenet)
-        self.refused(1, ["--batch 16", "32"], *lenet, "--batch", "32")
-        self.refused(1, ["--model lenet5,", "act=relu"], *lenet, "--model", "lenet5:act=relu")
+        self.refused(1, ["--batch 16", "32"], *over(*lenet, "--batch", "32"))
+        self.refused(1, ["--model lenet5,", "act=relu"], *over(*lenet, "--model", "lenet5:act=relu"))
         with open(other, "w", encoding="utf-8") as file:
             file.write('{"type":"start","model":"mlp:hidden=32","batch":16,"precision":"fp32","times":{"forward_ns":[1,-2],"weights_ns":[1],"buckets":[]}}\n')
         self.refused(1, ["damaged"], *MODEL, "--clock", "virtual", "--tau", other)

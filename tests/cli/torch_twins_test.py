@@ -4,23 +4,15 @@ import os
 import pathlib
 import struct
 import subprocess
-import sys
 import unittest
-from cli_tool import CliTest, run
+from cli_tool import CliTest, python_with, run
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "bench" / "torch"
 DATA = os.environ.get("TELEGRAD_DATA", "")
 IMAGES = {"height": 28, "width": 28, "channels": 1, "context": 0, "classes": 10}
 
 
-def python_with_torch():
-    for python in (sys.executable, "/usr/bin/python3"):
-        if os.path.exists(python) and subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0:
-            return python
-    return None
-
-
-PYTHON = python_with_torch()
+PYTHON = python_with("torch")
 
 LIST = """
 import json, sys

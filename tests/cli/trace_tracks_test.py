@@ -3,7 +3,7 @@ it. Exchanges, which run side by side, have a track for each that does."""
 import collections
 import json
 import unittest
-from cli_tool import CliTest, TINY
+from cli_tool import CliTest, TINY, over
 
 SEVERAL = "--model", "lenet5", "--method", "bf16", "--fusion", "32K"  # five buckets
 VIRTUAL = "--clock", "virtual", "--tau", "20ms"
@@ -17,7 +17,8 @@ class Tracks(CliTest):
     def tracks(self, *args):
         """{(rank, name): slices} of a run."""
         path = self.path("trace.json")
-        self.ok("train", *TINY, *SEVERAL, "--workers", "2", "--steps", "8", "--no-eval", "--link", "100mbit,5ms", "--trace", path, *args)
+        self.ok("train", *over(*TINY, *SEVERAL, "--workers", "2", "--steps", "8", "--no-eval", "--link", "100mbit,5ms", "--trace", path,
+                                *args))
         with open(path, encoding="utf-8") as file:
             events = json.load(file)["traceEvents"]
         names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}

@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 import mpi_tool
-from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY, records
+from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY, over, records
 
 JOB = ["train", "--model", "mlp:hidden=32", *TINY, "--no-eval", "--workers", "4"]
 STALLED = ["--steps", "400", "--fault", "2=fault:stall=30"]
@@ -91,7 +91,7 @@ class Waits(CliTest):
             self.assertEqual(max(range(4), key=waited.__getitem__), late)
             self.assertAlmostEqual(waited[late], 0.2, delta=0.02)
         alone = self.path("alone.jsonl")
-        self.ok(*JOB, "--workers", "1", "--steps", "2", "--out", alone)
+        self.ok(*over(*JOB, "--workers", "1", "--steps", "2", "--out", alone))
         self.assertIsNone(records(alone)[-1]["waited_for_s"])
         self.ok("report", self.path("ring.jsonl"), "-o", self.path("page.html"))
         with open(self.path("page.html"), encoding="utf-8") as page:

@@ -38,12 +38,12 @@ static void try_strategy(const char *text)
     tg__wtensor tensor = {.n = 3};
     if (tg_optimizer_create("sgd:momentum=0.9", &optimizer) != TG_OK)
         abort();
-    const tg__strategy_setup setup = {.optimizer = optimizer,
-                                      .steps_per_epoch = 10,
-                                      .size = 2,
-                                      .tensor = &tensor,
-                                      .ntensors = 1,
-                                      .nbuckets = 1};
+    const tg__strategy setup = {.optimizer = optimizer,
+                                .steps_per_epoch = 10,
+                                .size = 2,
+                                .tensor = &tensor,
+                                .ntensors = 1,
+                                .nbuckets = 1};
     tg_status status = tg__strategy_create(text, &setup, &s);
     if (status == TG_OK)
         tg__strategy_destroy(s);

@@ -127,19 +127,19 @@ static void seed_index(int coding, const char *target)
         uint32_t idx[30], n;
         uint64_t random = g + 1;
         uint8_t bytes[10 + 8192];
-        int used, param;
-        size_t k = 30, len;
+        size_t k = 30;
         for (size_t i = 0; i < k; i++)
             idx[i] = (i > 0 ? idx[i - 1] + 1 : 0) + test_random(&random) % gaps[g];
         n = idx[k - 1] + 1 + (uint32_t)g;
-        if (tg__index_encode(coding, idx, k, n, bytes + 10, sizeof bytes - 10, &used, &param,
-                             &len) != TG_OK)
+        const tg__index_plan plan = tg__index_choose(coding, idx, k, n);
+        if (plan.len > sizeof bytes - 10)
             continue;
-        bytes[0] = (uint8_t)used;
-        bytes[1] = (uint8_t)(param + 1);
+        tg__index_write(&plan, idx, k, n, bytes + 10);
+        bytes[0] = (uint8_t)plan.coding;
+        bytes[1] = (uint8_t)(plan.param + 1);
         tg__put32(bytes + 2, n);
         tg__put32(bytes + 6, (uint32_t)k);
-        put(target, "list", g, bytes, 10 + len);
+        put(target, "list", g, bytes, 10 + plan.len);
     }
 }
 
@@ -198,7 +198,7 @@ static void seed_exchanges(void)
 static void seed_methods(void)
 {
     size_t count, strategies, number = 0;
-    tg__methods(&count);
+    (void)tg__method_entries(&count);
     for (size_t m = 0; m < count; m++)
         for (uint8_t i = 0; i < 4; i++) {
             const uint8_t head[] = {(uint8_t)m, i, (uint8_t)(m + i), i};

@@ -24,7 +24,7 @@ static int silence(tg_transport *t)
         fixture_encode(f.x, 0) != TG_OK)
         return say(t, "silence");
     snprintf(name, sizeof name, "rank %d", t->size - 1);
-    if (tg__pump_wait(&p, &f) != TG_E_PEER || !strstr(tg_error(), name))
+    if (fixture_wait(&p, &f) != TG_E_PEER || !strstr(tg_error(), name))
         return say(t, "a silent rank should be named");
     return 0;
 }

@@ -1,7 +1,7 @@
 /* The common suite of transports over MPI, plain and decorated: mpirun -n 2..4
  * transport_mpi_test */
 #include "telegrad/mpi.h"
-#include "transport/transport_suite.h"
+#include "transport_suite.h"
 
 static int world_rank;
 

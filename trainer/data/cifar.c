@@ -139,8 +139,8 @@ static tg_status files_of(const tg_spec *spec, unsigned *train_p, unsigned *test
     TG_TRY(parse_files("test", test, test_p));
     if (*train_p & *test_p)
         return tg_fail(TG_E_SPEC,
-                       "data set cifar10: train=%s and test=%s have a batch in common: allowed: "
-                       "each batch in one of them",
+                       "data set cifar10: train=%s and test=%s have a batch in common: each may be "
+                       "in only one of them",
                        train, test);
     return TG_OK;
 }

@@ -101,7 +101,7 @@ static tg_status hold_out(train_data *d, size_t holdout)
         return TG_OK;
     const data_part *train = &d->part[DATA_TRAIN];
     if (d->set->unit != TRAIN_IMAGES)
-        return tg_fail(TG_E_ARG, "holdout=%zu: data set %s: allowed: 0; only images are held out",
+        return tg_fail(TG_E_ARG, "holdout=%zu: data set %s is a text: only images can be held out",
                        holdout, d->set->entry->name);
     if (holdout >= train->count)
         return tg_fail(TG_E_ARG, "holdout=%zu: allowed: 0 to %zu (training samples - 1)", holdout,

@@ -90,12 +90,6 @@ void data_sample(const train_data *d, data_split split, size_t index, float *x, 
  *         TG_E_CORRUPT (names file, field, value and what was expected) */
 TG_NODISCARD tg_status idx_read(const char *dir, const char *stem, data_part *part_p);
 
-/* Draw `count` digits. Sample i is a function of (seed, split, i) only, and its label is i mod 10.
- * All operations are ones that IEEE 754 rounds exactly, so every machine draws the same bytes.
- * Errors  TG_E_NOMEM */
-TG_NODISCARD tg_status glyphs_draw(uint64_t seed, data_split split, size_t count,
-                                   data_part *part_p);
-
 /* ---- CIFAR-10's binary version (cifar.c): 32 x 32 colour images of 10 classes ---------------- */
 
 #define CIFAR_SIDE 32

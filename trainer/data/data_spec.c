@@ -2,6 +2,7 @@
 #include "telegrad/tools.h"
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SETS_MAX = 32 };
 
@@ -23,8 +24,9 @@ static tg_status find_set(const char *text, size_t len, const data_set **set_p)
     snprintf(name, sizeof name, "%.*s", (int)(len < 64 ? len : 64), text);
     const tg_status status = tg_spec_parse("data set", entries, count, name, &spec);
     tg_spec_free(spec);
-    return tg_fail(status == TG_OK ? TG_E_SPEC : status, "%s (NAME:PATH says where the files are)",
-                   tg_error());
+    return tg_fail(status == TG_OK ? TG_E_SPEC : status,
+                   "%s (NAME:PATH says where the files are, as text:%.64s)", tg_error(),
+                   access(text, F_OK) == 0 ? text : "FILE");
 }
 
 /* Whether text begins with letters and "=". */
@@ -47,11 +49,11 @@ static tg_status take_path(data_spec *spec, const char *text, size_t len)
 {
     const data_set *set = spec->set;
     if (spec->path)
-        return tg_fail(TG_E_SPEC, "data set %s: two paths, %.64s and %.*s: allowed: one",
+        return tg_fail(TG_E_SPEC, "data set %s has two paths, %.64s and %.*s: give one",
                        set->entry->name, spec->path, (int)(len < 64 ? len : 64), text);
     if (!set->path_key)
-        return tg_fail(TG_E_SPEC, "data set %s: generated, so %.*s has no place", set->entry->name,
-                       (int)(len < 200 ? len : 200), text);
+        return tg_fail(TG_E_SPEC, "data set %s is generated and takes no path: %.*s",
+                       set->entry->name, (int)(len < 200 ? len : 200), text);
     if (len == 0)
         return tg_fail(TG_E_SPEC, "data set %s: an empty path: allowed: %s:%s=PATH",
                        set->entry->name, set->entry->name, set->path_key);
@@ -81,7 +83,7 @@ static tg_status split_items(data_spec *spec, const char *text, char *keys)
         }
         text += len;
         if (*text == ',' && !text[1])
-            return tg_fail(TG_E_SPEC, "data set %s: nothing after the last comma",
+            return tg_fail(TG_E_SPEC, "data set %s: a key is missing after the last comma",
                            spec->set->entry->name);
         text += *text == ',';
     }
@@ -96,7 +98,7 @@ static tg_status parse(const char *text, data_spec *spec, char *keys)
     memcpy(keys, text, len);
     keys[len] = '\0';
     if (text[len] == ':' && !text[len + 1])
-        return tg_fail(TG_E_SPEC, "data set %s: nothing after the colon", text);
+        return tg_fail(TG_E_SPEC, "data set %s: a key or a path is missing after the colon", text);
     if (text[len] == ':')
         TG_TRY(split_items(spec, text + len + 1, keys + len));
     const tg_status status = tg_spec_parse("data set", &spec->set->entry, 1, keys, &spec->keys);

@@ -286,8 +286,8 @@ static void test_missing(void **state)
         const char *spec, *says;
     } refused[] = {
         {"cifar", "fashion-mnist, glyphs, cifar10"},
-        {"mnist:", "nothing after the colon"},
-        {"glyphs:seed=1,", "nothing after the last comma"},
+        {"mnist:", "a key or a path is missing after the colon"},
+        {"glyphs:seed=1,", "a key is missing after the last comma"},
         {"mnist:,augment=none", "an empty path"},
         {"mnist:dir=", "an empty path"},
         {"mnist:/x,dir=/y", "two paths, /x and /y"},

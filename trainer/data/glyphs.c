@@ -271,7 +271,9 @@ static void glyph(uint64_t seed, data_split split, size_t index, uint8_t *image)
     }
 }
 
-tg_status glyphs_draw(uint64_t seed, data_split split, size_t count, data_part *part_p)
+/* Draw `count` digits. Sample i is a function of (seed, split, i) only, and its label is i mod 10.
+ * All operations are ones that IEEE 754 rounds exactly, so every machine draws the same bytes. */
+static tg_status glyphs_draw(uint64_t seed, data_split split, size_t count, data_part *part_p)
 {
     data_part part = {.count = count};
     TG_TRY(tg_alloc(count, DATA_PIXELS, &part.images));

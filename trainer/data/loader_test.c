@@ -424,7 +424,7 @@ static void test_refused(void **state)
     refused(images, (loader_config){.batch = 1, .world = 104}, TG_E_ARG,
             "103 training samples over 104 ranks: allowed: 1 to 103 ranks");
     refused(&text, (loader_config){.batch = 1, .context = 1, .world = 1, .shard = "label"},
-            TG_E_ARG, "a text has no classes");
+            TG_E_ARG, "which has no classes");
 }
 
 int main(void)

@@ -102,9 +102,9 @@ static void close_xz(packed *p)
 #else
 static tg_status open_xz(const packed *p)
 {
-    return tg_fail(TG_E_UNSUPPORTED,
-                   "%s: this build has no liblzma (Debian: liblzma-dev): unpack it by xz -d",
-                   p->path);
+    return tg_fail(
+        TG_E_UNSUPPORTED,
+        "%s: this build has no liblzma (Debian: liblzma-dev): unpack the file with xz -d", p->path);
 }
 
 static tg_status read_xz(packed *p, void *dst, size_t len, size_t *got_p)

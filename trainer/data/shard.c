@@ -57,9 +57,10 @@ tg_status shard_text(const tg_spec *spec, const char *name, bool *contiguous_p)
 {
     *contiguous_p = tg_spec_entry(spec) == &contiguous;
     if (!*contiguous_p && !shard_is_iid(spec))
-        return tg_fail(TG_E_ARG,
-                       "shard=%s: data set %s: allowed: iid, contiguous; a text has no classes",
-                       tg_spec_text(spec), name);
+        return tg_fail(
+            TG_E_ARG,
+            "shard=%s: data set %s is a text, which has no classes: allowed: iid, contiguous",
+            tg_spec_text(spec), name);
     return TG_OK;
 }
 
@@ -101,14 +102,24 @@ static tg_status sort_by_class(plan *p)
 
 /* ---- label ----------------------------------------------------------------------------------- */
 
+tg_status shard_classes(const tg_spec *spec, size_t classes)
+{
+    const size_t own = tg_spec_entry(spec) == &label ? (size_t)tg_spec_int(spec, "classes") : 1;
+    return own <= classes
+               ? TG_OK
+               : tg_fail(TG_E_ARG,
+                         "shard=label:classes=%zu: the data have %zu classes: allowed: 1 to %zu",
+                         own, classes, classes);
+}
+
 static tg_status assign_label(plan *p, size_t classes)
 {
     const size_t pieces = p->world * classes;
     uint32_t *perm;
     if (pieces > p->samples)
         return tg_fail(TG_E_ARG,
-                       "shard=label:classes=%zu: %zu ranks need %zu pieces of %zu samples: "
-                       "allowed: a sample a piece at least",
+                       "shard=label:classes=%zu: %zu ranks need %zu pieces, but there are %zu "
+                       "samples: each piece needs at least one",
                        classes, p->world, pieces, p->samples);
     const tg_rng_key key = {
         .seed = p->seed, .purpose = TG_PURPOSE_SHUFFLE, .tensor = STREAM_PIECES};
@@ -209,6 +220,7 @@ static tg_status assign(plan *p, const tg_spec *spec)
 {
     if (tg_spec_entry(spec) == &contiguous)
         return assign_pieces(p);
+    TG_TRY(shard_classes(spec, p->classes));
     TG_TRY(tg_alloc(p->samples, sizeof *p->sorted, &p->sorted));
     TG_TRY(tg_alloc(p->classes + 1, sizeof *p->begin, &p->begin));
     TG_TRY(sort_by_class(p));

@@ -24,6 +24,8 @@ bool shard_is_iid(const tg_spec *spec);
 /* Check that the spec can shard the text `name`, which has no classes.
  * Errors  TG_E_ARG (neither iid nor contiguous) */
 TG_NODISCARD tg_status shard_text(const tg_spec *spec, const char *name, bool *contiguous_p);
+/* Check that there are as many classes as the spec deals to a rank. Errors TG_E_ARG */
+TG_NODISCARD tg_status shard_classes(const tg_spec *spec, size_t classes);
 /* contiguous: the first sample of a rank's piece; for rank `world`: samples. */
 size_t shard_begin(size_t samples, int world, int rank);
 
@@ -31,8 +33,8 @@ size_t shard_begin(size_t samples, int world, int rank);
  * least SHARD_LEAST, if there are that many per rank; otherwise the draw is repeated.
  * labels  (samples) below classes
  * owner   [out] (samples) the rank of each sample
- * Errors  TG_E_ARG (more ranks or pieces than samples; no draw gives every rank enough),
- *         TG_E_NOMEM */
+ * Errors  TG_E_ARG (more ranks or pieces than samples, those of shard_classes; no draw gives every
+ *         rank enough), TG_E_NOMEM */
 #define SHARD_LEAST 10
 TG_NODISCARD tg_status shard_assign(const tg_spec *spec, const uint8_t *labels, size_t samples,
                                     size_t classes, uint64_t seed, int world, uint32_t *owner);

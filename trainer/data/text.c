@@ -18,8 +18,8 @@ static tg_status read_codes(const char *path, const uint8_t *text, size_t len, b
         const size_t step = bytes ? 1 : tg_utf8_decode((const char *)text + at, len - at, &code);
         if (step == 0)
             return tg_fail(TG_E_CORRUPT,
-                           "%s: byte %zu is 0x%02x, which is not UTF-8: with unit=bytes any byte "
-                           "is a character",
+                           "%s: byte %zu is 0x%02x, which is not UTF-8: unit=bytes takes any byte "
+                           "as a character",
                            path, at, text[at]);
         tokens[count++] = (int32_t)code;
         at += step;

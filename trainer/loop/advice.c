@@ -105,7 +105,8 @@ size_t advice_params(const advice *a)
     return train_sim_about(a->steps).params;
 }
 
-tg_status advice_exchange(const advice *a, size_t method, const tg_link *link, tg_sim_exchange *x_p)
+/* One exchange of the whole model by a method over such links. */
+static tg_status exchange(const advice *a, size_t method, const tg_link *link, tg_sim_exchange *x_p)
 {
     return tg_simulation_exchange(a->sim[method], a->world, link, x_p);
 }
@@ -113,8 +114,8 @@ tg_status advice_exchange(const advice *a, size_t method, const tg_link *link, t
 tg_status advice_take_times(const advice *a, size_t method, const tg_link *link, advice_times *t_p)
 {
     tg_sim_exchange dense = {.struct_size = sizeof dense}, coded = dense;
-    TG_TRY(advice_exchange(a, 0, link, &dense));
-    TG_TRY(advice_exchange(a, method, link, &coded));
+    TG_TRY(exchange(a, 0, link, &dense));
+    TG_TRY(exchange(a, method, link, &coded));
     *t_p = (advice_times){.tau = advice_tau(a),
                           .phi = dense.wire_ns[1] / 1e9,
                           .psi = coded.wire_ns[1] / 1e9,
@@ -162,7 +163,7 @@ static tg_status least_step(const advice *a, const tg_link *link, const advice_w
     tg_link no_delay = *link;
     tg_sim_exchange x = {.struct_size = sizeof x};
     no_delay.delay_ns = no_delay.jitter_ns = 0;
-    TG_TRY(advice_exchange(a, w->method, &no_delay, &x));
+    TG_TRY(exchange(a, w->method, &no_delay, &x));
     *least_p = fmax(x.wire_ns[1], x.encode_ns[1] + x.decode_ns[1]) / 1e9;
     return TG_OK;
 }

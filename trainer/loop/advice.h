@@ -88,10 +88,6 @@ void advice_destroy(advice *a);     /* NULL is fine */
 double advice_tau(const advice *a); /* seconds */
 size_t advice_params(const advice *a);
 
-/* One exchange of the whole model by a method over such links.
- * Errors  TG_E_NOMEM */
-TG_NODISCARD tg_status advice_exchange(const advice *a, size_t method, const tg_link *link,
-                                       tg_sim_exchange *x_p);
 /* tau, and phi, psi and delta of a method, without overlap.
  * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status advice_take_times(const advice *a, size_t method, const tg_link *link,

@@ -49,7 +49,7 @@ static tg_status check(const train_eval_job *job, const train_data *data)
     const bool images = train_data_unit(data) == TRAIN_IMAGES;
     if (!images && (job->samples > 0 || job->outputs))
         return tg_fail(TG_E_ARG,
-                       "%s with data set %s: allowed: with images; texts are tested whole",
+                       "%s with data set %s: texts are always tested whole; use it with images",
                        job->samples > 0 ? "samples" : "logits", train_data_name(data));
     if (job->samples > all)
         return tg_fail(TG_E_ARG, "samples=%zu: allowed: 1 to %zu, the test set", job->samples, all);

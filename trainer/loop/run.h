@@ -16,7 +16,6 @@ typedef struct run_traffic {
     uint64_t sum;       /* sent by one run_sum */
     uint64_t epoch_sum; /* sent by one run_sum_epoch */
     uint64_t apart;     /* sent since the handshake by sums and saves */
-    uint64_t counted;   /* `apart` at the end of the last step */
     uint64_t trained;   /* sent from the handshake to the end of the drain, without `apart` */
 } run_traffic;
 
@@ -24,7 +23,7 @@ typedef struct run {
     const train_job *job;
     const train_data *data;
     tg_transport *transport;
-    const train_events *events;     /* NULL on ranks other than 0 */
+    const train_events *events;     /* NULL on ranks that tell nobody */
     const train_events *all_events; /* set on all ranks */
     tg_spec *method, *strategy;
     tg_optimizer *optimizer;
@@ -174,6 +173,8 @@ TG_NODISCARD tg_status run_agree_on_signal(run *r);
 
 /* Save a checkpoint to job->save_dir, with what run_setup needs to resume. */
 TG_NODISCARD tg_status run_save(run *r);
+/* Add the weights of the finished run to the checkpoint that was saved after its last step. */
+TG_NODISCARD tg_status run_save_final(run *r);
 
 /* Pass the gradient in the model to rank 0's callback, if that of this step is wanted.
  * (run_gradient.c) */

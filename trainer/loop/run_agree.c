@@ -1,6 +1,7 @@
 /* Agreement between ranks outside of the session: settings, sums, stopping. */
 #include "trainer/loop/run.h"
 #include "telegrad/tools.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,9 +10,29 @@
 #define STOP_EVERY 16
 
 typedef struct setting {
-    const char *name;
+    const char *name; /* an option of telegrad train, a field of train_job, or a unit */
     double value;
+    bool flag; /* the value is 0 or 1: not given, or given */
 } setting;
+
+static void setting_text(const setting *s, double value, char *text, size_t room)
+{
+    if (s->flag)
+        snprintf(text, room, "%s %s", value != 0 ? "has" : "does not have", s->name);
+    else if (s->name[0] == '-')
+        snprintf(text, room, "has %s %.0f", s->name, value);
+    else
+        snprintf(text, room, "has %.0f %s", value, s->name);
+}
+
+static tg_status differ(const setting *s, int rank, double own, int peer, double theirs)
+{
+    char mine[64], other[64];
+    setting_text(s, own, mine, sizeof mine);
+    setting_text(s, theirs, other, sizeof other);
+    return tg_fail(TG_E_MISMATCH, "ranks were started differently: rank %d %s, rank %d %s", rank,
+                   mine, peer, other);
+}
 
 /* all (world): scratch */
 static tg_status compare(run *r, const setting *own, double *all)
@@ -20,20 +41,20 @@ static tg_status compare(run *r, const setting *own, double *all)
     for (int i = 0; i < world; i++)
         all[i] = i == rank ? own->value : 0;
     TG_TRY(tg_session_sum(r->session, all, (size_t)world));
-    for (int i = 0; i < world; i++) {
+    for (int i = 0; i < world; i++)
         if (all[i] != own->value)
-            return tg_fail(TG_E_MISMATCH,
-                           "ranks were started differently: rank %d has %s=%.0f, rank %d has "
-                           "%s=%.0f",
-                           rank, own->name, own->value, i, own->name, all[i]);
-    }
+            return differ(own, rank, own->value, i, all[i]);
     return TG_OK;
+}
+
+static bool asked_to_stop(const run *r)
+{
+    return r->job->stop && __atomic_load_n(r->job->stop, __ATOMIC_RELAXED) != 0;
 }
 
 static tg_status cost_of_sum(run *r, double *x, size_t n, uint64_t *bytes_p)
 {
     const uint64_t sent = run_sent(r);
-    memset(x, 0, n * sizeof *x);
     TG_TRY(tg_session_sum(r->session, x, n));
     *bytes_p = run_sent(r) - sent;
     return TG_OK;
@@ -42,11 +63,11 @@ static tg_status cost_of_sum(run *r, double *x, size_t n, uint64_t *bytes_p)
 tg_status run_agree(run *r)
 {
     const train_job *job = r->job;
-    const setting own[] = {{"steps", (double)r->steps},
-                           {"evaluate", job->evaluate},
-                           {"save_dir", job->save_dir != NULL},
-                           {"save_every", (double)job->save_every},
-                           {"stop", job->stop != NULL}};
+    const setting own[] = {{"steps", (double)r->steps, false},
+                           {"--no-eval", !job->evaluate, true},
+                           {"--save", job->save_dir != NULL, true},
+                           {"--save-every", (double)job->save_every, false},
+                           {"train_job.stop", job->stop != NULL, true}};
     double *all;
     r->traffic.begun = run_sent(r);
     TG_TRY(tg_alloc(RUN_SUMS + (size_t)r->transport->size, sizeof *all, &all));
@@ -54,13 +75,18 @@ tg_status run_agree(run *r)
     for (size_t i = 0; i < TG_COUNT(own) && status == TG_OK; i++)
         status = compare(r, &own[i], all);
     /* Measure the bytes of a sum now: later an exchange may be in flight at the same time. */
-    double zero[RUN_SUMS] = {0};
+    double wishes[RUN_SUMS] = {asked_to_stop(r)}; /* to stop before the first step */
     if (status == TG_OK)
-        status = cost_of_sum(r, zero, RUN_SUMS, &r->traffic.sum);
+        status = cost_of_sum(r, wishes, RUN_SUMS, &r->traffic.sum);
+    memset(all, 0, run_waits_sums(r) * sizeof *all);
     if (status == TG_OK)
         status = cost_of_sum(r, all, run_waits_sums(r), &r->traffic.epoch_sum);
     free(all);
     TG_TRY(status);
+    if (wishes[0] > 0)
+        return asked_to_stop(r) ? tg_fail(TG_E_STOPPED, "stopped as asked, before the first step")
+                                : tg_fail(TG_E_PEER, "a rank was asked to stop before the first "
+                                                     "step, and left");
     r->traffic.apart = run_sent(r) - r->traffic.begun;
     return TG_OK;
 }
@@ -93,7 +119,7 @@ tg_status run_agree_on_stop(run *r, bool *stop_p)
 {
     if (!r->apart || !r->job->stop || r->step % STOP_EVERY != 0)
         return TG_OK;
-    double wishes[RUN_SUMS] = {__atomic_load_n(r->job->stop, __ATOMIC_RELAXED) != 0};
+    double wishes[RUN_SUMS] = {asked_to_stop(r)};
     TG_TRY(run_sum(r, wishes));
     *stop_p = wishes[0] > 0;
     return TG_OK;

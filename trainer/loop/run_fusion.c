@@ -259,14 +259,13 @@ static tg_status parse(run *r, const char *text)
 static tg_status take_over(run *r)
 {
     tg_weights *w;
-    TG_TRY(tg_weights_open_newest(r->job->resume_dir, &w));
+    TG_TRY(tg_weights_open_saved(r->job->resume_dir, &w));
     const char *text = tg_weights_metadata(w, "buckets");
-    const tg_status status =
-        text ? parse(r, text)
-             : tg_fail(TG_E_MISMATCH,
-                       "%s: was saved by a run whose buckets were not chosen by "
-                       "measuring: allowed: the same --fusion as there",
-                       r->job->resume_dir);
+    const tg_status status = text ? parse(r, text)
+                                  : tg_fail(TG_E_MISMATCH,
+                                            "%s was saved by a run whose buckets were not chosen "
+                                            "by measuring: give the same --fusion as that run",
+                                            r->job->resume_dir);
     tg_weights_close(w);
     return status;
 }

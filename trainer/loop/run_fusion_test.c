@@ -107,7 +107,7 @@ static void test_resume(void **state)
     job.bucket_auto = true;
     run_both(&job, &w, run);
     assert_int_equal(run[0].status, TG_E_MISMATCH);
-    assert_non_null(strstr(run[0].message, "allowed: the same --fusion as there"));
+    assert_non_null(strstr(run[0].message, "give the same --fusion as that run"));
     remove_tree(other);
 }
 

@@ -248,6 +248,15 @@ tg_status run_save(run *r)
     return TG_OK;
 }
 
+tg_status run_save_final(run *r)
+{
+    const int64_t begin = run_now(r);
+    TG_TRY(tg_session_save_final(r->session, r->job->save_dir));
+    if (r->job->times == NULL)
+        r->evaluation_ns += run_now(r) - begin;
+    return TG_OK;
+}
+
 static void add_anew(run *r, const char *what)
 {
     const size_t used = strlen(r->anew);
@@ -289,6 +298,28 @@ static tg_status restore(run *r, const char *extra, size_t len, const tg_resumed
     return TG_OK;
 }
 
+/* After a mismatch: if the checkpoint tells of another model, that is the reason, and says more
+ * than the first tensor that differs. */
+static tg_status other_model(const run *r, tg_status why)
+{
+    char text[1024];
+    tg_spec *spec;
+    tg_weights *w;
+    snprintf(text, sizeof text, "%s", tg_error());
+    if (tg_weights_open_saved(r->job->resume_dir, &w) != TG_OK)
+        return tg_fail(why, "%s", text);
+    const char *theirs = tg_weights_metadata(w, "model");
+    if (model_parse(r->job->model, &spec) == TG_OK) {
+        if (theirs && strcmp(theirs, tg_spec_text(spec)) != 0)
+            snprintf(text, sizeof text,
+                     "%s: the checkpoint is of model %.300s; this run has %.300s",
+                     r->job->resume_dir, theirs, tg_spec_text(spec));
+        tg_spec_free(spec);
+    }
+    tg_weights_close(w);
+    return tg_fail(why, "%s", text);
+}
+
 static tg_status begin(run *r)
 {
     if (!r->job->resume_dir)
@@ -296,7 +327,9 @@ static tg_status begin(run *r)
     const void *extra;
     size_t len;
     tg_resumed from = {.struct_size = sizeof from};
-    TG_TRY(tg_session_load(r->session, r->job->resume_dir, &extra, &len));
+    const tg_status loaded = tg_session_load(r->session, r->job->resume_dir, &extra, &len);
+    if (loaded != TG_OK)
+        return loaded == TG_E_MISMATCH ? other_model(r, loaded) : loaded;
     TG_TRY(tg_session_resumed(r->session, &from));
     r->step = r->first_step = tg_session_steps(r->session);
     r->resumed = from.ranks;
@@ -308,7 +341,9 @@ static tg_status begin(run *r)
     add_anew(r, from.anew);
     TG_TRY(restore(r, extra, len, &from));
     if (r->step > r->steps)
-        return tg_fail(TG_E_ARG, "%s: is at step %" PRIu64 ", but steps=%" PRIu64,
+        return tg_fail(TG_E_MISMATCH,
+                       "%s: the checkpoint is of step %" PRIu64
+                       ", but this run ends at step %" PRIu64 ": allowed: more steps or epochs",
                        r->job->resume_dir, r->step, r->steps);
     return TG_OK;
 }

@@ -137,17 +137,37 @@ static void set_means(const run_stats *s, double seconds, train_end_info *end)
     end->wait_ms_mean = sum.wait_ms / n;
 }
 
+/* The mean over the second half, by exchanges: from the one before it, or the first in it, to the
+ * last. A round's exchange thus counts for all of its steps, and one that arrives late for one step
+ * as any other. Without two such exchanges, all bytes over all steps. */
+static double bytes_per_step(const run_stats *s, double sent)
+{
+    size_t from = s->count, to = s->count;
+    double sum = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        if (!s->steps[i].exchanged)
+            continue;
+        if (i < s->count / 2 || from == s->count) {
+            from = to = i;
+        } else {
+            sum += s->steps[i].bytes_exchanged;
+            to = i;
+        }
+    }
+    return to > from ? sum / (double)(to - from) : sent / (double)s->count; /* 0 / 0 is NAN */
+}
+
 tg_status run_stats_figures(const run_stats *s, size_t nparams, double seconds, double sent,
                             train_end_info *end)
 {
-    double *scratch, dense = 0, late = 0;
+    double *scratch, dense = 0;
     TG_TRY(tg_alloc(s->count, sizeof *scratch, &scratch));
     const size_t half = s->count / 2;
     end->step_ms_median = median_of(s, 0, step_ms, scratch);
     end->compute_ms_median = median_of(s, 0, compute_ms, scratch);
     end->step_coded_ms_median = median_of(s, 0, step_coded_ms, scratch);
     end->exchange_ms_median = median_of(s, 0, exchange_ms, scratch);
-    end->ratio = ratio_of(s, nparams, scratch);
+    end->ratio = sent > 0 ? ratio_of(s, nparams, scratch) : NAN;
     end->encode_ns_element = median_of(s, half, encode_element, scratch);
     end->decode_ns_element = median_of(s, half, decode_element, scratch);
     free(scratch);
@@ -158,11 +178,9 @@ tg_status run_stats_figures(const run_stats *s, size_t nparams, double seconds, 
         elements += s->steps[i].coded ? (double)s->steps[i].elements : 0;
     }
     end->kept = kept / elements; /* 0 / 0 is NAN if no step was coded */
-    for (size_t i = 0; i < s->count; i++) {
-        late += i >= half ? (double)s->steps[i].bytes_sent : 0;
+    for (size_t i = 0; i < s->count; i++)
         dense += (double)s->steps[i].bytes_dense;
-    }
-    end->bytes_per_step = s->count > 0 ? late / (double)(s->count - half) : NAN;
+    end->bytes_per_step = bytes_per_step(s, sent);
     end->ratio_wire = sent > 0 ? dense / sent : NAN;
     return TG_OK;
 }

@@ -6,9 +6,10 @@
 
 typedef struct run_step {
     double step_ms, compute_ms, exchange_ms, apply_ms, wait_ms;
-    uint64_t bytes_sent; /* sent since the last step, without sums and saves */
     uint64_t bytes_dense, coded_bytes;
     uint64_t elements, kept; /* of the exchanges delivered in this step */
+    double bytes_exchanged;  /* of them (in a simulation: of those that start in it) ... */
+    bool exchanged;          /* ... if there were any */
     double encode_ns, decode_ns;
     bool coded; /* of the exchanges delivered; coded_bytes 0: none was */
 } run_step;

@@ -154,8 +154,6 @@ tg_status run_step_once(run *r, tg_step_info *info)
     TG_TRY(tg_session_step(r->session, info));
     const int64_t end = run_now(r);
 
-    const uint64_t apart = r->traffic.apart - r->traffic.counted; /* since the last step */
-    r->traffic.counted = r->traffic.apart;
     r->step++;
     if (isfinite(loss)) {
         r->loss_sum += loss;
@@ -175,11 +173,12 @@ tg_status run_step_once(run *r, tg_step_info *info)
                              .exchange_ms = ms(info->exchange_ns),
                              .apply_ms = ms(info->apply_ns),
                              .wait_ms = ms(info->wait_ns),
-                             .bytes_sent = info->bytes_sent - info->bytes_near - apart,
                              .bytes_dense = info->bytes_dense,
                              .coded_bytes = info->coded_bytes,
                              .elements = info->elements,
                              .kept = info->kept,
+                             .bytes_exchanged = (double)info->bytes_exchanged,
+                             .exchanged = info->elements > 0,
                              .encode_ns = (double)info->encode_ns,
                              .decode_ns = (double)info->decode_ns,
                              .coded = info->coded};

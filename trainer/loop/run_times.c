@@ -41,7 +41,8 @@ tg_status run_times_layers(run *r)
     if (times->layers > 0)
         return times->layers == layers
                    ? TG_OK
-                   : tg_fail(TG_E_MISMATCH, "the times given are of %zu layers: model %s has %zu",
+                   : tg_fail(TG_E_MISMATCH,
+                             "the times given are for %zu layers, but model %s has %zu",
                              times->layers, r->job->model, layers);
     int64_t *taken;
     TG_TRY(tg_alloc(works, sizeof *taken, &taken));

@@ -103,12 +103,15 @@ typedef struct train_start_info {
     size_t context; /* of tokens; 0: images */
     const char *shard;
     uint64_t steps, first_step; /* first_step > 0 after a resume */
+    uint64_t first_epoch;       /* 0, 1, ...: that of first_step */
     int resumed;                /* ranks that saved the checkpoint it resumes from; 0: none */
     /* What another number of ranks could not take over and starts afresh, in words; "": nothing;
      * NULL: the run does not resume. */
     const char *anew;
     uint64_t steps_per_epoch; /* 0: unknown (train_simulate) */
     const train_times *times; /* the job's, complete; NULL: time is measured */
+    /* Of this job and no other, the same on all its ranks; 0: only rank 0 is told of events. */
+    uint64_t job;
 } train_start_info;
 
 typedef struct train_step_info {
@@ -151,11 +154,12 @@ typedef struct train_end_info {
     /* Of it, bytes to ranks of its node (train_job.nodes). The bytes and ratios below exclude
      * them. */
     uint64_t bytes_near;
-    /* Mean over the second half of this run's steps (after warm-ups). Dense steps of CD-SGD count;
-     * evaluation and saves do not. */
+    /* Mean over the second half of this run's steps (after warm-ups), from exchange to exchange: a
+     * round's counts for all of its steps. Dense steps of CD-SGD count; evaluation and saves do
+     * not. Of a run too short for that, all that was sent for training over all steps. */
     double bytes_per_step;
     /* 4n over the coded bytes (frames and envelopes) of the n elements delivered in a step: the
-     * median of the second half, without dense steps of CD-SGD. */
+     * median of the second half, without dense steps of CD-SGD. NAN if nothing was sent. */
     double ratio;
     /* Bytes of the best dense exchange, times the steps of this run, over the bytes that this rank
      * sent for training. These include what is in flight at the end, but not handshake, evaluation
@@ -190,6 +194,9 @@ typedef struct train_gradient {
 /* Callbacks. They run on rank 0 only, in its thread, except `wait`. Any may be NULL. */
 typedef struct train_events {
     void *arg;
+    /* They run on every rank, because each has a user of its own; rank 0's `start` ends before the
+     * others' begin. The same on all ranks. A failure of one is that rank's. */
+    bool every_rank;
     tg_status (*start)(void *arg, const train_start_info *info);
     /* After every step; the callee selects by log_every. */
     tg_status (*step)(void *arg, const train_step_info *info);
@@ -284,6 +291,7 @@ typedef struct train_sim_info {
     size_t params, tensors;      /* trained */
     const tg_sim_tensor *tensor; /* (tensors) */
     size_t context;              /* tokens in a sample; 0: images */
+    size_t classes;
 } train_sim_info;
 
 /* Create the steps of a model.

@@ -79,7 +79,8 @@ static tg_status take_times(train_sim *s, const train_job *job, const model_batc
     const size_t layers = model_layers(s->model);
     if (job->times && job->times->layers > 0) {
         if (job->times->layers != layers)
-            return tg_fail(TG_E_MISMATCH, "the times given are of %zu layers: model %s has %zu",
+            return tg_fail(TG_E_MISMATCH,
+                           "the times given are for %zu layers, but model %s has %zu",
                            job->times->layers, job->model, layers);
         s->times = *job->times;
         return TG_OK;
@@ -192,7 +193,8 @@ train_sim_info train_sim_about(const train_sim *s)
                             .params = s->model->params_total,
                             .tensors = s->ntrained,
                             .tensor = s->tensor,
-                            .context = s->model->input.context};
+                            .context = s->model->input.context,
+                            .classes = s->model->input.classes};
 }
 
 tg_status train_sim_exchanges(const train_sim *s, const train_job *job, uint64_t steps_per_epoch,

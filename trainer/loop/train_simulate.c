@@ -51,7 +51,7 @@ static tg_status tell(const told *w, const tg_sim_step *x, const run_step *recor
                .encode_ns = whole(x->encode_ns),
                .exchange_ns = whole(x->exchange_ns),
                .decode_ns = whole(x->decode_ns),
-               .bytes_sent = record->bytes_sent,
+               .bytes_sent = (uint64_t)record->bytes_exchanged,
                .bytes_dense = record->bytes_dense,
                .grad_norm = NAN,
                .apply_ns = whole(x->apply_ns),
@@ -78,7 +78,8 @@ static tg_status on_step(void *arg, const tg_sim_step *x)
                              .exchange_ms = ms(x->exchange_ns),
                              .apply_ms = ms(x->apply_ns),
                              .wait_ms = ms(x->wait_ns),
-                             .bytes_sent = (uint64_t)x->bytes_sent,
+                             .bytes_exchanged = x->bytes_sent,
+                             .exchanged = x->bytes_sent > 0,
                              .bytes_dense = (uint64_t)x->bytes_dense,
                              .coded_bytes = (uint64_t)x->coded_bytes,
                              .encode_ns = x->encode_ns,
@@ -151,7 +152,11 @@ static tg_status announce(const told *w, const train_sim *s, const tg_simulation
     const train_sim_info about = train_sim_about(s);
     tg_spec *shard = NULL;
     tg_optimizer *optimizer = NULL;
+    bool contiguous;
     tg_status status = shard_parse(job->shard ? job->shard : "iid", &shard);
+    if (status == TG_OK)
+        status = about.context > 0 ? shard_text(shard, "that the model reads", &contiguous)
+                                   : shard_classes(shard, about.classes);
     if (status == TG_OK)
         status = tg_optimizer_create(job->optimizer, &optimizer);
     if (status == TG_OK && w->events && w->events->start) {

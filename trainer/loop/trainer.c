@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
@@ -48,8 +50,9 @@ static tg_status close_epoch(run *r, bool test)
     if (test) /* in simulated time all tests take equally long; only messages are left */
         r->evaluation_ns += (r->job->times ? tested : run_now(r)) - begin;
     if (test && sums[4] != (double)data_test_labels(r->data))
-        return tg_fail(TG_E_MISMATCH, "the ranks tested %.0f labels in all: the test set has %zu",
-                       sums[4], data_test_labels(r->data));
+        return tg_fail(TG_E_MISMATCH,
+                       "the ranks tested %.0f labels in all, but the test set has %zu", sums[4],
+                       data_test_labels(r->data));
     r->end.train_loss = sums[0] / sums[1]; /* NAN if no loss was finite */
     r->end.test_loss = test ? sums[2] / sums[4] : NAN;
     r->end.test_accuracy = test ? sums[3] / sums[4] : NAN;
@@ -70,7 +73,7 @@ static tg_status close_epoch(run *r, bool test)
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-static tg_status announce(const run *r)
+static tg_status announce_here(const run *r, uint64_t job)
 {
     if (!r->events || !r->events->start)
         return TG_OK;
@@ -86,10 +89,33 @@ static tg_status announce(const run *r)
                                    .steps = r->steps,
                                    .steps_per_epoch = r->steps_per_epoch,
                                    .first_step = r->first_step,
+                                   .first_epoch = run_position(r) / r->steps_per_epoch,
                                    .resumed = r->resumed,
                                    .anew = r->anew,
-                                   .times = r->job->times};
+                                   .times = r->job->times,
+                                   .job = job};
     return r->events->start(r->events->arg, &info);
+}
+
+/* A number that no other job has: not 0, and exact as a double. */
+static uint64_t new_job(void)
+{
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    const int64_t unique[] = {now.tv_sec, now.tv_nsec, getpid()};
+    return (tg_hash(TG_HASH_START, unique, sizeof unique) >> 12) + 1;
+}
+
+/* Rank 0 begins: it may take what others then find taken, such as the lock of a folder. They learn
+ * its job's number, by which they know each other. */
+static tg_status announce(run *r)
+{
+    const bool every = r->all_events && r->all_events->every_rank, first = r->transport->rank == 0;
+    double job[RUN_SUMS] = {every && first ? (double)new_job() : 0};
+    if (every && !first)
+        TG_TRY(run_sum(r, job));
+    TG_TRY(announce_here(r, (uint64_t)job[0]));
+    return every && first ? run_sum(r, job) : TG_OK;
 }
 
 static tg_status loop(run *r)
@@ -116,6 +142,8 @@ static tg_status loop(run *r)
     TG_TRY(tg_session_finish(r->session));
     r->end.seconds = run_seconds(r);
     r->traffic.trained = run_sent(r) - r->traffic.begun - r->traffic.apart;
+    if (job->save_dir)
+        TG_TRY(run_save_final(r));
     return r->loss_steps > 0 ? close_epoch(r, job->evaluate && !r->end.interrupted) : TG_OK;
 }
 
@@ -148,7 +176,7 @@ tg_status train_run(const train_job *job, const train_data *data, tg_transport *
     run r = {.job = job,
              .data = data,
              .transport = transport,
-             .events = transport->rank == 0 ? events : NULL,
+             .events = transport->rank == 0 || (events && events->every_rank) ? events : NULL,
              .all_events = events};
     tg_status status = run_all(&r);
     char message[1024];

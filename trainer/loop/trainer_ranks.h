@@ -40,7 +40,7 @@ typedef struct witness {
     uint64_t steps, epochs, last_step;
     double first_loss, last_loss;
     double finite_sum;           /* over the `finite` finite losses */
-    uint64_t finite, bytes_late; /* bytes_late: sent in steps after `late_from` */
+    uint64_t finite, bytes_late; /* bytes_late: of exchanges delivered after step `late_from` */
     uint64_t late_from;
     train_epoch_info epoch;
     uint64_t fail_at, stop_at; /* at these steps; 0: never */
@@ -63,7 +63,7 @@ static inline tg_status on_step(void *arg, const train_step_info *info)
     w->last_loss = info->loss;
     w->finite_sum += isfinite(info->loss) ? info->loss : 0;
     w->finite += isfinite(info->loss) ? 1 : 0;
-    w->bytes_late += info->step > w->late_from ? info->tg.bytes_sent : 0;
+    w->bytes_late += info->step > w->late_from ? info->tg.bytes_exchanged : 0;
     w->last_step = info->step;
     if (info->step == w->stop_at)
         __atomic_store_n(&w->stop, 1, __ATOMIC_RELAXED);

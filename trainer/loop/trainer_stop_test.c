@@ -49,8 +49,8 @@ static void check_resume(const char *method, const char *strategy, uint64_t at)
 
     job.steps = 30;
     run_both(&job, &w, rest);
-    assert_int_equal(rest[0].status, TG_E_ARG);
-    assert_non_null(strstr(rest[0].message, "steps=30"));
+    assert_int_equal(rest[0].status, TG_E_MISMATCH);
+    assert_non_null(strstr(rest[0].message, "of step 47, but this run ends at step 30"));
     remove_tree(dir);
 }
 
@@ -93,6 +93,48 @@ static void test_stop(void **state)
     assert_int_equal(w.start.first_step, part[0].end.steps);
     assert_false(rest[0].end.interrupted);
     assert_same_end(straight, rest);
+    remove_tree(dir);
+}
+
+/* A request that came before the first step: no step is made, whoever was asked. */
+static void test_stop_before_the_first_step(void **state)
+{
+    (void)state;
+    volatile sig_atomic_t never = 0, asked = 1;
+    train_job a = basic(), b;
+    a.stop = &asked;
+    b = a;
+    b.stop = &never;
+    witness w = {.steps = 0};
+    rank_run run[2];
+    run_jobs((const train_job *const[]){&a, &b}, 2, &w, run);
+    assert_int_equal(run[0].status, TG_E_STOPPED);
+    assert_int_equal(run[1].status, TG_E_PEER);
+    assert_int_equal(w.steps, 0);
+    run_jobs((const train_job *const[]){&a}, 1, &w, run);
+    assert_int_equal(run[0].status, TG_E_STOPPED);
+    assert_int_equal(w.steps, 0);
+
+    /* While a checkpoint is loaded, which stays as it is. */
+    char dir[] = "/tmp/telegrad-run-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    b.epochs = 0;
+    b.steps = 5;
+    b.save_dir = dir;
+    run_both(&b, &w, run);
+    assert_fine(run, 2);
+    b.save_dir = NULL;
+    b.steps = 9;
+    b.resume_dir = dir;
+    a = b;
+    a.stop = &asked;
+    w = (witness){.steps = 0};
+    run_jobs((const train_job *const[]){&a, &b}, 2, &w, run);
+    assert_int_equal(run[0].status, TG_E_STOPPED);
+    assert_int_equal(w.steps, 0);
+    run_both(&b, &w, run);
+    assert_fine(run, 2);
+    assert_int_equal(w.steps, 4);
     remove_tree(dir);
 }
 
@@ -183,21 +225,21 @@ static void test_jobs_differ(void **state)
     b = a;
     b.epochs = 0;
     b.steps = 10000001; /* all digits are shown */
-    assert_differ(&a, &b, "rank 0 has steps=60, rank 1 has steps=10000001");
+    assert_differ(&a, &b, "rank 0 has 60 steps, rank 1 has 10000001 steps");
     b = a;
     b.evaluate = false;
-    assert_differ(&a, &b, "rank 0 has evaluate=1, rank 1 has evaluate=0");
+    assert_differ(&a, &b, "rank 0 does not have --no-eval, rank 1 has --no-eval");
     b = a;
     b.save_dir = dir;
-    assert_differ(&a, &b, "rank 0 has save_dir=0, rank 1 has save_dir=1");
+    assert_differ(&a, &b, "rank 0 does not have --save, rank 1 has --save");
     a.save_dir = dir;
     a.save_every = 4;
     b = a;
     b.save_every = 7;
-    assert_differ(&a, &b, "rank 0 has save_every=4, rank 1 has save_every=7");
+    assert_differ(&a, &b, "rank 0 has --save-every 4, rank 1 has --save-every 7");
     b = a;
     b.stop = &stop;
-    assert_differ(&a, &b, "rank 0 has stop=0, rank 1 has stop=1");
+    assert_differ(&a, &b, "rank 0 does not have train_job.stop, rank 1 has train_job.stop");
     remove_tree(dir);
 }
 
@@ -278,10 +320,15 @@ static void test_diverges(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resume),      cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_stop_apart),  cmocka_unit_test(test_callback_fails),
-        cmocka_unit_test(test_jobs_differ), cmocka_unit_test(test_bad_job),
-        cmocka_unit_test(test_loss_skips),  cmocka_unit_test(test_diverges),
+        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_stop_apart),
+        cmocka_unit_test(test_callback_fails),
+        cmocka_unit_test(test_jobs_differ),
+        cmocka_unit_test(test_bad_job),
+        cmocka_unit_test(test_loss_skips),
+        cmocka_unit_test(test_diverges),
+        cmocka_unit_test(test_stop_before_the_first_step),
     };
     return cmocka_run_group_tests(tests, open_data, close_data);
 }

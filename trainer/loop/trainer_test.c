@@ -231,6 +231,59 @@ static void test_bytes_per_step(void **state)
         fail_msg("%g bytes per step, %g if dense", mean, dense);
 }
 
+/* A dense gradient costs the same in every step, however late it arrives, and a round's exchange
+ * counts for its steps. */
+static void test_bytes_of_late_exchanges(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *strategy;
+        uint64_t steps;
+        double share; /* of a step's dense exchange */
+    } cases[] = {{"ssgd", 20, 1},
+                 {"cd:warmup=0", 3, 1},
+                 {"cd:warmup=0", 20, 1},
+                 {"dga:delay=1", 1, 1},
+                 {"dga:delay=1", 2, 1},
+                 {"dga:delay=2", 20, 1},
+                 {"dga:delay=7", 10, 1},
+                 {"pipe:width=3", 9, 1},
+                 {"local:every=4", 18, 0.25},
+                 {"local:every=8", 20, 0.125},
+                 {"local:every=30", 20, 0.05}};
+    double dense = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        train_job job = basic();
+        job.strategy = cases[i].strategy;
+        job.epochs = 0;
+        job.steps = cases[i].steps;
+        job.evaluate = false;
+        witness w = {.steps = 0};
+        rank_run run[2];
+        run_both(&job, &w, run);
+        assert_fine(run, 2);
+        const double bytes = run[0].end.bytes_per_step;
+        dense = i == 0 ? bytes : dense;
+        if (!(fabs(bytes / (cases[i].share * dense) - 1) < 0.01))
+            fail_msg("%s, %d steps: %g bytes a step, dense %g", cases[i].strategy,
+                     (int)cases[i].steps, bytes, dense);
+    }
+}
+
+/* One rank sends nothing, and claims no ratio. */
+static void test_alone(void **state)
+{
+    (void)state;
+    train_job job = basic();
+    job.method = "topk:density=0.01";
+    witness w = {.steps = 0};
+    rank_run run[1];
+    run_jobs((const train_job *const[]){&job}, 1, &w, run);
+    assert_fine(run, 1);
+    assert_true(run[0].end.bytes_per_step == 0 && isnan(run[0].end.ratio) &&
+                isnan(run[0].end.ratio_wire));
+}
+
 /* If a strategy exchanges one part at a time, the ratio is that of the part. */
 static void test_ratio_of_fragments(void **state)
 {
@@ -315,6 +368,7 @@ int main(void)
         cmocka_unit_test(test_methods),    cmocka_unit_test(test_traffic),
         cmocka_unit_test(test_drain),      cmocka_unit_test(test_bytes_per_step),
         cmocka_unit_test(test_compute_ms), cmocka_unit_test(test_ratio_of_fragments),
+        cmocka_unit_test(test_alone),      cmocka_unit_test(test_bytes_of_late_exchanges),
     };
     return cmocka_run_group_tests(tests, open_data, close_data);
 }

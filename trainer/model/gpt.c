@@ -4,7 +4,7 @@
  *
  * Tensor names as in GPT-2; all weights are (out, in). Initial weights are N(0, 0.02^2); those of
  * layers that end in a residual sum are N(0, 0.02^2 / (2 layers)). */
-#include "trainer/model/net.h"
+#include "trainer/model/model_net.h"
 #include <math.h>
 #include <stdio.h>
 
@@ -93,8 +93,8 @@ static tg_status create(const tg_spec *spec, const model_input *in, size_t batch
                      .dropout = tg_spec_real(spec, "dropout")};
     const size_t context = (size_t)tg_spec_int(spec, "context");
     if (context > 0 && context != in->context)
-        return tg_fail(TG_E_ARG, "gpt:context=%zu: the data have %zu tokens in a sample", context,
-                       in->context);
+        return tg_fail(TG_E_ARG, "gpt:context=%zu, but a sample of the data has %zu tokens",
+                       context, in->context);
     const model_init normal = {MODEL_NORMAL, DEVIATION};
     net *n;
     TG_TRY(net_create(in, batch, &n));

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <golden/layer_golden.h> /* tests/golden */
-#include "trainer/model/net.h"
+#include "trainer/model/model_net.h"
 #include "telegrad/tools.h"
 
 #define OK(expr) assert_int_equal((expr), TG_OK)

@@ -1,7 +1,7 @@
 /* LeNet-5 in the form of MXNet's MNIST example (two convolutions of 20 and 50 channels, 500 hidden
  * units), with 431,080 parameters for 28 x 28 grey images. Many papers on gradient compression use
  * this network. */
-#include "trainer/model/net.h"
+#include "trainer/model/model_net.h"
 
 extern const tg_entry model_lenet5_entry;
 extern const model_type model_lenet5;

@@ -1,7 +1,7 @@
 /* A recurrent language model: embedding, LSTM, decoder. Architecture, tensor names and initial
  * values as in PyTorch's word_language_model example; with the vocabulary of WikiText-2 (33,278
  * words) it has 7,332,078 parameters by default. The state is carried from batch to batch. */
-#include "trainer/model/net.h"
+#include "trainer/model/model_net.h"
 
 extern const tg_entry model_lstm_entry;
 extern const model_type model_lstm;

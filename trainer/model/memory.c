@@ -77,6 +77,6 @@ tg_status memory_check(const char *what, double bytes, double made)
     const double left = memory_available();
     if (bytes - made <= left)
         return TG_OK;
-    return tg_fail(TG_E_NOMEM, "%s: %.4g GB of memory, and %.4g GB are available", what,
-                   bytes / 1e9, (made + left) / 1e9);
+    return tg_fail(TG_E_NOMEM, "%s %.4g GB of memory, and %.4g GB are available", what, bytes / 1e9,
+                   (made + left) / 1e9);
 }

@@ -1,6 +1,6 @@
 /* A multi-layer perceptron with one or two hidden layers of rectified linear units. The default is
  * that of MXNet's MNIST example, with 109,386 parameters. */
-#include "trainer/model/net.h"
+#include "trainer/model/model_net.h"
 
 extern const tg_entry model_mlp_entry;
 extern const model_type model_mlp;

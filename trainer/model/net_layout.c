@@ -1,5 +1,5 @@
 /* Converts blocked values to plain ones for layers that do not support blocks. */
-#include "trainer/model/net_impl.h"
+#include "trainer/model/model_net_impl.h"
 #include "trainer/nn/spatial.h"
 
 static nn_image image(const net_node *node)

@@ -1,7 +1,7 @@
 /* The memory of a network, allocated once its total size is known. */
 #include <pthread.h>
 #include "trainer/model/memory.h"
-#include "trainer/model/net_impl.h"
+#include "trainer/model/model_net_impl.h"
 #include "telegrad/tools.h"
 
 static double floats(size_t count)

@@ -7,7 +7,7 @@
 #ifndef TG_TRAIN_NET_NODE_H
 #define TG_TRAIN_NET_NODE_H
 
-#include "trainer/model/net.h"
+#include "trainer/model/model_net.h"
 
 #define NET_INPUTS 3
 #define NET_TENSORS 4

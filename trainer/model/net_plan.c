@@ -1,6 +1,6 @@
 /* Plans which buffer holds which gradient, by walking the backward pass once without computing or
  * allocating. */
-#include "trainer/model/net_impl.h"
+#include "trainer/model/model_net_impl.h"
 #include "telegrad/tools.h"
 #include <stdlib.h>
 

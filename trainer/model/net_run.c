@@ -1,5 +1,5 @@
 /* The forward and the backward pass. */
-#include "trainer/model/net_impl.h"
+#include "trainer/model/model_net_impl.h"
 #include "telegrad/tools.h"
 
 static const model_tensor *tensor_of(const net_node *node, size_t i)
@@ -63,7 +63,7 @@ static tg_status check(const net *n, const model_batch *b, const model_pass *pas
 {
     const bool tokens = n->base.input.context > 0;
     if ((tokens ? (const void *)b->tokens : (const void *)b->x) == NULL)
-        return tg_fail(TG_E_ARG, "a model of %s got a batch without them",
+        return tg_fail(TG_E_ARG, "a model of %s was given a batch without them",
                        tokens ? "tokens" : "images");
     if (b->count < 1 || b->count > n->base.batch)
         return tg_fail(TG_E_ARG, "count=%zu: allowed: 1 to %zu (the batch)", b->count,

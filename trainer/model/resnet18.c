@@ -4,7 +4,7 @@
  *
  * Tensor names and initial weights as in torchvision (normal, scaled by an input's outputs; the
  * last layer uniform), except that the bias of the last layer is 0. */
-#include "trainer/model/net.h"
+#include "trainer/model/model_net.h"
 #include <math.h>
 #include <stdio.h>
 

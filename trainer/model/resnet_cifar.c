@@ -4,7 +4,7 @@
  * Weights are drawn as in He et al. 2015 (net_he of the inputs), which the paper refers to. The
  * usual PyTorch re-implementation by Y. Idelbayev does the same, and also pads zero channels on
  * both sides. */
-#include "trainer/model/net.h"
+#include "trainer/model/model_net.h"
 #include <stdio.h>
 
 extern const tg_entry model_resnet20_entry, model_resnet56_entry, model_resnet110_entry;

@@ -150,7 +150,7 @@ static void test_refused(void **state)
     assert_int_equal(model_create("gpt:embed=10,heads=4", &input, 2, 1, &m), TG_E_ARG);
     assert_non_null(strstr(tg_error(), "4 heads"));
     assert_int_equal(model_create("gpt:context=5", &input, 2, 1, &m), TG_E_ARG);
-    assert_non_null(strstr(tg_error(), "have 6 tokens"));
+    assert_non_null(strstr(tg_error(), "has 6 tokens"));
     assert_int_equal(model_create("lstm", &images, 2, 1, &m), TG_E_ARG);
     assert_non_null(strstr(tg_error(), "images"));
     assert_int_equal(model_create("gpt", &images, 2, 1, &m), TG_E_ARG);

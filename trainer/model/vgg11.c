@@ -1,7 +1,7 @@
 /* VGG-11 (configuration A) for CIFAR: five poolings reduce 32 x 32 images to a single place, and
  * one dense layer replaces the three of ImageNet. Tensor names and initial weights as in
  * torchvision (normal, scaled by an input's outputs; the last layer N(0, 0.01^2)). */
-#include "trainer/model/net.h"
+#include "trainer/model/model_net.h"
 #include <stdio.h>
 
 extern const tg_entry model_vgg11_entry;

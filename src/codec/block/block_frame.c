@@ -2,33 +2,20 @@
 #include "base/mem.h"
 #include "wire/bits.h"
 #include "telegrad/spec.h"
-#include <stdlib.h>
 #include <string.h>
 
 enum { HEAD_BYTES = 8, TENSOR_BYTES = 8 };
 enum { TOGETHER = 8 }; /* the fewest blocks for one core */
 
-void tg__block_coder_init(tg__block_coder *b, const tg_spec *spec, uint8_t wire_id)
+tg_status tg__block_init(tg_codec *c)
 {
-    const char *values = tg_spec_word(spec, "values");
-    b->wire_id = wire_id;
-    b->keep = (size_t)tg_spec_int(spec, "keep");
+    tg__block_coder *b = c->impl;
+    const char *values = tg_spec_word(c->spec, "values");
+    b->keep = (size_t)tg_spec_int(c->spec, "keep");
     b->values = strcmp(values, "f32") == 0    ? TG__BLOCK_F32
                 : strcmp(values, "fp16") == 0 ? TG__BLOCK_FP16
                                               : TG__BLOCK_2BIT;
-}
-
-void tg__block_coder_free(tg__block_coder *b)
-{
-    free(b->idx);
-    free(b->val);
-    free(b->place);
-    free(b->kept);
-}
-
-size_t tg__block_bound(size_t n)
-{
-    return TG__FRAME_HEAD + n * sizeof(float);
+    return TG_OK;
 }
 
 /* A tensor's part of the payload. */
@@ -124,10 +111,11 @@ static void pick_blocks(void *arg, size_t lo, size_t hi)
         p->hint = select.hint;
 }
 
-static void pick(tg__block_coder *b, const tg__grid *g, const float *x)
+static void pick(const tg_codec *c, const tg__grid *g, const float *x)
 {
+    tg__block_coder *b = c->impl;
     picking p = {.b = b, .grid = g, .x = x};
-    tg__pool_chunks(b->pool, tg__grid_blocks(g), TOGETHER, pick_blocks, &p);
+    tg__pool_chunks(c->pool, tg__grid_blocks(g), TOGETHER, pick_blocks, &p);
     b->hint = p.hint;
 }
 
@@ -189,9 +177,10 @@ static bool all_zero(const float *val, size_t k)
 }
 
 /* Write the payload to dst, and list the picked elements. Returns true if any value is not 0. */
-static bool put_tensors(tg__block_coder *b, const tg_encode_context *ctx, const float *x,
+static bool put_tensors(const tg_codec *c, const tg_encode_context *ctx, const float *x,
                         const tg__part *part, size_t tensors, uint8_t *dst)
 {
+    tg__block_coder *b = c->impl;
     uint8_t *head = dst + HEAD_BYTES, *body = head + TENSOR_BYTES * tensors;
     bool some = false;
     tg__put32(dst, (uint32_t)tensors);
@@ -201,7 +190,7 @@ static bool put_tensors(tg__block_coder *b, const tg_encode_context *ctx, const 
         tg__put32(head, (uint32_t)p.grid.rows);
         tg__put32(head + 4, (uint32_t)p.grid.cols);
         head += TENSOR_BYTES;
-        pick(b, &p.grid, x + r.lo);
+        pick(c, &p.grid, x + r.lo);
         tg__block_values_put(b->values, b->kept, p.kept, body);
         put_places(b, &p.grid, body + p.values_len);
         body += p.values_len + p.index_len;
@@ -218,40 +207,42 @@ static bool in_range(const tg__block_coder *b, const float *x, size_t n)
     return b->forward == NULL || tg__kernel()->abs_max(x, n) < 0x1p102f;
 }
 
-static void put_dense(tg__block_coder *b, const float *x, tg__part *part)
+static void put_dense(const tg_codec *c, const float *x, tg__part *part)
 {
+    tg__block_coder *b = c->impl;
     const size_t n = part->hi - part->lo;
     if (all_zero(x + part->lo, n)) {
-        tg__part_zero(part, b->wire_id);
+        tg__part_zero(part, c->ops->wire_id);
         return;
     }
-    tg__part_dense(part, b->wire_id, x + part->lo);
+    tg__part_dense(part, c->ops->wire_id, x + part->lo);
     for (size_t i = part->lo; b->forward == NULL && i < part->hi; i++) {
         b->idx[b->count] = (uint32_t)i;
         b->val[b->count++] = x[i];
     }
 }
 
-static tg_status encode_part(tg__block_coder *b, const tg_encode_context *ctx, const float *x,
+static tg_status encode_part(tg_codec *c, const tg_encode_context *ctx, const float *x,
                              tg__part *part)
 {
+    tg__block_coder *b = c->impl;
     const size_t n = part->hi - part->lo, listed = b->count;
     size_t tensors, most;
     const size_t len = payload_len(b, ctx, part, &tensors, &most);
-    TG_TRY(tg__scratch(&b->place, &b->place_cap, most, sizeof *b->place));
-    TG_TRY(tg__scratch(&b->kept, &b->kept_cap, most, sizeof *b->kept));
+    TG_TRY(tg__scratch(c, &b->place, most, sizeof *b->place));
+    TG_TRY(tg__scratch(c, &b->kept, most, sizeof *b->kept));
     if (len >= n * sizeof(float) || !in_range(b, x + part->lo, n)) {
-        TG_TRY(tg__part_room(part, tg__block_bound(n)));
-        put_dense(b, x, part);
+        TG_TRY(tg__part_room(part, tg__codec_bound(c, n)));
+        put_dense(c, x, part);
         return TG_OK;
     }
     TG_TRY(tg__part_room(part, TG__FRAME_HEAD + len));
-    if (!put_tensors(b, ctx, x, part, tensors, part->dst + TG__FRAME_HEAD)) {
+    if (!put_tensors(c, ctx, x, part, tensors, part->dst + TG__FRAME_HEAD)) {
         b->count = listed;
-        tg__part_zero(part, b->wire_id);
+        tg__part_zero(part, c->ops->wire_id);
         return TG_OK;
     }
-    tg__part_coded(part, b->wire_id, (uint16_t)b->values, len);
+    tg__part_coded(part, c->ops->wire_id, (uint16_t)b->values, len);
     part->kept = 0;
     for (tg__run r = tg__run_first(ctx, part); r.lo < part->hi; r = tg__run_next(&r))
         part->kept += piece_of_run(b, &r).kept;
@@ -277,16 +268,16 @@ static size_t most_listed(const tg__block_coder *b, const tg_encode_context *ctx
     return total;
 }
 
-tg_status tg__block_encode(tg__block_coder *b, const tg_encode_context *ctx, const float *x,
-                           size_t n, tg__part *parts, size_t nparts)
+tg_status tg__block_encode(tg_codec *c, const tg_encode_context *ctx, const float *x,
+                           tg__part *parts, size_t nparts)
 {
+    tg__block_coder *b = c->impl;
     const size_t most = most_listed(b, ctx, parts, nparts);
-    (void)n;
     b->count = 0;
-    TG_TRY(tg__scratch(&b->idx, &b->idx_cap, most, sizeof *b->idx));
-    TG_TRY(tg__scratch(&b->val, &b->val_cap, most, sizeof *b->val));
+    TG_TRY(tg__scratch(c, &b->idx, most, sizeof *b->idx));
+    TG_TRY(tg__scratch(c, &b->val, most, sizeof *b->val));
     for (size_t i = 0; i < nparts; i++)
-        TG_TRY(encode_part(b, ctx, x, &parts[i]));
+        TG_TRY(encode_part(c, ctx, x, &parts[i]));
     return TG_OK;
 }
 
@@ -334,11 +325,13 @@ static tg_status check_tensors(const tg__frame *f, size_t tensors, size_t keep)
         const size_t rows = tg__get32(head), cols = tg__get32(head + 4), left = f->n - n;
         if (rows == 0 || cols == 0 || rows > left || cols > left / rows)
             return tg_fail(TG_E_CORRUPT,
-                           "frame of blocks: tensor %zu: %zu x %zu, %zu elements are left", i, rows,
-                           cols, left);
+                           "frame of blocks: tensor %zu: its blocks of %zu x %zu exceed the %zu "
+                           "elements that are left",
+                           i, rows, cols, left);
         const piece p = piece_of(rows, cols, keep, f->aux);
         if (p.values_len + p.index_len > f->payload_len - at)
-            return tg_fail(TG_E_CORRUPT, "frame of blocks: tensor %zu: %zu bytes, %zu are left", i,
+            return tg_fail(TG_E_CORRUPT,
+                           "frame of blocks: tensor %zu needs %zu bytes, and %zu are left", i,
                            p.values_len + p.index_len, f->payload_len - at);
         TG_TRY(tg__block_values_check(f->aux, f->payload + at, p.kept));
         TG_TRY(check_places(&p, f->payload + at + p.values_len, i));

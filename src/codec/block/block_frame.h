@@ -14,11 +14,9 @@
 #include "codec/block/block_select.h"
 #include "codec/block/block_values.h"
 #include "codec/codec_impl.h"
-#include "telegrad/spec.h"
 
-/* Encodes frames of blocks; scratch, zeroed at first. */
+/* Encodes frames of blocks; the impl of the codecs. */
 typedef struct tg__block_coder {
-    uint8_t wire_id;
     int values; /* TG__BLOCK_F32 ... */
     size_t keep;
     /* y (height, width) = the values to select from for the block x (rows `stride` apart). NULL:
@@ -29,21 +27,17 @@ typedef struct tg__block_coder {
     uint32_t *idx;
     float *val;
     size_t count;
-    tg__pool *pool; /* cores for encode; NULL: the calling one. Borrowed, set by the creator */
     /* scratch */
     uint16_t *place;
     float *kept, hint;
-    size_t idx_cap, val_cap, place_cap, kept_cap;
 } tg__block_coder;
 
-/* Initialise from the codec's keys `keep` and `values`. */
-void tg__block_coder_init(tg__block_coder *b, const tg_spec *spec, uint8_t wire_id);
-void tg__block_coder_free(tg__block_coder *b);
-size_t tg__block_bound(size_t n);
+/* Read the keys `keep` and `values`. See tg__codec_ops. */
+tg_status tg__block_init(tg_codec *c);
 /* Write the parts. A segment that a part boundary cuts becomes vectors.
  * Errors  TG_E_SPACE (not if parts have room for the bound), TG_E_NOMEM */
-TG_NODISCARD tg_status tg__block_encode(tg__block_coder *b, const tg_encode_context *ctx,
-                                        const float *x, size_t n, tg__part *parts, size_t nparts);
+TG_NODISCARD tg_status tg__block_encode(tg_codec *c, const tg_encode_context *ctx, const float *x,
+                                        tg__part *parts, size_t nparts);
 
 /* The check of codecs that use these frames. */
 TG_NODISCARD tg_status tg__block_check(const tg__frame *f);
@@ -56,6 +50,11 @@ typedef struct tg__block_place {
     const float *val;
 } tg__block_place;
 typedef void tg__block_fn(void *arg, const tg__block_place *p);
+/* For decode: where to write, or add, the blocks' elements. */
+typedef struct tg__block_target {
+    float *dst;
+    bool add;
+} tg__block_target;
 /* Call fn for each block: in order, or with a pool for a tensor's blocks on several cores at
  * once. */
 void tg__block_each(const tg__frame *f, tg__pool *pool, tg__block_fn *fn, void *arg);
@@ -74,10 +73,8 @@ static inline size_t tg__block_offset(const tg__block_place *p, size_t j)
 bool tg__block_tensors_are(const tg__frame *f, const tg_segment *segments, size_t count);
 
 /* The codecs' keys. */
-#define TG__BLOCK_KEY_KEEP(text)                                                         \
-    {                                                                                    \
-        .name = "keep", .type = TG_KEY_INT, .def = text, .min = 1, .max = TG__BLOCK_MAX, \
-        .help = "elements sent per block; all of a block that has no more"               \
-    }
+#define TG__BLOCK_KEY_KEEP(text)                 \
+    TG__KEY(INT, "keep", text, 1, TG__BLOCK_MAX, \
+            "elements sent per block; all of a block that has no more")
 
 #endif

@@ -3,12 +3,10 @@
  * threshold is halved. The k-th largest magnitude among the candidates is found bit by bit from the
  * top. */
 #include "codec/block/block_select.h"
-#include "base/mem.h"
-#include <string.h>
+#include "kernel/element.h"
 
 #define SLACK 0.88f /* of the hint: in similar blocks, about 1.5 k elements reach it */
 #define HALVINGS 12 /* after these, all elements are candidates */
-#define MAGNITUDE UINT32_C(0x7fffffff)
 
 /* Collect candidates in s->idx, s->val: at least k, or all that are not 0. */
 static size_t collect(tg__block_select *s, const float *x, size_t n, size_t k)
@@ -23,20 +21,13 @@ static size_t collect(tg__block_select *s, const float *x, size_t n, size_t k)
     return kernel->select(x, n, 0, s->idx, s->val, n);
 }
 
-static uint32_t magnitude(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits & MAGNITUDE;
-}
-
 /* The magnitude bits of the k-th largest of `count` candidates; *above_p: the number above. At each
  * bit, only the candidates that agree with it so far remain. */
 static uint32_t kth_largest(tg__block_select *s, size_t count, size_t k, size_t *above_p)
 {
-    uint32_t all = MAGNITUDE, some = 0;
+    uint32_t all = TG__F32_MAGNITUDE, some = 0;
     for (size_t i = 0; i < count; i++) {
-        s->bits[i] = magnitude(s->val[i]);
+        s->bits[i] = tg__f32_magnitude(s->val[i]);
         all &= s->bits[i];
         some |= s->bits[i];
     }
@@ -95,7 +86,7 @@ void tg__block_pick(tg__block_select *s, const float *x, size_t n, size_t k, uin
     const uint32_t kth = kth_largest(s, count, k, &above);
     size_t ties = k - above;
     for (size_t i = 0; at < k; i++) {
-        const uint32_t m = magnitude(s->val[i]);
+        const uint32_t m = tg__f32_magnitude(s->val[i]);
         const bool tie = m == kth && ties > 0;
         if (m <= kth && !tie)
             continue;

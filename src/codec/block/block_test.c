@@ -364,8 +364,8 @@ static void lies_are_found(void **state)
     refused(16, 0, len, "keep=0");
     refused(17, 0x20, len, "keep=8195");
     refused(20, 127, len, "frame of blocks"); /* another number of elements */
-    refused(23, 0xff, len, "elements are left");
-    refused(24, 0, len, "elements are left");
+    refused(23, 0xff, len, "elements that are left");
+    refused(24, 0, len, "elements that are left");
     frame[at + 2] = 0x80;
     refused(at + 3, 0x7f, len, "not finite");
     refused(at + 19 + 1, 0xff, len, "must ascend"); /* the first place is too large */

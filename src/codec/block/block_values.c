@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LEVELS = 4, TABLE_BYTES = 4 * LEVELS, PIECE = 512 };
+enum { LEVELS = 4, TABLE_BYTES = 4 * LEVELS };
 
 #define SIGMAS 6.0 /* width of the four bins together */
 
@@ -17,18 +17,6 @@ size_t tg__block_values_len(int coding, size_t k)
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
-
-static void put_fp16(float *val, size_t k, uint8_t *dst)
-{
-    const tg__kernels *kernel = tg__kernel();
-    uint16_t half[PIECE];
-    for (size_t i = 0; i < k; i += PIECE) {
-        const size_t n = TG__MIN(k - i, (size_t)PIECE);
-        kernel->f16_encode(half, val + i, n);
-        kernel->f16_decode(val + i, half, n);
-        memcpy(dst + 2 * i, half, 2 * n); /* the kernel's output is little-endian */
-    }
-}
 
 static double spread(const float *val, size_t k, double mean)
 {
@@ -66,12 +54,14 @@ static void put_2bit(float *val, size_t k, uint8_t *dst)
 
 void tg__block_values_put(int coding, float *val, size_t k, uint8_t *dst)
 {
-    if (coding == TG__BLOCK_F32)
+    if (coding == TG__BLOCK_F32) {
         tg__floats_put(dst, val, k);
-    else if (coding == TG__BLOCK_FP16)
-        put_fp16(val, k, dst);
-    else
+    } else if (coding == TG__BLOCK_FP16) {
+        tg__kernel()->f16_encode(dst, val, k);
+        tg__kernel()->f16_decode(val, dst, k);
+    } else {
         put_2bit(val, k, dst);
+    }
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -90,23 +80,13 @@ tg_status tg__block_values_check(int coding, const uint8_t *src, size_t k)
     return TG_OK;
 }
 
-static void get_fp16(const uint8_t *src, size_t n, float *dst)
-{
-    uint16_t half[PIECE];
-    for (size_t i = 0; i < n; i += PIECE) {
-        const size_t m = TG__MIN(n - i, (size_t)PIECE);
-        memcpy(half, src + 2 * i, 2 * m);
-        tg__kernel()->f16_decode(dst + i, half, m);
-    }
-}
-
 void tg__block_values_get(int coding, const uint8_t *src, size_t first, size_t n, float *dst)
 {
     float table[LEVELS];
     if (coding == TG__BLOCK_F32) {
         tg__floats_get(dst, src + 4 * first, n);
     } else if (coding == TG__BLOCK_FP16) {
-        get_fp16(src + 2 * first, n, dst);
+        tg__kernel()->f16_decode(dst, src + 2 * first, n);
     } else {
         tg__floats_get(table, src, LEVELS);
         for (size_t i = first; i < first + n; i++)

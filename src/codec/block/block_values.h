@@ -2,9 +2,8 @@
  *
  *     f32, fp16  in sequence; fp16 to nearest even, saturating
  *     2bit       a table of four f32, then 2 bits per value that select an entry, from the lowest
- *                bit
- *                of a byte on. With the mean m and the standard deviation s (divisor k - 1) of all
- *                values v,
+ *                bit of a byte on. With the mean m and the standard deviation s (divisor k - 1) of
+ *                all values v,
  *                    code = round to nearest even (4 (v - m) / (6 s) + 2), clamped to 0 .. 3
  *                and its table entry is the mean of the values of that code, 0 if there are none.
  *                If

@@ -9,49 +9,17 @@
 #include "codec/block/dct.h"
 #include "kernel/kernel.h"
 #include "telegrad/spec.h"
-#include <stdlib.h>
 #include <string.h>
-
-typedef struct dct {
-    tg__block_coder coder;
-    float *decoded;
-    size_t decoded_cap;
-} dct;
 
 static tg_status init(tg_codec *c)
 {
-    dct *own;
-    TG_TRY(tg_alloc(1, sizeof *own, &own));
-    tg__block_coder_init(&own->coder, c->spec, TG__ID_dct);
-    own->coder.forward = tg__dct;
-    c->impl = own;
-    return TG_OK;
+    ((tg__block_coder *)c->impl)->forward = tg__dct;
+    return tg__block_init(c);
 }
-
-static void fini(tg_codec *c)
-{
-    dct *own = c->impl;
-    if (own == NULL)
-        return;
-    tg__block_coder_free(&own->coder);
-    free(own->decoded);
-    free(own);
-}
-
-static size_t bound(const tg_codec *c, size_t n)
-{
-    (void)c;
-    return tg__block_bound(n);
-}
-
-typedef struct target {
-    float *dst;
-    bool add;
-} target;
 
 static void put_block(void *arg, const tg__block_place *p)
 {
-    const target *t = arg;
+    const tg__block_target *t = arg;
     const tg__block *b = p->b;
     float x[TG__BLOCK_MAX], *first = t->dst + tg__block_first(p);
     tg__dct_back(p->place, p->val, b->keep, b->height, b->width, x);
@@ -66,36 +34,25 @@ static void put_block(void *arg, const tg__block_place *p)
 
 static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add)
 {
-    target t = {dst, add};
+    tg__block_target t = {dst, add};
     (void)lo; /* 0 and n, because of TG__WHOLE */
     (void)hi;
     tg__block_each(f, NULL, put_block, &t);
 }
 
-/* Decode a frame that this codec has just written. */
-static void look(const tg__part *part, float *dst, tg__pool *pool)
+static tg_status encode_part(tg_codec *c, const tg_encode_context *ctx, const float *x,
+                             tg__part *part, float *decoded)
 {
     tg__frame f;
-    target t = {.dst = dst};
-    if (tg__frame_split(part->dst, part->len, part->hi - part->lo, &f) == TG_OK &&
-        f.form == TG__FORM_CODED)
-        tg__block_each(&f, pool, put_block, &t);
-    else
-        tg__frame_decode(part->dst, part->len, dst, pool);
-}
-
-static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
-                        tg__part *parts, size_t nparts, tg__view *view_p)
-{
-    dct *own = c->impl;
-    own->coder.pool = c->pool;
-    TG_TRY(tg__block_encode(&own->coder, ctx, x, n, parts, nparts));
-    if (view_p == NULL)
+    tg__block_target t = {.dst = decoded};
+    TG_TRY(tg__block_encode(c, ctx, x, part, 1));
+    if (decoded == NULL)
         return TG_OK;
-    TG_TRY(tg__scratch(&own->decoded, &own->decoded_cap, n, sizeof *own->decoded));
-    for (size_t i = 0; i < nparts; i++)
-        look(&parts[i], own->decoded + parts[i].lo, c->pool);
-    *view_p = (tg__view){.sparse = false, .dense = own->decoded, .k = n};
+    TG_TRY(tg__frame_split(part->dst, part->len, part->hi - part->lo, &f));
+    if (f.form == TG__FORM_CODED)
+        tg__block_each(&f, c->pool, put_block, &t);
+    else
+        tg__frame_decode(part->dst, part->len, decoded, c->pool);
     return TG_OK;
 }
 
@@ -166,11 +123,7 @@ void tg__dct_finish(float *y, const tg_segment *tensors, size_t count, tg__pool 
 
 static const tg_key keys[] = {
     TG__BLOCK_KEY_KEEP("32"),
-    {.name = "values",
-     .type = TG_KEY_CHOICE,
-     .def = "f32",
-     .choices = "f32|fp16",
-     .help = "format of the coefficients"},
+    TG__CHOICE("values", "f32", "f32|fp16", "format of the coefficients"),
     {.name = NULL},
 };
 
@@ -179,10 +132,9 @@ const tg__codec_ops tg__codec_dct = {
               "Peng et al. 2024, arXiv:2411.19870", keys},
     .wire_id = TG__ID_dct,
     .properties = TG__WHOLE | TG__CUTS,
+    .impl_bytes = sizeof(tg__block_coder),
     .init = init,
-    .fini = fini,
-    .bound = bound,
-    .encode = encode,
+    .encode_part = encode_part,
     .check = tg__block_check,
     .decode = decode,
 };

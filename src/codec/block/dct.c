@@ -53,7 +53,8 @@ static void make(void)
             }
 }
 
-const float *tg__dct_basis(size_t n)
+/* The matrix C (n, n), row by row. */
+static const float *matrix(size_t n)
 {
     (void)pthread_once(&once, make);
     return basis + offset(n);
@@ -75,7 +76,7 @@ static void product(float *out, size_t rows, size_t cols, const float *p, size_t
 void tg__dct(const float *x, size_t stride, size_t height, size_t width, float *y)
 {
     float half[TG__BLOCK_MAX]; /* (C x)^T (width, height) */
-    (void)tg__dct_basis(height);
+    (void)matrix(height);
     product(half, width, height, x, stride, turned + offset(height), height, height);
     product(y, height, width, half, height, turned + offset(width), width, width);
 }
@@ -85,7 +86,7 @@ void tg__dct(const float *x, size_t stride, size_t height, size_t width, float *
 void tg__dct_back(const uint16_t *place, const float *val, size_t n, size_t height, size_t width,
                   float *x)
 {
-    const float *down = tg__dct_basis(height), *across = tg__dct_basis(width);
+    const float *down = matrix(height), *across = matrix(width);
     float y[TG__BLOCK_MAX], rows[TG__BLOCK_MAX], cols[TG__BLOCK_MAX], half[TG__BLOCK_MAX];
     uint8_t at_row[SIDE], at_col[SIDE];
     bool row_used[SIDE] = {false}, col_used[SIDE] = {false};

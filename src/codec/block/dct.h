@@ -10,9 +10,6 @@
 
 #include "codec/block/block_grid.h"
 
-/* The matrix C (n, n), row by row. All callers share the same memory. */
-const float *tg__dct_basis(size_t n);
-
 /* y (height, width) = the transform of x, whose rows are `stride` apart. Elements must be below
  * 2^102. */
 void tg__dct(const float *x, size_t stride, size_t height, size_t width, float *y);

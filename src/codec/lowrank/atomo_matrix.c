@@ -6,23 +6,12 @@
  * Source: Wang et al. 2018, arXiv:1806.04090, sec. 3 and alg. 1 */
 #include "codec/lowrank/atomo_matrix.h"
 #include "base/mem.h"
-#include "codec/codec_impl.h"
 #include "telegrad/random.h"
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { SLAB = 64, LANES = 8 };
-
-void tg__atomo_free(tg__atomo *a)
-{
-    tg__eigen_free(&a->eigen);
-    free(a->slab);
-    free(a->narrow);
-    free(a->wide);
-    free(a->atom);
-}
 
 static size_t narrow_side(const tg__atomo *a)
 {
@@ -118,18 +107,18 @@ static void set_sizes(tg__atomo *a, size_t m)
     }
 }
 
-tg_status tg__atomo_draw(tg__atomo *a, const float *x, size_t rows, size_t cols, double rank,
-                         const tg_rng_key *key, uint64_t first, size_t *kept_p)
+tg_status tg__atomo_draw(tg_codec *c, tg__atomo *a, const float *x, size_t rows, size_t cols,
+                         double rank, const tg_rng_key *key, uint64_t first, size_t *kept_p)
 {
     a->x = x;
     a->rows = rows;
     a->cols = cols;
     const size_t m = narrow_side(a);
     TG_TRY(tg__eigen_reserve(&a->eigen, m));
-    TG_TRY(tg__scratch(&a->slab, &a->slab_cap, SLAB * m, sizeof *a->slab));
-    TG_TRY(tg__scratch(&a->narrow, &a->narrow_cap, m, sizeof *a->narrow));
-    TG_TRY(tg__scratch(&a->wide, &a->wide_cap, TG__MAX(rows, cols), sizeof *a->wide));
-    TG_TRY(tg__scratch(&a->atom, &a->atom_cap, m, sizeof *a->atom));
+    TG_TRY(tg__scratch(c, &a->slab, SLAB * m, sizeof *a->slab));
+    TG_TRY(tg__scratch(c, &a->narrow, m, sizeof *a->narrow));
+    TG_TRY(tg__scratch(c, &a->wide, TG__MAX(rows, cols), sizeof *a->wide));
+    TG_TRY(tg__scratch(c, &a->atom, m, sizeof *a->atom));
     gram(a);
     bool ok;
     TG_TRY(tg__eigen_decompose(&a->eigen, &ok));

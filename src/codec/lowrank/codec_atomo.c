@@ -15,7 +15,6 @@
 #include "codec/codec_impl.h"
 #include "kernel/kernel.h"
 #include "telegrad/spec.h"
-#include <stdlib.h>
 #include <string.h>
 
 enum { COUNT_BYTES = 4, HEAD_BYTES = 12, TILE_ROWS = 16, TILE_COLS = 256 };
@@ -26,37 +25,19 @@ typedef struct atomo {
     double rank;
     tg__atomo matrix;
     uint8_t *payload;
-    float *u, *v, *sum, *decoded;
-    size_t payload_cap, u_cap, v_cap, sum_cap, decoded_cap;
+    float *u, *v, *sum;
+    float *dense; /* the content of a dense frame, unless there is a view */
 } atomo;
 
 static tg_status init(tg_codec *c)
 {
-    atomo *own;
-    TG_TRY(tg_alloc(1, sizeof *own, &own));
-    own->rank = (double)tg_spec_int(c->spec, "rank");
-    c->impl = own;
+    ((atomo *)c->impl)->rank = (double)tg_spec_int(c->spec, "rank");
     return TG_OK;
 }
 
 static void fini(tg_codec *c)
 {
-    atomo *own = c->impl;
-    if (own == NULL)
-        return;
-    tg__atomo_free(&own->matrix);
-    free(own->payload);
-    free(own->u);
-    free(own->v);
-    free(own->sum);
-    free(own->decoded);
-    free(own);
-}
-
-static size_t bound(const tg_codec *c, size_t n)
-{
-    (void)c;
-    return TG__FRAME_HEAD + n * sizeof(float);
+    tg__eigen_free(&((atomo *)c->impl)->matrix.eigen);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -186,10 +167,11 @@ static void put_whole(uint8_t *dst, const float *x, const tg__run *r, head *h)
 }
 
 /* More atoms than pay: send their sum. */
-static tg_status put_sum(atomo *own, uint8_t *dst, head *h, size_t kept)
+static tg_status put_sum(tg_codec *c, uint8_t *dst, head *h, size_t kept)
 {
+    atomo *own = c->impl;
     const size_t n = h->rows * h->cols;
-    TG_TRY(tg__scratch(&own->sum, &own->sum_cap, n, sizeof *own->sum));
+    TG_TRY(tg__scratch(c, &own->sum, n, sizeof *own->sum));
     memset(own->sum, 0, n * sizeof *own->sum);
     for (size_t a = 0; a < kept; a++) {
         tg__atomo_atom(&own->matrix, a, own->u, own->v);
@@ -214,9 +196,10 @@ static void put_atoms(atomo *own, uint8_t *dst, head *h, size_t kept)
 }
 
 /* Encode the tensor of the run: its head to *h, its floats to dst. */
-static tg_status put_tensor(atomo *own, const tg_encode_context *ctx, const float *x,
+static tg_status put_tensor(tg_codec *c, const tg_encode_context *ctx, const float *x,
                             const tg__run *r, uint8_t *dst, head *h)
 {
+    atomo *own = c->impl;
     size_t kept;
     put_whole(dst, x, r, h);
     if (!pays(r->of.rows, r->of.cols, own->rank))
@@ -226,14 +209,14 @@ static tg_status put_tensor(atomo *own, const tg_encode_context *ctx, const floa
                        "atomo: elements [%zu, %zu) cut through a matrix of %zu x %zu: an exchange "
                        "that takes whole vectors is needed (allgather)",
                        r->part->lo, r->part->hi, r->of.rows, r->of.cols);
-    TG_TRY(tg__scratch(&own->u, &own->u_cap, h->rows, sizeof *own->u));
-    TG_TRY(tg__scratch(&own->v, &own->v_cap, h->cols, sizeof *own->v));
-    TG_TRY(tg__atomo_draw(&own->matrix, x + r->lo, h->rows, h->cols, own->rank, &ctx->rng,
+    TG_TRY(tg__scratch(c, &own->u, h->rows, sizeof *own->u));
+    TG_TRY(tg__scratch(c, &own->v, h->cols, sizeof *own->v));
+    TG_TRY(tg__atomo_draw(c, &own->matrix, x + r->lo, h->rows, h->cols, own->rank, &ctx->rng,
                           (uint64_t)r->segment << 32, &kept));
     if (kept == SIZE_MAX)
         return TG_OK;
     if (!pays(h->rows, h->cols, (double)kept))
-        return put_sum(own, dst, h, kept);
+        return put_sum(c, dst, h, kept);
     put_atoms(own, dst, h, kept);
     return TG_OK;
 }
@@ -247,18 +230,19 @@ static size_t count_runs(const tg_encode_context *ctx, const tg__part *part)
 }
 
 /* Build the payload of the part in own->payload; *len_p: its bytes. */
-static tg_status make_payload(atomo *own, const tg_encode_context *ctx, const float *x,
+static tg_status make_payload(tg_codec *c, const tg_encode_context *ctx, const float *x,
                               const tg__part *part, size_t *len_p)
 {
+    atomo *own = c->impl;
     const size_t count = count_runs(ctx, part), n = part->hi - part->lo;
     size_t at = COUNT_BYTES + count * HEAD_BYTES;
-    TG_TRY(tg__scratch(&own->payload, &own->payload_cap, at + n * sizeof(float), 1));
+    TG_TRY(tg__scratch(c, &own->payload, at + n * sizeof(float), 1));
     uint8_t *p = own->payload;
     tg__put32(p, (uint32_t)count);
     p += COUNT_BYTES;
     for (tg__run r = tg__run_first(ctx, part); r.lo < part->hi; r = tg__run_next(&r)) {
         head h;
-        TG_TRY(put_tensor(own, ctx, x, &r, own->payload + at, &h));
+        TG_TRY(put_tensor(c, ctx, x, &r, own->payload + at, &h));
         tg__put32(p, (uint32_t)h.rows);
         tg__put32(p + 4, (uint32_t)h.cols);
         tg__put32(p + 8, (uint32_t)h.atoms);
@@ -275,40 +259,33 @@ static bool all_zero(const uint8_t *payload, size_t len)
     return tg__all_zero(payload + heads, len - heads);
 }
 
-static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
-                        tg__part *parts, size_t nparts, tg__view *view_p)
+static tg_status encode_part(tg_codec *c, const tg_encode_context *ctx, const float *x,
+                             tg__part *part, float *decoded)
 {
     atomo *own = c->impl;
-    TG_TRY(tg__scratch(&own->decoded, &own->decoded_cap, n, sizeof *own->decoded));
-    for (size_t i = 0; i < nparts; i++) {
-        tg__part *part = &parts[i];
-        size_t m = part->hi - part->lo, len;
-        TG_TRY(tg__part_room(part, bound(c, m)));
-        TG_TRY(make_payload(own, ctx, x, part, &len));
-        bool dense = len >= m * sizeof(float);
-        if (dense || view_p != NULL)
-            decode_payload(own->payload, own->decoded + part->lo, false);
-        if (all_zero(own->payload, len)) {
-            tg__part_zero(part, TG__ID_atomo);
-        } else if (dense) {
-            tg__part_dense(part, TG__ID_atomo, own->decoded + part->lo);
-        } else {
-            memcpy(part->dst + TG__FRAME_HEAD, own->payload, len);
-            tg__part_coded(part, TG__ID_atomo, 0, len);
-        }
+    const size_t n = part->hi - part->lo;
+    size_t len;
+    TG_TRY(make_payload(c, ctx, x, part, &len));
+    const bool dense = len >= n * sizeof(float);
+    if (dense && decoded == NULL) {
+        TG_TRY(tg__scratch(c, &own->dense, n, sizeof *own->dense));
+        decoded = own->dense;
     }
-    if (view_p != NULL)
-        *view_p = (tg__view){.sparse = false, .dense = own->decoded, .k = n};
+    if (decoded != NULL)
+        decode_payload(own->payload, decoded, false);
+    if (all_zero(own->payload, len)) {
+        tg__part_zero(part, TG__ID_atomo);
+    } else if (dense) {
+        tg__part_dense(part, TG__ID_atomo, decoded);
+    } else {
+        memcpy(part->dst + TG__FRAME_HEAD, own->payload, len);
+        tg__part_coded(part, TG__ID_atomo, 0, len);
+    }
     return TG_OK;
 }
 
 static const tg_key keys[] = {
-    {.name = "rank",
-     .type = TG_KEY_INT,
-     .def = "3",
-     .min = 1,
-     .max = 65536,
-     .help = "atoms kept per matrix, on average; s in the paper"},
+    TG__KEY(INT, "rank", "3", 1, 65536, "atoms kept per matrix, on average; s in the paper"),
     {.name = NULL},
 };
 
@@ -317,10 +294,10 @@ const tg__codec_ops tg__codec_atomo = {
               "Wang et al. 2018, arXiv:1806.04090", keys},
     .wire_id = TG__ID_atomo,
     .properties = TG__UNBIASED | TG__WHOLE,
+    .impl_bytes = sizeof(atomo),
     .init = init,
     .fini = fini,
-    .bound = bound,
-    .encode = encode,
+    .encode_part = encode_part,
     .check = check,
     .decode = decode,
 };

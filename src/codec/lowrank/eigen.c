@@ -15,23 +15,37 @@
 
 enum { STEPS_MAX = 60, LANES = 8 };
 
+/* Reserve room for `count` rotations; those present stay. */
+static tg_status room_for(tg__eigen *e, size_t count)
+{
+    if (count <= e->turn_cap)
+        return TG_OK;
+    tg__rotation *grown;
+    count = e->turns > 0 ? 2 * count : count;
+    TG_TRY(tg_alloc(count, sizeof *grown, &grown));
+    if (e->turns > 0)
+        memcpy(grown, e->turn, e->turns * sizeof *grown);
+    free(e->turn);
+    e->turn = grown;
+    e->turn_cap = count;
+    return TG_OK;
+}
+
 tg_status tg__eigen_reserve(tg__eigen *e, size_t n)
 {
-    TG_TRY(tg__scratch(&e->a, &e->a_cap, n * n, sizeof(double)));
-    TG_TRY(tg__scratch(&e->value, &e->value_cap, n, sizeof(double)));
-    TG_TRY(tg__scratch(&e->below, &e->below_cap, n, sizeof(double)));
-    TG_TRY(tg__scratch(&e->norm, &e->norm_cap, n, sizeof(double)));
-    TG_TRY(tg__scratch(&e->turn, &e->turn_cap, n * n, sizeof(tg__rotation)));
+    TG_TRY(tg__owned_room(&e->owned, &e->a, n * n, sizeof(double)));
+    TG_TRY(tg__owned_room(&e->owned, &e->value, n, sizeof(double)));
+    TG_TRY(tg__owned_room(&e->owned, &e->below, n, sizeof(double)));
+    TG_TRY(tg__owned_room(&e->owned, &e->norm, n, sizeof(double)));
+    e->turns = 0; /* of the last matrix */
+    TG_TRY(room_for(e, n * n));
     e->n = n;
     return TG_OK;
 }
 
 void tg__eigen_free(tg__eigen *e)
 {
-    free(e->a);
-    free(e->value);
-    free(e->below);
-    free(e->norm);
+    tg__owned_free(&e->owned);
     free(e->turn);
 }
 
@@ -125,20 +139,6 @@ static void tridiagonalise(tg__eigen *e)
 
 /* ---- eigenvalues ----------------------------------------------------------------------------- */
 
-static tg_status room_for(tg__eigen *e, size_t more)
-{
-    if (e->turns + more <= e->turn_cap)
-        return TG_OK;
-    tg__rotation *grown;
-    size_t cap = 2 * (e->turns + more);
-    TG_TRY(tg_alloc(cap, sizeof *grown, &grown));
-    memcpy(grown, e->turn, e->turns * sizeof *grown);
-    free(e->turn);
-    e->turn = grown;
-    e->turn_cap = cap;
-    return TG_OK;
-}
-
 /* One QL step on rows first .. last, whose off-diagonal entries are all significant. */
 static void ql_step(tg__eigen *e, size_t first, size_t last)
 {
@@ -195,7 +195,7 @@ tg_status tg__eigen_decompose(tg__eigen *e, bool *ok_p)
             *ok_p = step < STEPS_MAX;
             if (!*ok_p)
                 break;
-            TG_TRY(room_for(e, last - first));
+            TG_TRY(room_for(e, e->turns + (last - first)));
             ql_step(e, first, last);
         }
     return TG_OK;

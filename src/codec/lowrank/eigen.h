@@ -5,7 +5,7 @@
 #ifndef TG_CODEC_EIGEN_H
 #define TG_CODEC_EIGEN_H
 
-#include "telegrad/base.h"
+#include "base/owned.h"
 
 /* A plane rotation of rows `at` and `at` + 1. */
 typedef struct tg__rotation {
@@ -22,7 +22,8 @@ typedef struct tg__eigen {
     double *norm;       /* (n) half the squared norm of each Householder vector; 0: no reflection */
     tg__rotation *turn; /* (turns) in the order in which they were made */
     size_t turns;
-    size_t a_cap, value_cap, below_cap, norm_cap, turn_cap;
+    size_t turn_cap;
+    tg__owned owned; /* all but turn */
 } tg__eigen;
 
 /* Allocate memory for a matrix of n rows.

@@ -109,8 +109,23 @@ static void every_shape(void **state)
     tg__eigen_free(&e);
 }
 
+/* The rotations of the last matrix do not count when room is made for the next one. */
+static void room_is_that_of_the_matrix(void **state)
+{
+    (void)state;
+    e = (tg__eigen){0};
+    for (size_t k = 0; k < MAX * MAX; k++)
+        a[k] = uniform(k);
+    check("small", 10);
+    assert_true(e.turns > 0);
+    assert_int_equal(tg__eigen_reserve(&e, MAX), TG_OK);
+    assert_int_equal(e.turn_cap, MAX * MAX);
+    tg__eigen_free(&e);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_shape)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_shape),
+                                       cmocka_unit_test(room_is_that_of_the_matrix)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,6 @@
 #include "codec/quant/quant.h"
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { BLOCK = TG__PACK_BLOCK, WIDTH = 2, RUN_BYTES = 8 };
@@ -25,35 +24,15 @@ typedef struct terngrad {
     unsigned rounds;
     float *scale;   /* of each segment */
     uint8_t *table; /* of a part's runs */
-    float *decoded; /* the view, and the content of a dense frame */
-    size_t scale_cap, table_cap, decoded_cap;
+    float *dense;   /* the content of a dense frame, unless there is a view */
 } terngrad;
 
 static tg_status init(tg_codec *c)
 {
-    TG_TRY(tg_alloc(1, sizeof(terngrad), &c->impl));
     terngrad *t = c->impl;
     t->clip = tg_spec_real(c->spec, "clip");
     t->rounds = strcmp(tg_spec_word(c->spec, "rounds"), "10") == 0 ? 10 : 7;
     return TG_OK;
-}
-
-static void fini(tg_codec *c)
-{
-    terngrad *t = c->impl;
-    if (t) {
-        free(t->scale);
-        free(t->table);
-        free(t->decoded);
-    }
-    free(t);
-}
-
-/* The number of runs is not known in advance, so this is the bound of the dense form. */
-static size_t bound(const tg_codec *c, size_t n)
-{
-    (void)c;
-    return TG__FRAME_HEAD + n * sizeof(float);
 }
 
 /* ---- scales ---------------------------------------------------------------------------------- */
@@ -158,13 +137,14 @@ static void encode_range(void *arg, size_t lo, size_t hi)
 }
 
 /* Write the table of the part's runs to t->table. */
-static tg_status put_table(terngrad *t, const tg_encode_context *ctx, const tg__part *part,
+static tg_status put_table(tg_codec *c, const tg_encode_context *ctx, const tg__part *part,
                            size_t *bytes_p)
 {
+    terngrad *t = c->impl;
     size_t runs = 0;
     for (tg__run r = tg__run_first(ctx, part); r.lo < part->hi; r = tg__run_next(&r))
         runs++;
-    TG_TRY(tg__scratch(&t->table, &t->table_cap, table_bytes(runs), 1));
+    TG_TRY(tg__scratch(c, &t->table, table_bytes(runs), 1));
     tg__put32(t->table, (uint32_t)runs);
     uint8_t *row = t->table + 4;
     for (tg__run r = tg__run_first(ctx, part); r.lo < part->hi; r = tg__run_next(&r)) {
@@ -191,28 +171,34 @@ static size_t count_codes(const uint8_t *packed, size_t bytes)
     return count;
 }
 
-static tg_status encode_part(tg_codec *c, terngrad *t, const tg_encode_context *ctx, job *j,
-                             tg__part *part)
+static tg_status encode_part(tg_codec *c, const tg_encode_context *ctx, const float *x,
+                             tg__part *part, float *decoded)
 {
+    terngrad *t = c->impl;
     size_t n = part->hi - part->lo, table, bytes = tg__pack_bytes(n, WIDTH);
-    TG_TRY(put_table(t, ctx, part, &table));
+    TG_TRY(put_table(c, ctx, part, &table));
     bool dense = table + bytes >= n * sizeof(float);
     uint8_t *payload = part->dst + TG__FRAME_HEAD;
-    j->table = t->table;
-    if (dense)
-        j->decoded = t->decoded + part->lo;
-    else
-        j->packed = payload + table;
-    tg__pool_chunks(c->pool, n, TG__CHUNK, encode_range, j);
+    job j = {.x = x + part->lo,
+             .table = t->table,
+             .packed = dense ? NULL : payload + table,
+             .decoded = decoded,
+             .draws = {.rounds = t->rounds, .first = part->lo}};
+    tg__rng_derive(&ctx->rng, j.draws.key);
+    if (dense && !decoded) {
+        TG_TRY(tg__scratch(c, &t->dense, n, sizeof(float)));
+        j.decoded = t->dense;
+    }
+    tg__pool_chunks(c->pool, n, TG__CHUNK, encode_range, &j);
     size_t kept = 0;
     for (size_t i = 0; dense && i < n; i++)
-        kept += j->decoded[i] != 0;
+        kept += j.decoded[i] != 0;
     if (!dense)
-        kept = count_codes(j->packed, bytes);
+        kept = count_codes(j.packed, bytes);
     if (kept == 0) {
         tg__part_zero(part, TG__ID_terngrad);
     } else if (dense) {
-        tg__part_dense(part, TG__ID_terngrad, j->decoded);
+        tg__part_dense(part, TG__ID_terngrad, j.decoded);
     } else {
         memcpy(payload, t->table, table);
         tg__part_coded(part, TG__ID_terngrad, 0, table + bytes);
@@ -226,24 +212,10 @@ static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *
 {
     terngrad *t = c->impl;
     size_t nsegments = ctx->segments ? ctx->nsegments : 1;
-    uint32_t key[2];
-    for (size_t i = 0; i < nparts; i++)
-        TG_TRY(tg__part_room(&parts[i], bound(c, parts[i].hi - parts[i].lo)));
-    TG_TRY(tg__scratch(&t->scale, &t->scale_cap, nsegments, sizeof(float)));
-    TG_TRY(tg__scratch(&t->decoded, &t->decoded_cap, n, sizeof(float)));
+    TG_TRY(tg__scratch(c, &t->scale, nsegments, sizeof(float)));
     scaling s = {.t = t, .x = x, .n = n, .ctx = ctx};
     tg__pool_run(c->pool, nsegments, scale_segment, &s);
-    tg__rng_derive(&ctx->rng, key);
-    for (size_t i = 0; i < nparts; i++) {
-        size_t lo = parts[i].lo;
-        job j = {.x = x + lo,
-                 .decoded = view_p ? t->decoded + lo : NULL,
-                 .draws = {.key = {key[0], key[1]}, .rounds = t->rounds, .first = lo}};
-        TG_TRY(encode_part(c, t, ctx, &j, &parts[i]));
-    }
-    if (view_p)
-        *view_p = (tg__view){.sparse = false, .dense = t->decoded, .k = n};
-    return TG_OK;
+    return tg__encode_parts(c, ctx, x, n, parts, nparts, view_p);
 }
 
 /* ---- check and decode ------------------------------------------------------------------------ */
@@ -289,10 +261,12 @@ static tg_status check(const tg__frame *f)
         return tg_fail(TG_E_CORRUPT, "terngrad frame: aux=%#x: must be 0", f->aux);
     size_t runs = f->payload_len >= 4 ? tg__get32(f->payload) : 0, total = 0;
     if (runs < 1 || runs > f->n)
-        return tg_fail(TG_E_CORRUPT, "terngrad frame: runs=%zu: 1 to n=%u", runs, f->n);
+        return tg_fail(TG_E_CORRUPT, "terngrad frame: runs=%zu: must be 1 to n, which is %u", runs,
+                       f->n);
     size_t want = table_bytes(runs) + tg__pack_bytes(f->n, WIDTH);
     if (f->payload_len != want)
-        return tg_fail(TG_E_CORRUPT, "terngrad frame: payload length=%zu: %zu for n=%u, runs=%zu",
+        return tg_fail(TG_E_CORRUPT,
+                       "terngrad frame: payload length=%zu: must be %zu for n=%u, runs=%zu",
                        f->payload_len, want, f->n, runs);
     for (size_t i = 0; i < runs; i++) {
         const uint8_t *row = f->payload + table_bytes(i);
@@ -300,15 +274,18 @@ static tg_status check(const tg__frame *f)
         float scale;
         tg__floats_get(&scale, row + 4, 1);
         if (n < 1 || n > f->n - total)
-            return tg_fail(TG_E_CORRUPT, "terngrad frame: run %zu: %zu elements: 1 to %zu", i, n,
+            return tg_fail(TG_E_CORRUPT,
+                           "terngrad frame: run %zu has %zu elements: must be 1 to %zu", i, n,
                            f->n - total);
         if (!tg__quant_unit_valid(scale))
-            return tg_fail(TG_E_CORRUPT, "terngrad frame: scale=%g: 0, or from %g on",
+            return tg_fail(TG_E_CORRUPT, "terngrad frame: scale=%g: must be 0, or at least %g",
                            (double)scale, (double)TG__UNIT_MIN);
         total += n;
     }
     if (total != f->n)
-        return tg_fail(TG_E_CORRUPT, "terngrad frame: runs of %zu elements: n=%u", total, f->n);
+        return tg_fail(TG_E_CORRUPT,
+                       "terngrad frame: the runs have %zu elements in all: must be n, which is %u",
+                       total, f->n);
     if (!tg__pack_clean(packed_of(f), f->n, WIDTH))
         return tg_fail(TG_E_CORRUPT, "terngrad frame: the padding is not 0");
     return check_codes(f);
@@ -338,10 +315,10 @@ const tg__codec_ops tg__codec_terngrad = {
     .entry = {"terngrad", "-s, 0 or s at random, one s per tensor",
               "Wen et al. 2017, arXiv:1705.07878", keys},
     .wire_id = TG__ID_terngrad,
+    .impl_bytes = sizeof(terngrad),
     .init = init,
-    .fini = fini,
-    .bound = bound,
     .encode = encode,
+    .encode_part = encode_part,
     .check = check,
     .decode = decode,
 };

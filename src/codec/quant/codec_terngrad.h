@@ -3,7 +3,7 @@
 #define TG_CODEC_TERNGRAD_H
 
 #include "telegrad/codec.h"
-#include "telegrad/spec.h"
+#include "base/keys.h"
 
 /* clip * sigma, the bound at which elements of x (n) are clipped on either side of 0. sigma is
  * their standard deviation, sqrt(mean((x - mean(x))^2)), as in the paper and its authors' code; it
@@ -13,16 +13,9 @@
  * sent. NaN unless x is finite. */
 float tg__terngrad_limit(const float *x, size_t n, double clip);
 
-#define TG__TERNGRAD_KEYS                                                                       \
-    {.name = "clip",                                                                            \
-     .type = TG_KEY_REAL,                                                                       \
-     .def = "2.5",                                                                              \
-     .min = 0,                                                                                  \
-     .max = 1e30,                                                                               \
-     .help = "clip elements to this many standard deviations of their tensor; 0: no clipping"}, \
-    {                                                                                           \
-        .name = "rounds", .type = TG_KEY_CHOICE, .def = "7", .choices = "7|10",                 \
-        .help = "rounds of the random number generator Philox4x32"                              \
-    }
+#define TG__TERNGRAD_KEYS                                                                      \
+    TG__KEY(REAL, "clip", "2.5", 0, 1e30,                                                      \
+            "clip elements to this many standard deviations of their tensor; 0: no clipping"), \
+        TG__CHOICE("rounds", "7", "7|10", "rounds of the random number generator Philox4x32")
 
 #endif

@@ -11,62 +11,28 @@
  * Source   MXNet, kvstore gradient compression type 2bit (threshold 0.5 by default). MXNet's bytes
  *          are laid out differently (telegrad/compat.h), and its gradients are sums over the
  *          batch */
-#include "codec/quant/codec_twobit.h"
 #include "base/mem.h"
-#include "codec/quant/threshold_auto.h"
+#include "codec/quant/ternary.h"
 #include "kernel/kernel.h"
 #include "telegrad/spec.h"
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { AUX_RUNS = 1, AT_PLANES = 4, AT_RUNS = 4, RUN_BYTES = 8 };
 
 typedef struct twobit {
-    tg__thresholds thresholds;
-    float *decoded; /* the view */
-    size_t decoded_cap;
-    uint8_t *planes; /* planes of a frame that will be dense */
-    size_t planes_cap;
+    tg__thresholds thresholds; /* first member */
+    uint8_t *planes;           /* planes of a frame that will be dense */
 } twobit;
-
-static tg_status init(tg_codec *c)
-{
-    TG_TRY(tg_alloc(1, sizeof(twobit), &c->impl));
-    return tg__thresholds_init(&((twobit *)c->impl)->thresholds, c);
-}
-
-static void fini(tg_codec *c)
-{
-    twobit *own = c->impl;
-    if (!own)
-        return;
-    tg__thresholds_free(&own->thresholds);
-    free(own->decoded);
-    free(own->planes);
-    free(own);
-}
-
-static size_t memory(const tg_codec *c)
-{
-    return tg__thresholds_memory(&((const twobit *)c->impl)->thresholds);
-}
 
 /* Short runs make long frames; at worst the frame is dense. */
 static size_t bound(const tg_codec *c, size_t n)
 {
     size_t coded = AT_PLANES + tg__twobit_bytes(n), dense = n * sizeof(float);
-    return TG__FRAME_HEAD + (memory(c) > 0 || coded >= dense ? dense : coded);
+    return TG__FRAME_HEAD + (tg__thresholds_memory(c) > 0 || coded >= dense ? dense : coded);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
-
-/* A fixed threshold needs no segments: the part is one run. */
-static const tg_encode_context *runs_of(const twobit *own, const tg_encode_context *ctx)
-{
-    static const tg_encode_context whole = {.struct_size = sizeof(whole)};
-    return own->thresholds.adapt ? ctx : &whole;
-}
 
 /* The composition of a part's frame. */
 typedef struct plan {
@@ -87,22 +53,19 @@ static plan plan_of(const tg_encode_context *ctx, const tg__part *part)
     return p;
 }
 
-tg_status tg__twobit_reserve(tg_codec *c, const tg_encode_context *ctx, const tg__part *parts,
-                             size_t nparts)
+/* Check room in the frames and allocate memory, so that write_parts cannot fail. */
+static tg_status reserve(tg_codec *c, const tg_encode_context *ctx, const tg__part *parts,
+                         size_t nparts)
 {
     twobit *own = c->impl;
+    ctx = tg__thresholds_runs(&own->thresholds, ctx);
     for (size_t i = 0; i < nparts; i++) {
-        plan p = plan_of(runs_of(own, ctx), &parts[i]);
+        plan p = plan_of(ctx, &parts[i]);
         TG_TRY(tg__part_room(&parts[i], bound(c, parts[i].hi - parts[i].lo)));
         if (p.dense)
-            TG_TRY(tg__scratch(&own->planes, &own->planes_cap, p.planes, 1));
+            TG_TRY(tg__scratch(c, &own->planes, p.planes, 1));
     }
-    return tg__thresholds_reserve(&own->thresholds, runs_of(own, ctx));
-}
-
-bool tg__twobit_estimates(const tg_codec *c, const tg_encode_context *ctx)
-{
-    return tg__thresholds_estimates(&((const twobit *)c->impl)->thresholds, ctx);
+    return tg__thresholds_reserve(c, ctx);
 }
 
 static void put_thresholds(const twobit *own, const tg_encode_context *ctx, const tg__part *part,
@@ -127,7 +90,6 @@ static void write_dense(const twobit *own, const tg_encode_context *ctx, tg__par
                         const uint8_t *planes)
 {
     float block[1024];
-    size_t n = part->hi - part->lo;
     uint8_t *payload = part->dst + TG__FRAME_HEAD;
     for (tg__run r = tg__run_first(ctx, part); r.lo < part->hi; r = tg__run_next(&r))
         for (size_t lo = r.lo, m; lo < r.hi; lo += m, planes += tg__twobit_bytes(m)) {
@@ -135,8 +97,7 @@ static void write_dense(const twobit *own, const tg_encode_context *ctx, tg__par
             tg__kernel()->twobit_decode(block, planes, m, own->thresholds.now[r.segment]);
             tg__floats_put(payload + (lo - part->lo) * sizeof(float), block, m);
         }
-    tg__frame_head(part->dst, TG__ID_twobit, TG__FORM_DENSE, 0, n, n * sizeof(float));
-    part->len = TG__FRAME_HEAD + n * sizeof(float);
+    tg__part_dense_placed(part, TG__ID_twobit);
 }
 
 static void write_part(tg_codec *c, const tg_encode_context *ctx, const tg__ternary *source,
@@ -165,11 +126,13 @@ static void write_part(tg_codec *c, const tg_encode_context *ctx, const tg__tern
     part->kept = sent;
 }
 
-void tg__twobit_write(tg_codec *c, const tg_encode_context *ctx, const tg__ternary *source,
-                      const float *x, size_t n, tg__part *parts, size_t nparts)
+/* Write the frames of source. x (n) is the vector for estimates; afterwards it holds the vector
+ * itself or what the frames leave of it. */
+static void write_parts(tg_codec *c, const tg_encode_context *ctx, const tg__ternary *source,
+                        const float *x, size_t n, tg__part *parts, size_t nparts)
 {
     twobit *own = c->impl;
-    ctx = runs_of(own, ctx);
+    ctx = tg__thresholds_runs(&own->thresholds, ctx);
     tg__thresholds_begin(&own->thresholds, ctx, x, n);
     for (size_t i = 0; i < nparts; i++)
         write_part(c, ctx, source, &parts[i]);
@@ -179,18 +142,27 @@ void tg__twobit_write(tg_codec *c, const tg_encode_context *ctx, const tg__terna
 static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
                         tg__part *parts, size_t nparts, tg__view *view_p)
 {
-    twobit *own = c->impl;
     tg__ternary source = {.code = tg__ternary_of, .x = x};
     if (view_p) {
-        TG_TRY(tg__scratch(&own->decoded, &own->decoded_cap, n, sizeof(float)));
-        source.r = own->decoded;
+        TG_TRY(tg__scratch(c, &c->decoded, n, sizeof(float)));
+        source.r = c->decoded;
         source.code = tg__ternary_shown;
     }
-    TG_TRY(tg__twobit_reserve(c, ctx, parts, nparts));
-    tg__twobit_write(c, ctx, &source, x, n, parts, nparts);
+    TG_TRY(reserve(c, ctx, parts, nparts));
+    write_parts(c, ctx, &source, x, n, parts, nparts);
     if (view_p)
-        *view_p = (tg__view){.sparse = false, .dense = own->decoded, .k = n};
+        *view_p = (tg__view){.dense = c->decoded, .k = n};
     return TG_OK;
+}
+
+static tg_status settle(tg_codec *c, const tg_encode_context *ctx, float *r, const float *g,
+                        size_t n, tg__part *parts, size_t nparts)
+{
+    atomic_bool spoilt = false;
+    TG_TRY(reserve(c, ctx, parts, nparts));
+    const tg__ternary source = tg__ternary_settle(c, ctx, r, g, n, &spoilt);
+    write_parts(c, ctx, &source, r, n, parts, nparts);
+    return spoilt ? tg__encode_spoilt(c) : TG_OK;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -238,8 +210,8 @@ static tg_status check_runs(const tg__frame *f, size_t *planes_p)
 {
     size_t at = 0, planes = 0, count;
     if (f->payload_len < AT_RUNS)
-        return tg_fail(TG_E_CORRUPT, "2bit frame: payload length=%zu: at least %d", f->payload_len,
-                       AT_RUNS);
+        return tg_fail(TG_E_CORRUPT, "2bit frame: payload length=%zu: must be at least %d",
+                       f->payload_len, AT_RUNS);
     count = tg__get32(f->payload);
     if (count < 2 || count > f->n || f->payload_len < AT_RUNS + RUN_BYTES * count)
         return tg_fail(TG_E_CORRUPT,
@@ -249,7 +221,8 @@ static tg_status check_runs(const tg__frame *f, size_t *planes_p)
     for (size_t i = 0; i < count; i++) {
         size_t end = tg__get32(f->payload + AT_RUNS + RUN_BYTES * i);
         if (end <= at || end > f->n || (i + 1 == count && end != f->n))
-            return tg_fail(TG_E_CORRUPT, "2bit frame: run %zu ends at %zu: ends ascend to n=%u", i,
+            return tg_fail(TG_E_CORRUPT,
+                           "2bit frame: run %zu ends at %zu: ends must ascend to n, which is %u", i,
                            end, f->n);
         planes += tg__twobit_bytes(end - at);
         at = end;
@@ -262,14 +235,14 @@ static tg_status check(const tg__frame *f)
 {
     size_t planes = tg__twobit_bytes(f->n), at_planes = AT_PLANES;
     if (f->aux & ~AUX_RUNS)
-        return tg_fail(TG_E_CORRUPT, "2bit frame: aux=%#x: 0 or 1", f->aux);
+        return tg_fail(TG_E_CORRUPT, "2bit frame: aux=%#x: must be 0 or 1", f->aux);
     if (f->aux & AUX_RUNS) {
         TG_TRY(check_runs(f, &planes));
         at_planes = AT_RUNS + RUN_BYTES * (size_t)tg__get32(f->payload);
     }
     if (f->payload_len != at_planes + planes)
-        return tg_fail(TG_E_CORRUPT, "2bit frame: payload length=%zu: %zu for n=%u", f->payload_len,
-                       at_planes + planes, f->n);
+        return tg_fail(TG_E_CORRUPT, "2bit frame: payload length=%zu: must be %zu for n=%u",
+                       f->payload_len, at_planes + planes, f->n);
     reader r = read_runs(f);
     while (next_run(&r, f->n)) {
         if (!(r.threshold > 0) || !isfinite(r.threshold))
@@ -330,11 +303,12 @@ const tg__codec_ops tg__codec_twobit = {
     .entry = {"2bit", "three levels: -threshold, 0, threshold",
               "MXNet kvstore two-bit gradient compression", keys},
     .wire_id = TG__ID_twobit,
-    .init = init,
-    .fini = fini,
-    .memory = memory,
+    .impl_bytes = sizeof(twobit),
+    .init = tg__thresholds_init,
+    .memory = tg__thresholds_memory,
     .bound = bound,
     .encode = encode,
+    .settle = settle,
     .check = check,
     .decode = decode,
 };

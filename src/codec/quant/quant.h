@@ -1,4 +1,5 @@
-/* Vectors as small integers times a unit per bucket: shared by int8 and qsgd.
+/* Vectors as small integers times a unit per bucket: shared by int8 and qsgd, whose tables name the
+ * functions below.
  *
  *     unit = norm(bucket) / levels, rounded up to 8 significant bits (a bf16)
  *     code = round(x / unit) in -levels .. levels      decoded = code * unit
@@ -36,39 +37,48 @@ static inline float tg__quant_unit_get(const uint8_t *src)
     return unit;
 }
 
-/* How elements are coded, as stated in a frame. */
+/* How elements are coded. */
 typedef struct tg__quant_layout {
     unsigned width; /* bits per code, 2..8 */
     size_t bucket;  /* elements per bucket: a multiple of TG__PACK_BLOCK that divides TG__CHUNK */
     bool elias;
 } tg__quant_layout;
 
-/* A handle's settings and scratch. */
+/* int8's layout is fixed, with aux 0; other frames state theirs in aux: the width, log2(bucket /
+ * 512), and whether codes are Elias codes. */
+#define TG__QUANT_INT8 ((tg__quant_layout){.width = 8, .bucket = 512})
+enum { TG__QUANT_AUX_BUCKET = 4, TG__QUANT_AUX_ELIAS = 1 << 7 };
+static inline tg__quant_layout tg__quant_layout_of(const tg__frame *f)
+{
+    if (f->codec == TG__ID_int8)
+        return TG__QUANT_INT8;
+    return (tg__quant_layout){.width = f->aux & 15,
+                              .bucket = (size_t)512 << (f->aux >> TG__QUANT_AUX_BUCKET & 7),
+                              .elias = (f->aux & TG__QUANT_AUX_ELIAS) != 0};
+}
+
+/* A codec's settings and scratch. */
 typedef struct tg__quant {
     tg__quant_layout layout;
-    uint8_t wire_id;
-    uint16_t aux, aux_elias; /* of frames in either coding */
+    uint16_t aux; /* of frames in the fixed coding */
     int levels;
     bool l2, random; /* norm: Euclidean instead of maximum; rounding: random instead of nearest */
     unsigned rounds; /* Philox rounds */
-    float *decoded;  /* the view */
     int8_t *codes;   /* Elias: codes of a whole part */
     uint8_t *stream;
-    size_t decoded_cap, codes_cap, stream_cap;
 } tg__quant;
 
-void tg__quant_free(tg__quant *q); /* frees q and its scratch */
+/* See tg__codec_ops. */
+size_t tg__quant_bound(const tg_codec *c, size_t n);
+TG_NODISCARD tg_status tg__quant_encode(tg_codec *c, const tg_encode_context *ctx, const float *x,
+                                        tg__part *part, float *decoded);
+TG_NODISCARD tg_status tg__quant_settle(tg_codec *c, const tg_encode_context *ctx, float *r,
+                                        const float *g, size_t n, tg__part *parts, size_t nparts);
+TG_NODISCARD tg_status tg__quant_check(const tg__frame *f);
+void tg__quant_decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add);
 
-size_t tg__quant_bound(const tg__quant *q, size_t n);
-tg_status tg__quant_encode(tg_codec *c, tg__quant *q, const tg_encode_context *ctx, const float *x,
-                           size_t n, tg__part *parts, size_t nparts, tg__view *view_p);
-/* r += g, encode r, r -= decoded, in one pass. The parts have room.
- * Errors  TG_E_NONFINITE (some r + g is infinite), TG_E_NOMEM */
-tg_status tg__quant_encode_residual(tg_codec *c, tg__quant *q, const tg_encode_context *ctx,
-                                    float *r, const float *g, tg__part *parts, size_t nparts);
-
-tg_status tg__quant_check(const char *name, const tg__frame *f, const tg__quant_layout *layout);
-void tg__quant_decode(const tg__frame *f, const tg__quant_layout *layout, size_t lo, size_t hi,
-                      float *dst, bool add);
+#define TG__QUANT_OPS                                                                           \
+    .impl_bytes = sizeof(tg__quant), .bound = tg__quant_bound, .encode_part = tg__quant_encode, \
+    .settle = tg__quant_settle, .check = tg__quant_check, .decode = tg__quant_decode
 
 #endif

@@ -28,7 +28,7 @@ static tg_status check_fixed(const char *name, const tg__frame *f, const tg__qua
     const uint8_t *packed = f->payload + units_bytes(f, layout);
     size_t want = units_bytes(f, layout) + tg__pack_bytes(f->n, layout->width);
     if (f->payload_len != want)
-        return tg_fail(TG_E_CORRUPT, "%s frame: payload length=%zu: %zu for n=%u", name,
+        return tg_fail(TG_E_CORRUPT, "%s frame: payload length=%zu: must be %zu for n=%u", name,
                        f->payload_len, want, f->n);
     if (!tg__pack_clean(packed, f->n, layout->width))
         return tg_fail(TG_E_CORRUPT, "%s frame: the padding is not 0", name);
@@ -37,7 +37,8 @@ static tg_status check_fixed(const char *name, const tg__frame *f, const tg__qua
         size_t lo = tg__pack_bytes(at, layout->width), hi = tg__pack_bytes(end, layout->width);
         float unit = unit_at(f, layout, at);
         if (!tg__quant_unit_valid(unit))
-            return tg_fail(TG_E_CORRUPT, "%s frame: unit=%g of bucket %zu: 0, or from %g on", name,
+            return tg_fail(TG_E_CORRUPT,
+                           "%s frame: unit=%g of bucket %zu: must be 0, or at least %g", name,
                            (double)unit, at / layout->bucket, (double)TG__UNIT_MIN);
         if (unit == 0 && !tg__all_zero(packed + lo, hi - lo))
             return tg_fail(TG_E_CORRUPT, "%s frame: unit=0 of bucket %zu: a code is not 0", name,
@@ -65,17 +66,18 @@ static tg_status check_elias(const char *name, const tg__frame *f, const tg__qua
 {
     size_t units = units_bytes(f, layout), chunks = chunks_of(f->n), at = units + 4 * chunks;
     if (f->payload_len < at)
-        return tg_fail(TG_E_CORRUPT, "%s frame: payload length=%zu: at least %zu for n=%u", name,
-                       f->payload_len, at, f->n);
+        return tg_fail(TG_E_CORRUPT, "%s frame: payload length=%zu: must be at least %zu for n=%u",
+                       name, f->payload_len, at, f->n);
     for (size_t i = 0; i < f->n; i += layout->bucket)
         if (!tg__quant_unit_valid(unit_at(f, layout, i)))
-            return tg_fail(TG_E_CORRUPT, "%s frame: unit=%g of bucket %zu: 0, or from %g on", name,
+            return tg_fail(TG_E_CORRUPT,
+                           "%s frame: unit=%g of bucket %zu: must be 0, or at least %g", name,
                            (double)unit_at(f, layout, i), i / layout->bucket, (double)TG__UNIT_MIN);
     for (size_t i = 0; i < chunks; i++) {
         size_t len = tg__get32(f->payload + units + 4 * i);
         if (len > f->payload_len - at)
-            return tg_fail(TG_E_CORRUPT, "%s frame: code length=%zu: %zu bytes are left", name, len,
-                           f->payload_len - at);
+            return tg_fail(TG_E_CORRUPT, "%s frame: code length=%zu: only %zu bytes are left", name,
+                           len, f->payload_len - at);
         if (!elias_valid(f, layout, i, f->payload + at, len))
             return tg_fail(TG_E_CORRUPT, "%s frame: code %zu is not a valid Elias code", name, i);
         at += len;
@@ -86,9 +88,18 @@ static tg_status check_elias(const char *name, const tg__frame *f, const tg__qua
     return TG_OK;
 }
 
-tg_status tg__quant_check(const char *name, const tg__frame *f, const tg__quant_layout *layout)
+tg_status tg__quant_check(const tg__frame *f)
 {
-    return (layout->elias ? check_elias : check_fixed)(name, f, layout);
+    const tg__quant_layout layout = tg__quant_layout_of(f);
+    const bool int8 = f->codec == TG__ID_int8;
+    if (int8 && f->aux != 0)
+        return tg_fail(TG_E_CORRUPT, "int8 frame: aux=%#x: must be 0", f->aux);
+    if (f->aux >> 8 != 0 || layout.width < 2 || layout.width > 8)
+        return tg_fail(
+            TG_E_CORRUPT,
+            "qsgd frame: aux=%#x: the width is %u: must be 2 to 8, with an upper byte of 0", f->aux,
+            layout.width);
+    return (layout.elias ? check_elias : check_fixed)(int8 ? "int8" : "qsgd", f, &layout);
 }
 
 /* ---- decode ---------------------------------------------------------------------------------- */
@@ -117,24 +128,24 @@ static void decode_elias(const tg__frame *f, const tg__quant_layout *layout, siz
     }
 }
 
-void tg__quant_decode(const tg__frame *f, const tg__quant_layout *layout, size_t lo, size_t hi,
-                      float *dst, bool add)
+void tg__quant_decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add)
 {
+    const tg__quant_layout layout = tg__quant_layout_of(f);
     const tg__kernels *k = tg__kernel();
     decode_fn *put = add ? k->quant_decode_add : k->quant_decode;
-    if (layout->elias) {
-        decode_elias(f, layout, lo, hi, dst, put);
+    if (layout.elias) {
+        decode_elias(f, &layout, lo, hi, dst, put);
         return;
     }
-    const uint8_t *packed = f->payload + units_bytes(f, layout);
+    const uint8_t *packed = f->payload + units_bytes(f, &layout);
     for (size_t at = lo; at < hi; at += BLOCK) {
         size_t m = TG__MIN(hi - at, (size_t)BLOCK);
         int8_t block[BLOCK];
         const int8_t *codes = (const int8_t *)packed + at;
-        if (layout->width != 8) {
-            k->unpack(block, packed + tg__pack_bytes(at, layout->width), m, layout->width);
+        if (layout.width != 8) {
+            k->unpack(block, packed + tg__pack_bytes(at, layout.width), m, layout.width);
             codes = block;
         }
-        put(dst + at, codes, m, unit_at(f, layout, at));
+        put(dst + at, codes, m, unit_at(f, &layout, at));
     }
 }

@@ -1,25 +1,19 @@
 /* The encoder: bucket by bucket. Each bucket is read twice while it is cached, so the next one is
  * prefetched. */
 #include "codec/quant/quant.h"
-#include "base/mem.h"
 #include "base/philox.h"
 #include "codec/quant/quant_elias.h"
+#include "kernel/element.h"
 #include <float.h>
 #include <math.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { BLOCK = TG__PACK_BLOCK, PIECE = 256, SMALL = 8, LINE = 16 /* floats */ };
 
 /* The bits of a float that bf16 keeps; up: round up to the next such float if others are set. */
 static float to_bf16(float x, bool up)
 {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof(bits));
-    bits = (bits + (up ? 0xffff : 0)) & UINT32_C(0xffff0000);
-    memcpy(&x, &bits, sizeof(x));
-    return x;
+    return tg__f32_from((tg__f32_bits(x) + (up ? 0xffff : 0)) & UINT32_C(0xffff0000));
 }
 
 float tg__quant_unit(double norm, int levels)
@@ -30,26 +24,9 @@ float tg__quant_unit(double norm, int levels)
     return unit > largest ? largest : TG__MIN(to_bf16(unit, true), largest);
 }
 
-static void put_unit(uint8_t *dst, float unit)
-{
-    uint32_t bits;
-    memcpy(&bits, &unit, sizeof(bits));
-    tg__put16(dst, (uint16_t)(bits >> 16));
-}
-
 bool tg__quant_unit_valid(float unit)
 {
     return (unit == 0 && !signbit(unit)) || (unit >= TG__UNIT_MIN && isfinite(unit));
-}
-
-void tg__quant_free(tg__quant *q)
-{
-    if (!q)
-        return;
-    free(q->decoded);
-    free(q->codes);
-    free(q->stream);
-    free(q);
 }
 
 static size_t units_bytes(const tg__quant *q, size_t n)
@@ -68,8 +45,9 @@ static bool is_dense(const tg__quant *q, size_t n)
     return n < SMALL && fixed_bytes(q, n) >= n * sizeof(float);
 }
 
-size_t tg__quant_bound(const tg__quant *q, size_t n)
+size_t tg__quant_bound(const tg_codec *c, size_t n)
 {
+    const tg__quant *q = c->impl;
     return TG__FRAME_HEAD + (is_dense(q, n) ? n * sizeof(float) : fixed_bytes(q, n));
 }
 
@@ -159,14 +137,14 @@ static void encode_range(void *arg, size_t lo, size_t hi)
         if (j->g)
             j->k->add(j->r + at, j->g + at, end - at);
         float unit = unit_of(j, j->x + at, end - at);
-        put_unit(j->units + at / bucket * TG__UNIT_BYTES, unit);
+        tg__put16(j->units + at / bucket * TG__UNIT_BYTES, (uint16_t)(tg__f32_bits(unit) >> 16));
         for (size_t i = at; i < end; i += BLOCK)
             encode_block(j, i, TG__MIN(end - i, (size_t)BLOCK), unit);
     }
 }
 
 /* Write the dense form, which is no larger. */
-static void encode_small(const tg__quant *q, job *j, tg__part *part)
+static void encode_small(const tg_codec *c, job *j, tg__part *part)
 {
     int8_t codes[SMALL];
     uint8_t unit[TG__UNIT_BYTES] = {0};
@@ -176,13 +154,13 @@ static void encode_small(const tg__quant *q, job *j, tg__part *part)
     encode_range(j, 0, j->n);
     j->k->quant_decode(x, codes, j->n, tg__quant_unit_get(unit));
     if (tg__all_zero((const uint8_t *)codes, j->n))
-        tg__part_zero(part, q->wire_id);
+        tg__part_zero(part, c->ops->wire_id);
     else
-        tg__part_dense(part, q->wire_id, x);
+        tg__part_dense(part, c->ops->wire_id, x);
 }
 
 /* Write the part's codes in Elias coding; false if the fixed coding is no larger. */
-static bool put_elias(tg__quant *q, const job *j, tg__part *part)
+static bool put_elias(const tg__quant *q, const job *j, tg__part *part)
 {
     const size_t limit = fixed_bytes(q, j->n), units = units_bytes(q, j->n);
     uint8_t *payload = part->dst + TG__FRAME_HEAD;
@@ -201,96 +179,76 @@ static bool put_elias(tg__quant *q, const job *j, tg__part *part)
     if (units + len >= limit)
         return false;
     memcpy(payload + units, q->stream, len);
-    tg__part_coded(part, q->wire_id, q->aux_elias, units + len);
+    tg__part_coded(part, TG__ID_qsgd, q->aux | TG__QUANT_AUX_ELIAS, units + len);
     return true;
 }
 
-static void encode_elias(tg_codec *c, tg__quant *q, job *j, tg__part *part)
+/* Scratch memory for Elias codes. */
+static tg_status reserve(tg_codec *c, tg__quant *q, size_t n)
 {
-    j->units = part->dst + TG__FRAME_HEAD;
-    j->codes = q->codes;
-    tg__pool_chunks(c->pool, j->n, TG__CHUNK, encode_range, j);
-    if (tg__all_zero((const uint8_t *)q->codes, j->n)) {
-        tg__part_zero(part, q->wire_id);
-    } else if (!put_elias(q, j, part)) {
-        j->k->pack(j->units + units_bytes(q, j->n), q->codes, j->n, q->layout.width);
-        tg__part_coded(part, q->wire_id, q->aux, fixed_bytes(q, j->n));
-    }
+    const size_t len = 4 * (n / TG__CHUNK + 1) + fixed_bytes(q, n) + TG__ELIAS_SLACK;
+    TG_TRY(tg__scratch(c, &q->codes, n, 1));
+    return tg__scratch(c, &q->stream, len, 1);
 }
 
-static void encode_part(tg_codec *c, tg__quant *q, job *j, tg__part *part)
+static void encode_part(tg_codec *c, const tg__quant *q, job *j, tg__part *part)
 {
+    const uint8_t id = c->ops->wire_id;
     if (is_dense(q, j->n)) {
-        encode_small(q, j, part);
+        encode_small(c, j, part);
         return;
     }
-    if (q->layout.elias) {
-        encode_elias(c, q, j, part);
-        return;
-    }
+    uint8_t *packed = part->dst + TG__FRAME_HEAD + units_bytes(q, j->n);
     j->units = part->dst + TG__FRAME_HEAD;
-    j->packed = j->units + units_bytes(q, j->n);
-    tg__pool_chunks(c->pool, j->n, TG__CHUNK, encode_range, j);
-    if (tg__all_zero(j->packed, tg__pack_bytes(j->n, q->layout.width)))
-        tg__part_zero(part, q->wire_id);
+    if (q->layout.elias)
+        j->codes = q->codes;
     else
-        tg__part_coded(part, q->wire_id, q->aux, fixed_bytes(q, j->n));
-}
-
-/* ---- all parts ------------------------------------------------------------------------------- */
-
-static tg_status scratch(tg__quant *q, const tg__part *parts, size_t nparts)
-{
-    for (size_t i = 0; q->layout.elias && i < nparts; i++) {
-        size_t n = parts[i].hi - parts[i].lo;
-        size_t len = 4 * (n / TG__CHUNK + 1) + fixed_bytes(q, n) + TG__ELIAS_SLACK;
-        TG_TRY(tg__scratch(&q->codes, &q->codes_cap, n, 1));
-        TG_TRY(tg__scratch(&q->stream, &q->stream_cap, len, 1));
-    }
-    return TG_OK;
-}
-
-static void encode_parts(tg_codec *c, tg__quant *q, const tg_encode_context *ctx, const job *all,
-                         tg__part *parts, size_t nparts)
-{
-    uint32_t key[2];
-    tg__rng_derive(&ctx->rng, key);
-    for (size_t i = 0; i < nparts; i++) {
-        size_t lo = parts[i].lo;
-        job j = {.q = q,
-                 .k = tg__kernel(),
-                 .x = all->x + lo,
-                 .n = parts[i].hi - lo,
-                 .r = all->r ? all->r + lo : NULL,
-                 .g = all->g ? all->g + lo : NULL,
-                 .decoded = all->decoded ? all->decoded + lo : NULL,
-                 .spoilt = all->spoilt,
-                 .draws = {.key = {key[0], key[1]}, .rounds = q->rounds, .first = lo}};
-        encode_part(c, q, &j, &parts[i]);
+        j->packed = packed;
+    tg__pool_chunks(c->pool, j->n, TG__CHUNK, encode_range, j);
+    const size_t bytes = j->codes ? j->n : tg__pack_bytes(j->n, q->layout.width);
+    if (tg__all_zero(j->codes ? (const uint8_t *)j->codes : packed, bytes)) {
+        tg__part_zero(part, id);
+    } else if (!j->codes || !put_elias(q, j, part)) {
+        if (j->codes)
+            j->k->pack(packed, j->codes, j->n, q->layout.width);
+        tg__part_coded(part, id, q->aux, fixed_bytes(q, j->n));
     }
 }
 
-tg_status tg__quant_encode(tg_codec *c, tg__quant *q, const tg_encode_context *ctx, const float *x,
-                           size_t n, tg__part *parts, size_t nparts, tg__view *view_p)
+/* j: pointers to the vector */
+static tg_status encode(tg_codec *c, const tg_encode_context *ctx, job j, tg__part *part)
 {
-    for (size_t i = 0; i < nparts; i++)
-        TG_TRY(tg__part_room(&parts[i], tg__quant_bound(q, parts[i].hi - parts[i].lo)));
-    TG_TRY(scratch(q, parts, nparts));
-    if (view_p)
-        TG_TRY(tg__scratch(&q->decoded, &q->decoded_cap, n, sizeof(float)));
-    job all = {.x = x, .decoded = view_p ? q->decoded : NULL};
-    encode_parts(c, q, ctx, &all, parts, nparts);
-    if (view_p)
-        *view_p = (tg__view){.sparse = false, .dense = q->decoded, .k = n};
+    tg__quant *q = c->impl;
+    const size_t lo = part->lo;
+    j.q = q;
+    j.k = tg__kernel();
+    j.n = part->hi - lo;
+    j.x += lo;
+    j.r = j.r ? j.r + lo : NULL;
+    j.g = j.g ? j.g + lo : NULL;
+    j.draws = (tg__draws){.rounds = q->rounds, .first = lo};
+    tg__rng_derive(&ctx->rng, j.draws.key);
+    if (q->layout.elias)
+        TG_TRY(reserve(c, q, j.n));
+    encode_part(c, q, &j, part);
     return TG_OK;
 }
 
-tg_status tg__quant_encode_residual(tg_codec *c, tg__quant *q, const tg_encode_context *ctx,
-                                    float *r, const float *g, tg__part *parts, size_t nparts)
+tg_status tg__quant_encode(tg_codec *c, const tg_encode_context *ctx, const float *x,
+                           tg__part *part, float *decoded)
 {
-    TG_TRY(scratch(q, parts, nparts));
+    return encode(c, ctx, (job){.x = x, .decoded = decoded}, part);
+}
+
+tg_status tg__quant_settle(tg_codec *c, const tg_encode_context *ctx, float *r, const float *g,
+                           size_t n, tg__part *parts, size_t nparts)
+{
+    tg__quant *q = c->impl;
     atomic_bool spoilt = false;
-    job all = {.x = r, .r = r, .g = g, .spoilt = &spoilt};
-    encode_parts(c, q, ctx, &all, parts, nparts);
+    (void)n;
+    for (size_t i = 0; q->layout.elias && i < nparts; i++)
+        TG_TRY(reserve(c, q, parts[i].hi - parts[i].lo)); /* so that encode cannot fail */
+    for (size_t i = 0; i < nparts; i++)
+        TG_TRY(encode(c, ctx, (job){.x = r, .r = r, .g = g, .spoilt = &spoilt}, &parts[i]));
     return spoilt ? tg__encode_spoilt(c) : TG_OK;
 }

@@ -175,11 +175,17 @@ static void ternary_vectors_are_exact(void **state)
             assert_true(out[j] == x[j]);
     }
     /* an s larger than the own: other values, the same mean; an s of 0: all zeros */
-    static const float zeros[4] = {0}, wrong[] = {NAN, -1, INFINITY, 0};
+    static const float zeros[4] = {0}, wrong[3] = {NAN, -1, INFINITY};
     ctx.scale = zeros;
     assert_int_equal(encode(c, &ctx, N, frame), 12);
-    ctx.scale = wrong;
-    assert_int_equal(decode(encode(c, &ctx, N, frame), N), TG_OK);
+    for (size_t i = 0; i < 3; i++) {
+        const float scale[4] = {1, 1, wrong[i], 1};
+        size_t len;
+        tg_array ax = tg_array_f32(x, N);
+        ctx.scale = scale;
+        assert_int_equal(tg_codec_encode(c, &ctx, &ax, frame, tg_codec_bound(c, N), &len),
+                         TG_E_ARG);
+    }
     tg_codec_destroy(c);
 }
 
@@ -421,7 +427,7 @@ static void frames_that_lie(void **state)
     refused(len, N, "a code is not 0");
     memcpy(frame, other, len);
     frame[2] = 9;
-    refused(len, N, "width=9");
+    refused(len, N, "the width is 9");
     frame[2] = 4;
     frame[3] = 1;
     refused(len, N, "aux");
@@ -439,7 +445,7 @@ static void frames_that_lie(void **state)
     refused(len, N, "payload length");
     tg__put32(frame + 12, 1);
     tg__put32(frame + 16, N - 1);
-    refused(len, N, "runs of 699");
+    refused(len, N, "699 elements in all");
     tg__put32(frame + 16, N + 1);
     refused(len, N, "701 elements");
     memcpy(frame, other, len);

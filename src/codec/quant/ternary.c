@@ -14,15 +14,28 @@ void tg__ternary_shown(const tg__ternary *t, size_t lo, size_t hi, float thresho
     tg__kernel()->twobit_decode(t->r + lo, planes, hi - lo, threshold);
 }
 
-void tg__ternary_left(const tg__ternary *t, size_t lo, size_t hi, float threshold, uint8_t *planes)
+/* Planes of r, which keeps the remainder. */
+static void left(const tg__ternary *t, size_t lo, size_t hi, float threshold, uint8_t *planes)
 {
     tg__kernel()->twobit_encode(t->r + lo, hi - lo, threshold, planes);
     tg__kernel()->twobit_decode_add(t->r + lo, planes, hi - lo, -threshold);
 }
 
-void tg__ternary_add(const tg__ternary *t, size_t lo, size_t hi, float threshold, uint8_t *planes)
+/* r += x, then the same, in one pass. */
+static void add(const tg__ternary *t, size_t lo, size_t hi, float threshold, uint8_t *planes)
 {
     tg__kernel()->twobit_add_encode(t->r + lo, t->x + lo, hi - lo, threshold, planes);
+}
+
+tg__ternary tg__ternary_settle(tg_codec *c, const tg_encode_context *ctx, float *r, const float *g,
+                               size_t n, atomic_bool *spoilt)
+{
+    tg__ternary t = {.code = add, .x = g, .r = r, .leaves = true, .spoilt = spoilt};
+    if (tg__thresholds_estimates(c->impl, ctx)) {
+        tg__kernel()->add(r, g, n);
+        t.code = left;
+    }
+    return t;
 }
 
 typedef struct job {

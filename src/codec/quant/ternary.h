@@ -4,6 +4,7 @@
 #define TG_CODEC_TERNARY_H
 
 #include "codec/codec_impl.h"
+#include "codec/quant/threshold_auto.h"
 #include <stdatomic.h>
 
 /* The source of the planes. code() writes those of elements [lo, hi) of the vector (lo is a
@@ -13,7 +14,7 @@ typedef struct tg__ternary {
                  uint8_t *planes);
     const float *x;
     float *r;
-    bool leaves;         /* r keeps the remainder: code is one of the last two below */
+    bool leaves;         /* r keeps the remainder: the source is tg__ternary_settle's */
     atomic_bool *spoilt; /* [out] some r is not finite; NULL: not wanted */
 } tg__ternary;
 
@@ -22,10 +23,11 @@ void tg__ternary_of(const tg__ternary *t, size_t lo, size_t hi, float threshold,
 /* Planes of x; r = the decoded planes. */
 void tg__ternary_shown(const tg__ternary *t, size_t lo, size_t hi, float threshold,
                        uint8_t *planes);
-/* Planes of r, which keeps the remainder. */
-void tg__ternary_left(const tg__ternary *t, size_t lo, size_t hi, float threshold, uint8_t *planes);
-/* r += x, then as tg__ternary_left, in one pass. */
-void tg__ternary_add(const tg__ternary *t, size_t lo, size_t hi, float threshold, uint8_t *planes);
+
+/* The source of a pass over r += g, for codecs whose impl begins with tg__thresholds. If thresholds
+ * are to be estimated, which needs r first, g is added here. */
+tg__ternary tg__ternary_settle(tg_codec *c, const tg_encode_context *ctx, float *r, const float *g,
+                               size_t n, atomic_bool *spoilt);
 
 /* Write the planes (tg__twobit_bytes(hi - lo)) of one run; returns the number of elements they
  * send. */

@@ -21,8 +21,9 @@ enum { BLOCK = 64, SAMPLES = 256 }; /* elements of a block; most blocks that are
 /* A segment's memory. */
 enum { THRESHOLD, SEEN, FLOATS };
 
-tg_status tg__thresholds_init(tg__thresholds *t, const tg_codec *c)
+tg_status tg__thresholds_init(tg_codec *c)
 {
+    tg__thresholds *t = c->impl;
     double wish = tg_spec_real(c->spec, "threshold");
     t->adapt = strcmp(tg_spec_word(c->spec, "threshold"), "auto") == 0;
     t->fixed = (float)wish;
@@ -39,15 +40,15 @@ tg_status tg__thresholds_init(tg__thresholds *t, const tg_codec *c)
     return TG_OK;
 }
 
-void tg__thresholds_free(tg__thresholds *t)
+size_t tg__thresholds_memory(const tg_codec *c)
 {
-    free(t->now);
-    free(t->sent);
+    return ((const tg__thresholds *)c->impl)->adapt ? FLOATS : 0;
 }
 
-size_t tg__thresholds_memory(const tg__thresholds *t)
+const tg_encode_context *tg__thresholds_runs(const tg__thresholds *t, const tg_encode_context *ctx)
 {
-    return t->adapt ? FLOATS : 0;
+    static const tg_encode_context whole = {.struct_size = sizeof(whole)};
+    return t->adapt ? ctx : &whole;
 }
 
 static size_t segments_of(const tg_encode_context *ctx)
@@ -99,11 +100,12 @@ static float first(const tg__thresholds *t, const float *x, size_t n)
     return bounded(sqrt(stats.sum_sq / ((double)n * t->target)));
 }
 
-tg_status tg__thresholds_reserve(tg__thresholds *t, const tg_encode_context *ctx)
+tg_status tg__thresholds_reserve(tg_codec *c, const tg_encode_context *ctx)
 {
+    tg__thresholds *t = c->impl;
     size_t count = segments_of(ctx);
-    TG_TRY(tg__scratch(&t->now, &t->now_cap, count, sizeof(*t->now)));
-    return tg__scratch(&t->sent, &t->sent_cap, count, sizeof(*t->sent));
+    TG_TRY(tg__scratch(c, &t->now, count, sizeof(*t->now)));
+    return tg__scratch(c, &t->sent, count, sizeof(*t->sent));
 }
 
 void tg__thresholds_begin(tg__thresholds *t, const tg_encode_context *ctx, const float *x, size_t n)

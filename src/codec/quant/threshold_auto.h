@@ -23,7 +23,6 @@
 #define TG_CODEC_THRESHOLD_AUTO_H
 
 #include "codec/codec_impl.h"
-#include "telegrad/spec.h"
 
 #define TG__THRESHOLD_LEAST 1e-30f
 #define TG__THRESHOLD_MOST 1e30f
@@ -35,20 +34,23 @@ typedef struct tg__thresholds {
     /* For the current call: */
     float *now;   /* (nsegments; 1 without segments) */
     size_t *sent; /* likewise: elements sent, counted by the codec */
-    size_t now_cap, sent_cap;
 } tg__thresholds;
+
+/* The first three are for codecs whose impl begins with tg__thresholds. */
 
 /* Read the keys threshold (a number or auto), start and target, which apply to auto only.
  * Errors  TG_E_SPEC */
-TG_NODISCARD tg_status tg__thresholds_init(tg__thresholds *t, const tg_codec *c);
-void tg__thresholds_free(tg__thresholds *t);
-size_t tg__thresholds_memory(const tg__thresholds *t); /* floats per segment */
-
-/* True if tg__thresholds_begin needs x. */
-bool tg__thresholds_estimates(const tg__thresholds *t, const tg_encode_context *ctx);
+TG_NODISCARD tg_status tg__thresholds_init(tg_codec *c);
+size_t tg__thresholds_memory(const tg_codec *c); /* floats per segment */
 /* Allocate now and sent.
  * Errors  TG_E_NOMEM */
-TG_NODISCARD tg_status tg__thresholds_reserve(tg__thresholds *t, const tg_encode_context *ctx);
+TG_NODISCARD tg_status tg__thresholds_reserve(tg_codec *c, const tg_encode_context *ctx);
+
+/* The context whose segments have thresholds of their own: a fixed threshold needs none, so the
+ * vector is one run. */
+const tg_encode_context *tg__thresholds_runs(const tg__thresholds *t, const tg_encode_context *ctx);
+/* True if tg__thresholds_begin needs x. */
+bool tg__thresholds_estimates(const tg__thresholds *t, const tg_encode_context *ctx);
 /* Set now, clear sent. x (n) is read only for estimates. Call it after tg__thresholds_reserve */
 void tg__thresholds_begin(tg__thresholds *t, const tg_encode_context *ctx, const float *x,
                           size_t n);
@@ -58,22 +60,15 @@ void tg__thresholds_end(const tg__thresholds *t, const tg_encode_context *ctx, c
                         size_t n, bool left);
 
 /* The keys, shared by codecs and methods. */
-#define TG__KEY_THRESHOLD(text)                                                                  \
-    {                                                                                            \
-        .name = "threshold", .type = TG_KEY_REAL, .def = text, .min = 0, .max = 1e30,            \
-        .min_open = true, .choices = "auto",                                                     \
-        .help = "the value sent, in units of the gradient (mean over the batch); auto: adapted " \
-                "to target, per tensor"                                                          \
-    }
-#define TG__KEY_START                                                   \
-    {                                                                   \
-        .name = "start", .type = TG_KEY_REAL, .def = "0", .max = 1e30,  \
-        .help = "first threshold of auto; 0: derived from the gradient" \
-    }
+#define TG__KEY_THRESHOLD(text)                                                              \
+    TG__KEY(REAL, "threshold", text, 0, 1e30,                                                \
+            "the value sent, in units of the gradient (mean over the batch); auto: adapted " \
+            "to target, per tensor",                                                         \
+            .min_open = true, .choices = "auto")
+#define TG__KEY_START \
+    TG__KEY(REAL, "start", "0", 0, 1e30, "first threshold of auto; 0: derived from the gradient")
 #define TG__TARGET "0.1"
-#define TG__KEY_TARGET                                                                          \
-    {                                                                                           \
-        .name = "target", .type = TG_KEY_REAL, .def = TG__TARGET, .min = 0, .max = 0.5,         \
-        .min_open = true, .help = "fraction of the elements that auto aims to send, on average" \
-    }
+#define TG__KEY_TARGET                          \
+    TG__KEY(REAL, "target", TG__TARGET, 0, 0.5, \
+            "fraction of the elements that auto aims to send, on average", .min_open = true)
 #endif

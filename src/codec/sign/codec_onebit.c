@@ -14,7 +14,6 @@
  *
  * Source: Seide et al. 2014, "1-bit stochastic gradient descent", Interspeech; threshold=mean is
  * CNTK's ColumnQuantizer without its zero threshold */
-#include "codec/sign/codec_onebit.h"
 #include "base/mem.h"
 #include "codec/sign/strips.h"
 #include "kernel/kernel.h"
@@ -22,7 +21,6 @@
 #include <float.h>
 #include <math.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -40,40 +38,11 @@ typedef struct columns {
 enum { COLUMN_BYTES = 2 * sizeof(double) + 3 * sizeof(float) + sizeof(uint32_t) };
 
 typedef struct onebit {
+    tg__strip_coder strips; /* first member */
     bool mean;
-    float *decoded;     /* the view, or the content of a dense frame */
-    uint8_t *coded;     /* a payload that is too long to send */
     tg__split *partial; /* of a vector's chunks */
     double *columns;    /* memory for a matrix's columns */
-    size_t decoded_cap, coded_cap, partial_cap, columns_cap;
 } onebit;
-
-static tg_status init(tg_codec *c)
-{
-    onebit *own;
-    TG_TRY(tg_alloc(1, sizeof *own, &own));
-    own->mean = strcmp(tg_spec_word(c->spec, "threshold"), "mean") == 0;
-    c->impl = own;
-    return TG_OK;
-}
-
-static void fini(tg_codec *c)
-{
-    onebit *own = c->impl;
-    if (own) {
-        free(own->decoded);
-        free(own->coded);
-        free(own->partial);
-        free(own->columns);
-    }
-    free(own);
-}
-
-static size_t bound(const tg_codec *c, size_t n)
-{
-    (void)c;
-    return TG__FRAME_HEAD + n * sizeof(float);
-}
 
 static size_t two_a_column(size_t rows, size_t cols)
 {
@@ -254,15 +223,16 @@ static void write_strips(tg_codec *c, const tg_encode_context *ctx, float *x, co
 }
 
 /* Allocate memory for the widest matrix of the part. */
-static tg_status make_columns(onebit *own, const tg_encode_context *ctx, const tg__part *part,
+static tg_status make_columns(tg_codec *c, const tg_encode_context *ctx, const tg__part *part,
                               columns *of)
 {
+    onebit *own = c->impl;
     size_t widest = 0;
     tg__strip strip;
     for (tg__strips s = tg__strips_of(ctx, part, MIN_ROWS); tg__strips_next(&s, &strip);)
         if (strip.rows > 1)
             widest = TG__MAX(widest, strip.cols);
-    TG_TRY(tg__scratch(&own->columns, &own->columns_cap, widest, COLUMN_BYTES));
+    TG_TRY(tg__scratch(c, &own->columns, widest, COLUMN_BYTES));
     of->below = own->columns;
     of->above = of->below + widest;
     of->t = (float *)(of->above + widest);
@@ -272,21 +242,17 @@ static tg_status make_columns(onebit *own, const tg_encode_context *ctx, const t
     return TG_OK;
 }
 
-tg_status tg__onebit_write(tg_codec *c, const tg_encode_context *ctx, float *x, const float *g,
-                           tg__part *part)
+static tg_status write_part(tg_codec *c, const tg_encode_context *ctx, float *x, const float *g,
+                            tg__part *part)
 {
     onebit *own = c->impl;
-    size_t n = part->hi - part->lo;
-    tg__strip_layout l = tg__strips_layout(ctx, part, MIN_ROWS, two_a_column);
-    bool dense = l.len >= n * sizeof(float);
-    TG_TRY(tg__scratch(&own->partial, &own->partial_cap, n / TG__CHUNK + 1, sizeof(tg__split)));
-    if (dense) {
-        TG_TRY(tg__scratch(&own->coded, &own->coded_cap, l.len, 1));
-        TG_TRY(tg__scratch(&own->decoded, &own->decoded_cap, n, sizeof(float)));
-    }
+    tg__strip_layout l;
+    uint8_t *payload;
     columns of;
-    TG_TRY(make_columns(own, ctx, part, &of));
-    uint8_t *payload = dense ? own->coded : part->dst + TG__FRAME_HEAD;
+    const size_t chunks = (part->hi - part->lo) / TG__CHUNK + 1;
+    TG_TRY(tg__scratch(c, &own->partial, chunks, sizeof(tg__split)));
+    TG_TRY(make_columns(c, ctx, part, &of));
+    TG_TRY(tg__strips_begin(c, ctx, part, &l, &payload));
     atomic_bool spoilt = false;
     job j = {.k = tg__kernel(),
              .values = payload + l.values,
@@ -295,38 +261,18 @@ tg_status tg__onebit_write(tg_codec *c, const tg_encode_context *ctx, float *x, 
              .mean = own->mean,
              .partial = own->partial,
              .spoilt = &spoilt};
-    tg__strips_put(payload, ctx, part, MIN_ROWS);
     write_strips(c, ctx, x, g, part, &j);
     if (spoilt)
         return tg__encode_spoilt(c);
-    if (tg__all_zero(payload + l.values, l.bits - l.values)) {
-        tg__part_zero(part, TG__ID_onebit);
-    } else if (dense) {
-        tg__frame f = {.n = (uint32_t)n, .payload = payload};
-        tg__codec_onebit.decode(&f, 0, n, own->decoded, false);
-        tg__part_dense(part, TG__ID_onebit, own->decoded);
-    } else {
-        tg__part_coded(part, TG__ID_onebit, 0, l.len);
-    }
+    tg__strips_end(c, part, &l, payload, 0);
     return TG_OK;
 }
 
-static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
-                        tg__part *parts, size_t nparts, tg__view *view_p)
+static tg_status init(tg_codec *c)
 {
-    onebit *own = c->impl;
-    if (view_p)
-        TG_TRY(tg__scratch(&own->decoded, &own->decoded_cap, n, sizeof(float)));
-    for (size_t i = 0; i < nparts; i++) {
-        tg__part *part = &parts[i];
-        TG_TRY(tg__part_room(part, bound(c, part->hi - part->lo)));
-        TG_TRY(tg__onebit_write(c, ctx, (float *)(uintptr_t)x, NULL, part)); /* only read */
-    }
-    if (!view_p)
-        return TG_OK;
-    for (size_t i = 0; i < nparts; i++)
-        tg__frame_decode(parts[i].dst, parts[i].len, own->decoded + parts[i].lo, c->pool);
-    *view_p = (tg__view){.sparse = false, .dense = own->decoded, .k = n};
+    *(onebit *)c->impl =
+        (onebit){.strips = {.values = two_a_column, .min_rows = MIN_ROWS, .write = write_part},
+                 .mean = strcmp(tg_spec_word(c->spec, "threshold"), "mean") == 0};
     return TG_OK;
 }
 
@@ -351,9 +297,10 @@ static tg_status check(const tg__frame *f)
         size_t pairs = two_a_column(tg__strip_at(f, i).rows, tg__strip_at(f, i).cols) / 2;
         for (size_t p = 0; p < pairs; p++)
             if (!valid_pair(at + p * sizeof(float), at + (pairs + p) * sizeof(float)))
-                return tg_fail(TG_E_CORRUPT,
-                               "1bit frame: strip %zu: pair %zu: must be finite, minus <= plus", i,
-                               p);
+                return tg_fail(
+                    TG_E_CORRUPT,
+                    "1bit frame: strip %zu: the values of pair %zu must be finite and ascend", i,
+                    p);
         at += 2 * pairs * sizeof(float);
     }
     return TG_OK;
@@ -381,11 +328,8 @@ static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool ad
 }
 
 static const tg_key keys[] = {
-    {.name = "threshold",
-     .type = TG_KEY_CHOICE,
-     .def = "zero",
-     .choices = "zero|mean",
-     .help = "what elements are compared with: 0, or the mean of their column"},
+    TG__CHOICE("threshold", "zero", "zero|mean",
+               "what elements are compared with: 0, or the mean of their column"),
     {.name = NULL},
 };
 
@@ -394,10 +338,10 @@ const tg__codec_ops tg__codec_onebit = {
               "Seide et al. 2014, 1-bit stochastic gradient descent, Interspeech", keys},
     .wire_id = TG__ID_onebit,
     .properties = TG__CUTS,
+    .impl_bytes = sizeof(onebit),
     .init = init,
-    .fini = fini,
-    .bound = bound,
-    .encode = encode,
+    .encode_part = tg__strips_encode,
+    .settle = tg__strips_settle,
     .check = check,
     .decode = decode,
 };

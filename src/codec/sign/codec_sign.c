@@ -17,41 +17,15 @@
 #include "telegrad/spec.h"
 #include <math.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { AUX_NONE = 0, AUX_SCALED = 1 };
 
 typedef struct sign {
+    tg__strip_coder strips; /* first member */
     bool scaled;
-    size_t min_rows; /* of a strip that is a matrix */
-    float *decoded;  /* the view, or the content of a dense frame */
-    uint8_t *coded;  /* a payload that is too long to send */
     double *partial; /* sums of the chunks of a long row */
-    size_t decoded_cap, coded_cap, partial_cap;
 } sign;
-
-static tg_status init(tg_codec *c)
-{
-    const char *scale = tg_spec_word(c->spec, "scale");
-    sign *own;
-    TG_TRY(tg_alloc(1, sizeof *own, &own));
-    own->scaled = strcmp(scale, "none") != 0;
-    own->min_rows = strcmp(scale, "row") == 0 ? 2 : SIZE_MAX;
-    c->impl = own;
-    return TG_OK;
-}
-
-static void fini(tg_codec *c)
-{
-    sign *own = c->impl;
-    if (own) {
-        free(own->decoded);
-        free(own->coded);
-        free(own->partial);
-    }
-    free(own);
-}
 
 static size_t bound(const tg_codec *c, size_t n)
 {
@@ -171,15 +145,11 @@ static tg_status write_scaled(tg_codec *c, const tg_encode_context *ctx, float *
                               tg__part *part)
 {
     sign *own = c->impl;
-    size_t n = part->hi - part->lo;
-    tg__strip_layout l = tg__strips_layout(ctx, part, own->min_rows, one_a_row);
-    bool dense = l.len >= n * sizeof(float);
-    TG_TRY(tg__scratch(&own->partial, &own->partial_cap, n / TG__CHUNK + 1, sizeof(double)));
-    if (dense) {
-        TG_TRY(tg__scratch(&own->coded, &own->coded_cap, l.len, 1));
-        TG_TRY(tg__scratch(&own->decoded, &own->decoded_cap, n, sizeof(float)));
-    }
-    uint8_t *payload = dense ? own->coded : part->dst + TG__FRAME_HEAD;
+    tg__strip_layout l;
+    uint8_t *payload;
+    const size_t chunks = (part->hi - part->lo) / TG__CHUNK + 1;
+    TG_TRY(tg__scratch(c, &own->partial, chunks, sizeof(double)));
+    TG_TRY(tg__strips_begin(c, ctx, part, &l, &payload));
     atomic_bool spoilt = false;
     job j = {.k = tg__kernel(),
              .values = payload + l.values,
@@ -187,8 +157,8 @@ static tg_status write_scaled(tg_codec *c, const tg_encode_context *ctx, float *
              .partial = own->partial,
              .spoilt = &spoilt};
     tg__strip strip;
-    tg__strips_put(payload, ctx, part, own->min_rows);
-    for (tg__strips s = tg__strips_of(ctx, part, own->min_rows); tg__strips_next(&s, &strip);) {
+    for (tg__strips s = tg__strips_of(ctx, part, own->strips.min_rows);
+         tg__strips_next(&s, &strip);) {
         j.x = x + strip.lo;
         j.g = g ? g + strip.lo : NULL;
         j.cols = strip.cols;
@@ -198,20 +168,12 @@ static tg_status write_scaled(tg_codec *c, const tg_encode_context *ctx, float *
     }
     if (spoilt)
         return tg__encode_spoilt(c);
-    if (tg__all_zero(payload + l.values, l.bits - l.values)) {
-        tg__part_zero(part, TG__ID_sign);
-    } else if (dense) {
-        tg__frame f = {.aux = AUX_SCALED, .n = (uint32_t)n, .payload = payload};
-        tg__codec_sign.decode(&f, 0, n, own->decoded, false);
-        tg__part_dense(part, TG__ID_sign, own->decoded);
-    } else {
-        tg__part_coded(part, TG__ID_sign, AUX_SCALED, l.len);
-    }
+    tg__strips_end(c, part, &l, payload, AUX_SCALED);
     return TG_OK;
 }
 
-tg_status tg__sign_write(tg_codec *c, const tg_encode_context *ctx, float *x, const float *g,
-                         tg__part *part)
+static tg_status write_part(tg_codec *c, const tg_encode_context *ctx, float *x, const float *g,
+                            tg__part *part)
 {
     const sign *own = c->impl;
     size_t n = part->hi - part->lo;
@@ -230,22 +192,13 @@ tg_status tg__sign_write(tg_codec *c, const tg_encode_context *ctx, float *x, co
     return TG_OK;
 }
 
-static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
-                        tg__part *parts, size_t nparts, tg__view *view_p)
+static tg_status init(tg_codec *c)
 {
-    sign *own = c->impl;
-    if (view_p)
-        TG_TRY(tg__scratch(&own->decoded, &own->decoded_cap, n, sizeof(float)));
-    for (size_t i = 0; i < nparts; i++) {
-        tg__part *part = &parts[i];
-        TG_TRY(tg__part_room(part, bound(c, part->hi - part->lo)));
-        TG_TRY(tg__sign_write(c, ctx, (float *)(uintptr_t)x, NULL, part)); /* only read */
-    }
-    if (!view_p)
-        return TG_OK;
-    for (size_t i = 0; i < nparts; i++)
-        tg__frame_decode(parts[i].dst, parts[i].len, own->decoded + parts[i].lo, c->pool);
-    *view_p = (tg__view){.sparse = false, .dense = own->decoded, .k = n};
+    const char *scale = tg_spec_word(c->spec, "scale");
+    *(sign *)c->impl = (sign){.strips = {.values = one_a_row,
+                                         .min_rows = strcmp(scale, "row") == 0 ? 2 : SIZE_MAX,
+                                         .write = write_part},
+                              .scaled = strcmp(scale, "none") != 0};
     return TG_OK;
 }
 
@@ -259,7 +212,7 @@ static tg_status check(const tg__frame *f)
     if (f->aux == AUX_NONE) {
         size_t want = tg__strip_row_bytes(f->n);
         if (f->payload_len != want)
-            return tg_fail(TG_E_CORRUPT, "sign frame: payload length=%zu: %zu for n=%u",
+            return tg_fail(TG_E_CORRUPT, "sign frame: payload length=%zu: must be %zu for n=%u",
                            f->payload_len, want, f->n);
         if (f->n % 8 && f->payload[want - 1] >> f->n % 8)
             return tg_fail(TG_E_CORRUPT, "sign frame: padding is not zero");
@@ -302,11 +255,9 @@ const uint8_t *tg__sign_bits(const uint8_t *frame)
 }
 
 static const tg_key keys[] = {
-    {.name = "scale",
-     .type = TG_KEY_CHOICE,
-     .def = "none",
-     .choices = "none|tensor|row",
-     .help = "what the signs are multiplied by: nothing, the mean |x| of the tensor, of each row"},
+    TG__CHOICE(
+        "scale", "none", "none|tensor|row",
+        "what the signs are multiplied by: nothing, the mean |x| of the tensor, of each row"),
     {.name = NULL},
 };
 
@@ -316,10 +267,11 @@ const tg__codec_ops tg__codec_sign = {
               keys},
     .wire_id = TG__ID_sign,
     .properties = TG__CUTS,
+    .impl_bytes = sizeof(sign),
     .init = init,
-    .fini = fini,
     .bound = bound,
-    .encode = encode,
+    .encode_part = tg__strips_encode,
+    .settle = tg__strips_settle,
     .check = check,
     .decode = decode,
 };

@@ -290,8 +290,8 @@ static void damage_is_found(void **state)
     enum { STRIPS = 12, ROWS = 16, COLS = 20, VALUES = 24 };
     static const char *const specs[] = {"sign:scale=row", "1bit"};
     for (size_t s = 0; s < 2; s++) {
-        refused(specs[s], 60, &matrix, STRIPS, 0, "strips=0");
-        refused(specs[s], 60, &matrix, STRIPS, 0xffffffff, "strips=");
+        refused(specs[s], 60, &matrix, STRIPS, 0, "0 strips");
+        refused(specs[s], 60, &matrix, STRIPS, 0xffffffff, "strips do not fit");
         refused(specs[s], 60, &matrix, ROWS, 0, "rows=0");
         refused(specs[s], 60, &matrix, COLS, 0, "cols=0");
         refused(specs[s], 60, &matrix, ROWS, 0xffffffff, "rows=4294967295");
@@ -300,7 +300,7 @@ static void damage_is_found(void **state)
         refused(specs[s], 60, &matrix, VALUES, 0x7fc00001, "must be finite");
     }
     refused("sign:scale=row", 60, &matrix, VALUES, 0x80000000, ">= 0");
-    refused("1bit", 60, &matrix, VALUES, 0xc2c80000, "minus <= plus");
+    refused("1bit", 60, &matrix, VALUES, 0xc2c80000, "finite and ascend");
     size_t len = encode("1bit", &matrix, 1, 60, 1);
     frame[len - 1] |= 0x80;
     assert_int_equal(tg__frame_check(frame, len, 60, -1), TG_E_CORRUPT);

@@ -32,15 +32,17 @@ bool tg__strips_next(tg__strips *s, tg__strip *strip)
     return true;
 }
 
-tg__strip_layout tg__strips_layout(const tg_encode_context *ctx, const tg__part *part,
-                                   size_t min_rows, tg__strip_values *values)
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static tg__strip_layout layout_of(const tg__strip_coder *o, const tg_encode_context *ctx,
+                                  const tg__part *part)
 {
     tg__strip_layout l = {0};
     tg__strip strip;
     size_t count = 0, bytes = 0;
-    for (tg__strips s = tg__strips_of(ctx, part, min_rows); tg__strips_next(&s, &strip);) {
+    for (tg__strips s = tg__strips_of(ctx, part, o->min_rows); tg__strips_next(&s, &strip);) {
         l.strips++;
-        count += values(strip.rows, strip.cols);
+        count += o->values(strip.rows, strip.cols);
         bytes += strip.rows * tg__strip_row_bytes(strip.cols);
     }
     l.values = AT_STRIPS + STRIP_BYTES * l.strips;
@@ -49,8 +51,9 @@ tg__strip_layout tg__strips_layout(const tg_encode_context *ctx, const tg__part 
     return l;
 }
 
-void tg__strips_put(uint8_t *payload, const tg_encode_context *ctx, const tg__part *part,
-                    size_t min_rows)
+/* Write the list of strips. */
+static void put_strips(uint8_t *payload, const tg_encode_context *ctx, const tg__part *part,
+                       size_t min_rows)
 {
     tg__strip strip;
     uint32_t count = 0;
@@ -61,6 +64,61 @@ void tg__strips_put(uint8_t *payload, const tg_encode_context *ctx, const tg__pa
     }
     tg__put32(payload, count);
 }
+
+tg_status tg__strips_begin(tg_codec *c, const tg_encode_context *ctx, const tg__part *part,
+                           tg__strip_layout *layout_p, uint8_t **payload_p)
+{
+    tg__strip_coder *o = c->impl;
+    const size_t dense = (part->hi - part->lo) * sizeof(float);
+    *layout_p = layout_of(o, ctx, part);
+    *payload_p = part->dst + TG__FRAME_HEAD;
+    if (layout_p->len >= dense) {
+        TG_TRY(tg__scratch(c, &o->coded, layout_p->len, 1));
+        TG_TRY(tg__scratch(c, &o->dense, dense, 1));
+        *payload_p = o->coded;
+    }
+    put_strips(*payload_p, ctx, part, o->min_rows);
+    return TG_OK;
+}
+
+void tg__strips_end(tg_codec *c, tg__part *part, const tg__strip_layout *l, const uint8_t *payload,
+                    uint16_t aux)
+{
+    const tg__strip_coder *o = c->impl;
+    const size_t n = part->hi - part->lo;
+    const uint8_t id = c->ops->wire_id;
+    if (tg__all_zero(payload + l->values, l->bits - l->values)) {
+        tg__part_zero(part, id);
+    } else if (payload == o->coded) {
+        const tg__frame f = {.codec = id, .aux = aux, .n = (uint32_t)n, .payload = payload};
+        c->ops->decode(&f, 0, n, o->dense, false);
+        tg__part_dense(part, id, o->dense);
+    } else {
+        tg__part_coded(part, id, aux, l->len);
+    }
+}
+
+tg_status tg__strips_encode(tg_codec *c, const tg_encode_context *ctx, const float *x,
+                            tg__part *part, float *decoded)
+{
+    const tg__strip_coder *o = c->impl;
+    TG_TRY(o->write(c, ctx, (float *)(uintptr_t)x, NULL, part)); /* only read */
+    if (decoded)
+        tg__frame_decode(part->dst, part->len, decoded, c->pool);
+    return TG_OK;
+}
+
+tg_status tg__strips_settle(tg_codec *c, const tg_encode_context *ctx, float *r, const float *g,
+                            size_t n, tg__part *parts, size_t nparts)
+{
+    const tg__strip_coder *o = c->impl;
+    (void)n;
+    for (size_t i = 0; i < nparts; i++)
+        TG_TRY(o->write(c, ctx, r, g, &parts[i]));
+    return TG_OK;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
 
 tg__strip tg__strip_at(const tg__frame *f, size_t i)
 {
@@ -85,7 +143,7 @@ tg_status tg__strips_check(const tg__frame *f, const char *name, tg__strip_value
 {
     size_t count = f->payload_len < AT_STRIPS ? 0 : tg__get32(f->payload), covered = 0;
     if (count == 0 || count > (f->payload_len - AT_STRIPS) / STRIP_BYTES)
-        return tg_fail(TG_E_CORRUPT, "%s frame: strips=%zu in %zu bytes", name, count,
+        return tg_fail(TG_E_CORRUPT, "%s frame: %zu strips do not fit in %zu bytes", name, count,
                        f->payload_len);
     tg__strip_layout l = {.strips = count, .values = AT_STRIPS + STRIP_BYTES * count};
     size_t nvalues = 0, bytes = 0;
@@ -93,8 +151,8 @@ tg_status tg__strips_check(const tg__frame *f, const char *name, tg__strip_value
         tg__strip s = tg__strip_at(f, i);
         if (s.rows == 0 || s.cols == 0 || s.cols > (f->n - covered) / s.rows)
             return tg_fail(TG_E_CORRUPT,
-                           "%s frame: strip %zu: rows=%zu cols=%zu, %zu elements left", name, i,
-                           s.rows, s.cols, f->n - covered);
+                           "%s frame: strip %zu: rows=%zu, cols=%zu, but %zu elements are left",
+                           name, i, s.rows, s.cols, f->n - covered);
         covered += s.rows * s.cols;
         nvalues += values(s.rows, s.cols);
         bytes += s.rows * tg__strip_row_bytes(s.cols);
@@ -102,8 +160,10 @@ tg_status tg__strips_check(const tg__frame *f, const char *name, tg__strip_value
     l.bits = l.values + sizeof(float) * nvalues;
     l.len = l.bits + bytes;
     if (covered != f->n || l.len != f->payload_len)
-        return tg_fail(TG_E_CORRUPT, "%s frame: strips of %zu elements in %zu bytes: n=%u in %zu",
-                       name, covered, l.len, f->n, f->payload_len);
+        return tg_fail(
+            TG_E_CORRUPT,
+            "%s frame: the strips have %zu elements in %zu bytes, but n=%u and %zu bytes", name,
+            covered, l.len, f->n, f->payload_len);
     const uint8_t *bits = f->payload + l.bits;
     for (size_t i = 0; i < count; i++) {
         tg__strip s = tg__strip_at(f, i);

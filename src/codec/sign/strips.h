@@ -33,16 +33,37 @@ typedef struct tg__strips {
 tg__strips tg__strips_of(const tg_encode_context *ctx, const tg__part *part, size_t min_rows);
 bool tg__strips_next(tg__strips *s, tg__strip *strip);
 
-/* The layout of a payload, and its length. */
+/* The layout of a payload. */
 typedef struct tg__strip_layout {
     size_t strips, values, bits; /* number of strips; offset of the values; offset of the bits */
     size_t len;
 } tg__strip_layout;
-tg__strip_layout tg__strips_layout(const tg_encode_context *ctx, const tg__part *part,
-                                   size_t min_rows, tg__strip_values *values);
-/* Write the list of strips. */
-void tg__strips_put(uint8_t *payload, const tg_encode_context *ctx, const tg__part *part,
-                    size_t min_rows);
+
+/* What the codecs share; the first member of their impl. */
+typedef struct tg__strip_coder {
+    tg__strip_values *values;
+    size_t min_rows;
+    /* Encode the part's elements. With g: x += g first, and x -= decoded afterwards; otherwise x is
+     * only read. The part has room for the bound.
+     * Errors  TG_E_NOMEM: x is unchanged; TG_E_NONFINITE */
+    tg_status (*write)(tg_codec *c, const tg_encode_context *ctx, float *x, const float *g,
+                       tg__part *part);
+    uint8_t *coded; /* a payload that is too long to send */
+    float *dense;   /* the content of a dense frame */
+} tg__strip_coder;
+/* See tg__codec_ops. */
+TG_NODISCARD tg_status tg__strips_encode(tg_codec *c, const tg_encode_context *ctx, const float *x,
+                                         tg__part *part, float *decoded);
+TG_NODISCARD tg_status tg__strips_settle(tg_codec *c, const tg_encode_context *ctx, float *r,
+                                         const float *g, size_t n, tg__part *parts, size_t nparts);
+/* The steps of `write`: begin writes the list of strips to a payload, in the part if the frame will
+ * be coded; the codec writes values and bits; end makes the frame, with this aux.
+ * Errors  TG_E_NOMEM */
+TG_NODISCARD tg_status tg__strips_begin(tg_codec *c, const tg_encode_context *ctx,
+                                        const tg__part *part, tg__strip_layout *layout_p,
+                                        uint8_t **payload_p);
+void tg__strips_end(tg_codec *c, tg__part *part, const tg__strip_layout *l, const uint8_t *payload,
+                    uint16_t aux);
 
 /* Check everything except the values. name is the codec's, for error texts.
  * Errors  TG_E_CORRUPT */

@@ -13,12 +13,10 @@
 #include "kernel/kernel.h"
 #include "telegrad/spec.h"
 #include <math.h>
-#include <stdlib.h>
 
 /* The paper uses 50 for convolutions, 500 for fully connected and recurrent layers. A matrix view
  * does not distinguish them, but their size nearly does: in the paper's networks, the layers with
  * 500 are larger. */
-/* The paper's values. */
 enum { BIN_CONVOLUTION = 50, BIN_OTHERS = 500 };
 
 typedef struct adacomp {
@@ -28,20 +26,10 @@ typedef struct adacomp {
 
 static tg_status init(tg_codec *c)
 {
-    adacomp *own;
-    TG_TRY(tg_alloc(1, sizeof(*own), &own));
-    c->impl = own;
+    adacomp *own = c->impl;
     own->bin = (size_t)tg_spec_int(c->spec, "bin");
     tg__levels_init(&own->list, c);
     return TG_OK;
-}
-
-static void fini(tg_codec *c)
-{
-    adacomp *own = c->impl;
-    if (own)
-        tg__levels_free(&own->list);
-    free(own);
 }
 
 static size_t bin_of(const adacomp *own, const tg_segment *s)
@@ -81,10 +69,10 @@ static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *
                         tg__part *parts, size_t nparts, tg__view *view_p)
 {
     adacomp *own = c->impl;
-    TG_TRY(tg__levels_reserve(&own->list, n / 16));
+    TG_TRY(tg__levels_reserve(c, &own->list, n / 16));
     choose(own, ctx, x, n);
     if (own->list.k > own->list.room) {
-        TG_TRY(tg__levels_reserve(&own->list, own->list.k));
+        TG_TRY(tg__levels_reserve(c, &own->list, own->list.k));
         choose(own, ctx, x, n);
     }
     return tg__levels_write(&own->list, TG__ID_adacomp, parts, nparts, view_p);
@@ -92,7 +80,7 @@ static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *
 
 static const tg_key keys[] = {
     TG__KEY_BIN,
-    TG__KEY_LEVEL_INDEX,
+    TG__KEY_INDEX,
     {.name = NULL},
 };
 
@@ -101,9 +89,8 @@ const tg__codec_ops tg__codec_adacomp = {
               "Chen et al. 2018, arXiv:1712.02679, alg. 2", keys},
     .wire_id = TG__ID_adacomp,
     .properties = TG__SPARSE | TG__WHOLE,
+    .impl_bytes = sizeof(adacomp),
     .init = init,
-    .fini = fini,
-    .bound = tg__levels_bound,
     .encode = encode,
     .check = tg__levels_check,
     .decode = tg__sparse_decode,

@@ -9,71 +9,38 @@
  *
  * Source: Strom 2015, "Scalable distributed DNN training using commodity GPU cloud computing",
  * Interspeech, sec. 4; its 32-bit words: telegrad/compat.h */
-#include "codec/sparse/codec_strom.h"
 #include "base/mem.h"
+#include "codec/quant/ternary.h"
 #include "codec/sparse/level_frame.h"
-#include "codec/quant/threshold_auto.h"
 #include "kernel/element.h"
 #include "telegrad/spec.h"
-#include <stdlib.h>
 
 typedef struct strom {
-    tg__thresholds thresholds;
+    tg__thresholds thresholds; /* first member */
     tg__levels list;
     uint8_t *planes;
-    size_t planes_cap;
 } strom;
 
 static tg_status init(tg_codec *c)
 {
-    strom *own;
-    TG_TRY(tg_alloc(1, sizeof(*own), &own));
-    c->impl = own;
-    tg__levels_init(&own->list, c);
-    return tg__thresholds_init(&own->thresholds, c);
+    tg__levels_init(&((strom *)c->impl)->list, c);
+    return tg__thresholds_init(c);
 }
 
-static void fini(tg_codec *c)
-{
-    strom *own = c->impl;
-    if (!own)
-        return;
-    tg__thresholds_free(&own->thresholds);
-    tg__levels_free(&own->list);
-    free(own->planes);
-    free(own);
-}
-
-static size_t memory(const tg_codec *c)
-{
-    return tg__thresholds_memory(&((const strom *)c->impl)->thresholds);
-}
-
-bool tg__strom_estimates(const tg_codec *c, const tg_encode_context *ctx)
-{
-    return tg__thresholds_estimates(&((const strom *)c->impl)->thresholds, ctx);
-}
-
-/* A fixed threshold needs no segments: the vector is one run. */
-static const tg_encode_context *runs_of(const strom *own, const tg_encode_context *ctx)
-{
-    static const tg_encode_context whole = {.struct_size = sizeof(whole)};
-    return own->thresholds.adapt ? ctx : &whole;
-}
-
-tg_status tg__strom_reserve(tg_codec *c, const tg_encode_context *ctx, size_t n,
-                            const tg__part *parts, size_t nparts)
+/* Check room in the frames, and allocate memory for the codes. */
+static tg_status reserve(tg_codec *c, const tg_encode_context *ctx, size_t n, const tg__part *parts,
+                         size_t nparts)
 {
     strom *own = c->impl;
     const tg__part all = {.lo = 0, .hi = n};
     size_t planes = 0;
-    ctx = runs_of(own, ctx);
+    ctx = tg__thresholds_runs(&own->thresholds, ctx);
     for (size_t i = 0; i < nparts; i++)
-        TG_TRY(tg__part_room(&parts[i], tg__levels_bound(c, parts[i].hi - parts[i].lo)));
+        TG_TRY(tg__part_room(&parts[i], tg__codec_bound(c, parts[i].hi - parts[i].lo)));
     for (tg__run r = tg__run_first(ctx, &all); r.lo < n; r = tg__run_next(&r))
         planes += tg__twobit_bytes(r.hi - r.lo);
-    TG_TRY(tg__scratch(&own->planes, &own->planes_cap, planes, 1));
-    return tg__thresholds_reserve(&own->thresholds, ctx);
+    TG_TRY(tg__scratch(c, &own->planes, planes, 1));
+    return tg__thresholds_reserve(c, ctx);
 }
 
 /* Append the planes of elements [lo, hi) to the list. */
@@ -93,23 +60,26 @@ static void append(tg__levels *l, const uint8_t *planes, size_t lo, size_t hi, f
     l->k = k;
 }
 
-tg_status tg__strom_write(tg_codec *c, const tg_encode_context *ctx, const tg__ternary *source,
-                          const float *x, size_t n, tg__part *parts, size_t nparts,
-                          tg__view *view_p)
+/* Write the frames of source. x (n) is the vector for estimates; afterwards it holds the vector
+ * itself or what the frames leave of it.
+ * Errors  TG_E_NOMEM (more elements are sent than ever before, and the list cannot grow) */
+static tg_status write_parts(tg_codec *c, const tg_encode_context *ctx, const tg__ternary *source,
+                             const float *x, size_t n, tg__part *parts, size_t nparts,
+                             tg__view *view_p)
 {
     strom *own = c->impl;
     tg__thresholds *t = &own->thresholds;
     const tg__part all = {.lo = 0, .hi = n};
     uint8_t *at = own->planes;
     size_t sent = 0;
-    ctx = runs_of(own, ctx);
+    ctx = tg__thresholds_runs(t, ctx);
     tg__thresholds_begin(t, ctx, x, n);
     for (tg__run r = tg__run_first(ctx, &all); r.lo < n; r = tg__run_next(&r)) {
         sent += t->sent[r.segment] =
             tg__ternary_run(source, c->pool, r.lo, r.hi, t->now[r.segment], at);
         at += tg__twobit_bytes(r.hi - r.lo);
     }
-    TG_TRY(tg__levels_reserve(&own->list, sent));
+    TG_TRY(tg__levels_reserve(c, &own->list, sent));
     own->list.k = 0;
     at = own->planes;
     for (tg__run r = tg__run_first(ctx, &all); r.lo < n; r = tg__run_next(&r)) {
@@ -124,12 +94,22 @@ static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *
                         tg__part *parts, size_t nparts, tg__view *view_p)
 {
     const tg__ternary source = {.code = tg__ternary_of, .x = x};
-    TG_TRY(tg__strom_reserve(c, ctx, n, parts, nparts));
-    return tg__strom_write(c, ctx, &source, x, n, parts, nparts, view_p);
+    TG_TRY(reserve(c, ctx, n, parts, nparts));
+    return write_parts(c, ctx, &source, x, n, parts, nparts, view_p);
+}
+
+static tg_status settle(tg_codec *c, const tg_encode_context *ctx, float *r, const float *g,
+                        size_t n, tg__part *parts, size_t nparts)
+{
+    atomic_bool spoilt = false;
+    TG_TRY(reserve(c, ctx, n, parts, nparts));
+    const tg__ternary source = tg__ternary_settle(c, ctx, r, g, n, &spoilt);
+    TG_TRY(write_parts(c, ctx, &source, r, n, parts, nparts, NULL));
+    return spoilt ? tg__encode_spoilt(c) : TG_OK;
 }
 
 static const tg_key keys[] = {
-    TG__KEY_THRESHOLD("auto"), TG__KEY_START, TG__KEY_TARGET, TG__KEY_LEVEL_INDEX, {.name = NULL},
+    TG__KEY_THRESHOLD("auto"), TG__KEY_START, TG__KEY_TARGET, TG__KEY_INDEX, {.name = NULL},
 };
 
 const tg__codec_ops tg__codec_strom = {
@@ -137,11 +117,11 @@ const tg__codec_ops tg__codec_strom = {
               "Strom 2015, Interspeech, sec. 4", keys},
     .wire_id = TG__ID_strom,
     .properties = TG__SPARSE | TG__WHOLE,
+    .impl_bytes = sizeof(strom),
     .init = init,
-    .fini = fini,
-    .memory = memory,
-    .bound = tg__levels_bound,
+    .memory = tg__thresholds_memory,
     .encode = encode,
+    .settle = settle,
     .check = tg__levels_check,
     .decode = tg__sparse_decode,
 };

@@ -13,7 +13,6 @@
 #include "kernel/kernel.h"
 #include "wire/index.h"
 #include "telegrad/spec.h"
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct topk {
@@ -22,54 +21,26 @@ typedef struct topk {
     int values, index;
     tg__topk select;
     tg__topk_hint *hints; /* one per competition */
-    size_t hints_cap;
     uint32_t *rebased;
-    size_t rebased_cap;
 } topk;
 
 /* The words of the key `values`, in the order of TG__VALUES_*. */
 static const char *const value_words[] = {"f32", "fp16", "int8", "4bit", "2bit", "1bit"};
-/* The words of the key `index`, in the order of TG__INDEX_*. */
-static const char *const index_words[] = {"raw", "bitmap", "rice", "ef"};
-
-static int number_of(const char *word, const char *const *words, size_t count, int otherwise)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(words[i], word) == 0)
-            return (int)i;
-    return otherwise;
-}
 
 static tg_status init(tg_codec *c)
 {
-    topk *own;
-    TG_TRY(tg_alloc(1, sizeof(*own), &own));
+    topk *own = c->impl;
     own->density = tg_spec_real(c->spec, "density");
     own->by_tensor = strcmp(tg_spec_word(c->spec, "scope"), "tensor") == 0;
-    own->values = number_of(tg_spec_word(c->spec, "values"), value_words, TG_COUNT(value_words),
-                            TG__VALUES_F32);
-    own->index = number_of(tg_spec_word(c->spec, "index"), index_words, TG_COUNT(index_words),
-                           TG__INDEX_AUTO);
-    c->impl = own;
+    while (strcmp(value_words[own->values], tg_spec_word(c->spec, "values")) != 0)
+        own->values++;
+    own->index = tg__index_named(tg_spec_word(c->spec, "index"));
     return TG_OK;
 }
 
 static void fini(tg_codec *c)
 {
-    topk *own = c->impl;
-    if (!own)
-        return;
-    tg__topk_free(&own->select);
-    free(own->hints);
-    free(own->rebased);
-    free(own);
-}
-
-/* Dense at worst: the density can differ in each call. */
-static size_t bound(const tg_codec *c, size_t n)
-{
-    (void)c;
-    return TG__FRAME_HEAD + n * sizeof(float);
+    tg__topk_free(&((topk *)c->impl)->select);
 }
 
 /* The next set of elements that compete with each other: all, or those of one tensor. Returns false
@@ -100,8 +71,8 @@ tg_status tg__topk_begin(tg_codec *c, const tg_encode_context *ctx, size_t n)
         total += k;
     }
     TG_TRY(tg__topk_reserve(&own->select, room));
-    TG_TRY(tg__scratch(&own->hints, &own->hints_cap, i, sizeof(*own->hints)));
-    return tg__scratch(&own->rebased, &own->rebased_cap, total, sizeof(*own->rebased));
+    TG_TRY(tg__scratch(c, &own->hints, i, sizeof(*own->hints)));
+    return tg__scratch(c, &own->rebased, total, sizeof(*own->rebased));
 }
 
 tg_status tg__topk_encode(tg_codec *c, const tg_encode_context *ctx, const tg__topk_source *s,
@@ -147,28 +118,12 @@ static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *
 }
 
 static const tg_key keys[] = {
-    {.name = "density",
-     .type = TG_KEY_REAL,
-     .def = "0.01",
-     .min = 0,
-     .max = 1,
-     .min_open = true,
-     .help = "fraction of the elements that is sent"},
-    {.name = "scope",
-     .type = TG_KEY_CHOICE,
-     .def = "bucket",
-     .choices = "bucket|tensor",
-     .help = "elements compete with all others, or within their tensor"},
-    {.name = "values",
-     .type = TG_KEY_CHOICE,
-     .def = "fp16",
-     .choices = "f32|fp16|int8|4bit|2bit|1bit",
-     .help = "how the values are sent"},
-    {.name = "index",
-     .type = TG_KEY_CHOICE,
-     .def = "auto",
-     .choices = "auto|rice|raw|bitmap|ef",
-     .help = "how the indices are sent; auto: the smallest"},
+    TG__KEY(REAL, "density", "0.01", 0, 1, "fraction of the elements that is sent",
+            .min_open = true),
+    TG__CHOICE("scope", "bucket", "bucket|tensor",
+               "elements compete with all others, or within their tensor"),
+    TG__CHOICE("values", "fp16", "f32|fp16|int8|4bit|2bit|1bit", "how the values are sent"),
+    TG__KEY_INDEX,
     {.name = NULL},
 };
 
@@ -177,9 +132,9 @@ const tg__codec_ops tg__codec_topk = {
               "Aji and Heafield 2017, arXiv:1704.05021", keys},
     .wire_id = TG__ID_topk,
     .properties = TG__SPARSE | TG__WHOLE,
+    .impl_bytes = sizeof(topk),
     .init = init,
     .fini = fini,
-    .bound = bound,
     .encode = encode,
     .check = tg__sparse_check,
     .decode = tg__sparse_decode,

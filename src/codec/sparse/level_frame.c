@@ -4,41 +4,22 @@
 #include "kernel/kernel.h"
 #include "wire/index.h"
 #include "telegrad/spec.h"
-#include <stdlib.h>
 #include <string.h>
 
 void tg__levels_init(tg__levels *l, const tg_codec *c)
 {
-    static const struct {
-        const char *word;
-        int coding;
-    } codings[] = {{"raw", TG__INDEX_RAW},
-                   {"bitmap", TG__INDEX_BITMAP},
-                   {"rice", TG__INDEX_RICE},
-                   {"ef", TG__INDEX_EF}};
-    const char *word = tg_spec_word(c->spec, "index");
-    l->index = TG__INDEX_AUTO;
-    for (size_t i = 0; i < TG_COUNT(codings); i++)
-        if (strcmp(codings[i].word, word) == 0)
-            l->index = codings[i].coding;
-}
-
-void tg__levels_free(tg__levels *l)
-{
-    free(l->idx);
-    free(l->val);
-    free(l->rebased);
+    l->index = tg__index_named(tg_spec_word(c->spec, "index"));
 }
 
 /* Reserve a little more than requested, because k differs from step to step. */
-tg_status tg__levels_reserve(tg__levels *l, size_t k)
+tg_status tg__levels_reserve(tg_codec *c, tg__levels *l, size_t k)
 {
     if (k <= l->room && l->idx)
         return TG_OK;
     size_t more = k + k / 4;
-    TG_TRY(tg__scratch(&l->idx, &l->idx_cap, more + TG__SELECT_SLACK, sizeof(*l->idx)));
-    TG_TRY(tg__scratch(&l->val, &l->val_cap, more + TG__SELECT_SLACK, sizeof(*l->val)));
-    TG_TRY(tg__scratch(&l->rebased, &l->rebased_cap, more, sizeof(*l->rebased)));
+    TG_TRY(tg__scratch(c, &l->idx, more + TG__SELECT_SLACK, sizeof(*l->idx)));
+    TG_TRY(tg__scratch(c, &l->val, more + TG__SELECT_SLACK, sizeof(*l->val)));
+    TG_TRY(tg__scratch(c, &l->rebased, more, sizeof(*l->rebased)));
     l->room = more;
     return TG_OK;
 }
@@ -53,12 +34,6 @@ tg_status tg__levels_write(const tg__levels *l, uint8_t wire_id, tg__part *parts
     if (view_p)
         *view_p = (tg__view){.sparse = true, .idx = l->idx, .val = l->val, .k = l->k};
     return TG_OK;
-}
-
-size_t tg__levels_bound(const tg_codec *c, size_t n)
-{
-    (void)c;
-    return TG__FRAME_HEAD + n * sizeof(float); /* dense at worst */
 }
 
 tg_status tg__levels_check(const tg__frame *f)

@@ -3,7 +3,7 @@
 #define TG_CODEC_SPARSE_SHAPE_H
 
 #include "codec/sparse/sparse_values.h"
-#include <string.h>
+#include "kernel/element.h"
 
 enum { TG__RUN_BYTES = 8 };
 
@@ -29,23 +29,9 @@ static inline size_t tg__blocks_len(int coding, size_t k)
            (rest > 0 ? tg__block_len(coding, rest) : 0);
 }
 
-static inline uint32_t tg__to_bits(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof(bits));
-    return bits;
-}
-
-static inline float tg__from_bits(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof(x));
-    return x;
-}
-
 static inline float tg__with_sign(float magnitude, uint32_t sign)
 {
-    return tg__from_bits(tg__to_bits(magnitude) | sign << 31);
+    return tg__f32_from(tg__f32_bits(magnitude) | sign << 31);
 }
 
 #endif

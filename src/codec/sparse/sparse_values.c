@@ -1,12 +1,9 @@
 /* Values of sparse frames: their length, and writing. Reading is in sparse_values_read.c. */
 #include "codec/sparse/sparse_values.h"
-#include "base/mem.h"
 #include "codec/codec_impl.h"
 #include "codec/sparse/sparse_shape.h"
-#include "kernel/kernel.h"
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 /* ---- integers times a scale ------------------------------------------------------------------ */
 
@@ -55,7 +52,7 @@ static void write_4bit(float *val, size_t m, uint8_t *dst)
 
 static uint32_t sign_of(float x)
 {
-    return tg__to_bits(x) >> 31;
+    return tg__f32_bits(x) >> 31;
 }
 
 /* |v| of a block, padded with zeros to whole rows of 16 lanes. */
@@ -138,16 +135,11 @@ static void write_2bit(float *val, size_t m, uint8_t *dst)
     }
 }
 
-static uint32_t magnitude(float x)
-{
-    return tg__to_bits(x) & UINT32_C(0x7fffffff);
-}
-
 /* The end of the run that begins at i. */
 static size_t run_end(const float *val, size_t k, size_t i)
 {
-    uint32_t m = magnitude(val[i]);
-    while (i < k && magnitude(val[i]) == m)
+    uint32_t m = tg__f32_magnitude(val[i]);
+    while (i < k && tg__f32_magnitude(val[i]) == m)
         i++;
     return i;
 }
@@ -157,7 +149,7 @@ static void write_level(const float *val, size_t k, uint8_t *dst)
     uint32_t runs = 0;
     for (size_t i = 0; i < k; runs++) {
         uint8_t *run = dst + 4 + TG__RUN_BYTES * (size_t)runs;
-        tg__put32(run + 4, magnitude(val[i]));
+        tg__put32(run + 4, tg__f32_magnitude(val[i]));
         i = run_end(val, k, i);
         tg__put32(run, (uint32_t)i);
     }
@@ -177,14 +169,6 @@ size_t tg__values_len(int coding, const float *val, size_t k)
     return tg__level_len(runs, k);
 }
 
-static void write_half(float *val, size_t m, uint8_t *dst)
-{
-    uint16_t half[TG__VALUES_BLOCK];
-    tg__kernel()->f16_encode(half, val, m);
-    tg__kernel()->f16_decode(val, half, m);
-    memcpy(dst, half, 2 * m); /* the words are little-endian */
-}
-
 static void write_block(int coding, float *val, size_t m, uint8_t *dst)
 {
     switch (coding) {
@@ -192,7 +176,8 @@ static void write_block(int coding, float *val, size_t m, uint8_t *dst)
         tg__floats_put(dst, val, m);
         break;
     case TG__VALUES_FP16:
-        write_half(val, m, dst);
+        tg__kernel()->f16_encode(dst, val, m);
+        tg__kernel()->f16_decode(val, dst, m);
         break;
     case TG__VALUES_INT8:
         write_int8(val, m, dst);

@@ -5,14 +5,11 @@
  *     int8   per block: f32 scale = max|v| / 127, then a signed byte each; v ~ scale * byte
  *     4bit   scale = max|v| / 7, then two's complement nibbles -7..7, the lower one first
  *     2bit   two f32 levels: the means of |v| of the values below the block's mean of |v|, and of
- *            the
- *            others; then 2 bits each: 1 negative, 2 upper level
+ *            the others; then 2 bits each: 1 negative, 2 upper level
  *     1bit   one f32: the mean of |v|; then a sign bit each, 1 negative
  *     level  one u32: the number of runs; a run is (end u32, magnitude f32): the kept elements up
- *            to
- *            the end-th have this magnitude; then a sign bit each. For methods whose values have
- *            few
- *            magnitudes (Strom, AdaComp); lossless; runs are as long as possible.
+ *            to the end-th have this magnitude; then a sign bit each. For methods whose values have
+ *            few magnitudes (Strom, AdaComp); lossless; runs are as long as possible.
  *
  * Bit fields fill bytes from the lowest bit, every block begins at a byte, and the padding of a
  * last byte is 0. All codings except f32 and level round: the writer sets `val` to what readers

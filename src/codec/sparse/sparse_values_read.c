@@ -1,8 +1,6 @@
 /* Values of sparse frames: checking, reading. */
-#include "base/mem.h"
 #include "codec/codec_impl.h"
 #include "codec/sparse/sparse_shape.h"
-#include "kernel/kernel.h"
 
 /* ---- checking -------------------------------------------------------------------------------- */
 
@@ -14,7 +12,7 @@ static tg_status bad(const char *what, size_t at)
 /* Finite, and neither negative nor -0. */
 static bool scale_ok(const uint8_t *src)
 {
-    return tg__get32(src) < UINT32_C(0x7f800000);
+    return tg__get32(src) < TG__F32_INF;
 }
 
 /* True if the bits from m * bits on are 0. */
@@ -64,7 +62,7 @@ static tg_status check_level(size_t k, const uint8_t *src, size_t runs)
                  m = tg__get32(src + 8 + TG__RUN_BYTES * j);
         if (to <= end || to > k)
             return bad("ends of runs do not ascend to k", end);
-        if (m == 0 || m >= UINT32_C(0x7f800000))
+        if (m == 0 || m >= TG__F32_INF)
             return bad("a magnitude is not positive and finite", end);
         if (m == before)
             return bad("two runs of the same magnitude follow each other", end);
@@ -91,11 +89,11 @@ static size_t stated_len(int coding, size_t k, const uint8_t *src, size_t len)
 tg_status tg__values_check(int coding, size_t k, const uint8_t *src, size_t len, size_t *used_p)
 {
     if (coding < 0 || coding >= TG__VALUES_CODINGS)
-        return tg_fail(TG_E_CORRUPT, "sparse frame: value coding=%d: known: 0..%d", coding,
+        return tg_fail(TG_E_CORRUPT, "sparse frame: value coding=%d: allowed: 0..%d", coding,
                        TG__VALUES_CODINGS - 1);
     size_t used = stated_len(coding, k, src, len);
     if (used == SIZE_MAX)
-        return tg_fail(TG_E_CORRUPT, "sparse frame: payload length=%zu: %zu values do not fit",
+        return tg_fail(TG_E_CORRUPT, "sparse frame: payload length=%zu: too short for %zu values",
                        len + 4, k);
     if (coding == TG__VALUES_LEVEL) {
         TG_TRY(check_level(k, src, tg__get32(src)));
@@ -170,12 +168,9 @@ void tg__values_read(tg__values_reader *r, float *val, size_t count)
     case TG__VALUES_F32:
         tg__floats_get(val, src, count);
         break;
-    case TG__VALUES_FP16: {
-        uint16_t half[TG__VALUES_BLOCK];
-        memcpy(half, src, 2 * count);
-        tg__kernel()->f16_decode(val, half, count);
+    case TG__VALUES_FP16:
+        tg__kernel()->f16_decode(val, src, count);
         break;
-    }
     case TG__VALUES_INT8:
         for (size_t i = 0; i < count; i++)
             val[i] = (float)(int8_t)codes[i] * scale;

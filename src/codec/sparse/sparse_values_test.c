@@ -9,7 +9,7 @@
 #include "codec/codec_impl.h"
 #include "codec/sparse/topk_frame.h"
 #include "each_level.h"
-#include "kernel/guarded.h"
+#include "guarded.h"
 #include "vectors.h"
 #include "wire/index.h"
 #include <float.h>

@@ -28,9 +28,7 @@ static void write_dense(tg__part *part, uint8_t wire_id, const uint32_t *idx, co
     memset(payload, 0, (part->hi - part->lo) * sizeof(float));
     for (size_t i = 0; i < k; i++)
         tg__floats_put(payload + idx[i] * sizeof(float), &val[i], 1);
-    tg__frame_head(part->dst, wire_id, TG__FORM_DENSE, 0, part->hi - part->lo,
-                   (part->hi - part->lo) * sizeof(float));
-    part->len = TG__FRAME_HEAD + (part->hi - part->lo) * sizeof(float);
+    tg__part_dense_placed(part, wire_id);
     part->kept = k;
 }
 
@@ -91,7 +89,7 @@ static pieces take_apart(const tg__frame *f)
 tg_status tg__sparse_check(const tg__frame *f)
 {
     if (f->payload_len < AT_VALUES)
-        return tg_fail(TG_E_CORRUPT, "sparse frame: payload length=%zu: at least %d",
+        return tg_fail(TG_E_CORRUPT, "sparse frame: payload length=%zu: must be at least %d",
                        f->payload_len, AT_VALUES);
     pieces p = take_apart(f);
     size_t used;

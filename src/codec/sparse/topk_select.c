@@ -15,11 +15,9 @@
  * Source: Aji and Heafield 2017, arXiv:1704.05021, sec. 3 (sampled threshold); exactness is our
  * addition. */
 #include "codec/sparse/topk_select.h"
-#include "base/mem.h"
-#include "kernel/kernel.h"
+#include "kernel/element.h"
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     BINS = 2048,     /* of the upper 11 magnitude bits */
@@ -32,25 +30,9 @@ enum {
     PIECES_MAX = PIECES_PER_THREAD * TG__POOL_MAX
 };
 
-#define MAGNITUDE UINT32_C(0x7fffffff)
-#define INF_BITS UINT32_C(0x7f800000)
 #define SLACK_START 0.03f
 #define SLACK_MIN 0.002f
 #define SLACK_MAX 0.3f
-
-static uint32_t magnitude(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof(bits));
-    return bits & MAGNITUDE;
-}
-
-static float from_bits(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof(x));
-    return x;
-}
 
 size_t tg__topk_count(double density, size_t n)
 {
@@ -127,7 +109,7 @@ static void refine(bound *b, const float *x, size_t n, size_t k, unsigned shift,
     memset(hist, 0, LOW_BINS * sizeof(*hist));
     uint32_t prefix = b->bits >> (shift + 10);
     for (size_t i = 0; i < n; i++) {
-        uint32_t m = magnitude(x[i]);
+        uint32_t m = tg__f32_magnitude(x[i]);
         if (m >> (shift + 10) == prefix)
             hist[m >> shift & (LOW_BINS - 1)]++;
     }
@@ -162,7 +144,7 @@ static size_t keep(uint32_t *idx, float *val, size_t n, const bound *b, size_t k
 {
     size_t kept = 0, ties = k - b->above;
     for (size_t i = 0; i < n; i++) {
-        uint32_t m = magnitude(val[i]);
+        uint32_t m = tg__f32_magnitude(val[i]);
         bool tie = m == b->bits && ties > 0;
         idx[kept] = idx[i];
         val[kept] = val[i];
@@ -210,7 +192,7 @@ static void collect_piece(void *arg, size_t piece)
         if (count > limit) {
             bound b = kth_largest(val, count, p->k);
             count = keep(idx, val, count, &b, p->k);
-            threshold = from_bits(b.bits + 1); /* later elements that equal it lose the tie */
+            threshold = tg__f32_from(b.bits + 1); /* later elements that equal it lose the tie */
         }
     }
     p->count[piece] = count;
@@ -260,13 +242,13 @@ static tg_status rerun(tg__topk *t, const float *x, size_t lo, size_t n, size_t 
 {
     uint32_t hist[BINS] = {0};
     tg__kernel()->histogram(x + lo, n, hist);
-    for (uint32_t bin = INF_BITS >> 20; bin < BINS; bin++)
+    for (uint32_t bin = TG__F32_INF >> 20; bin < BINS; bin++)
         if (hist[bin] > 0)
             return nonfinite();
     bound b = coarse(hist, k);
     tg__topk_source source = {.x = x, .pass = look};
     size_t seen;
-    *count_p = collect(t, &source, lo, n, k, from_bits(b.bits), &seen);
+    *count_p = collect(t, &source, lo, n, k, tg__f32_from(b.bits), &seen);
     return TG_OK;
 }
 
@@ -290,7 +272,7 @@ static float sampled(tg__topk *t, const tg__topk_source *s, size_t lo, size_t n,
     size_t rank = (size_t)((double)k * more / (double)stride);
     if (rank >= count)
         return 0;
-    return from_bits(kth_largest(sample, count, TG__MAX(rank, (size_t)1)).bits);
+    return tg__f32_from(kth_largest(sample, count, TG__MAX(rank, (size_t)1)).bits);
 }
 
 static float first_threshold(tg__topk *t, tg__topk_hint *h, const tg__topk_source *s, size_t lo,
@@ -315,16 +297,16 @@ static void remember(tg__topk_hint *h, size_t n, size_t k, uint32_t kth_bits, si
         h->slack = TG__MIN(SLACK_MAX, 1.25f * h->slack);
     else if (seen > many)
         h->slack = TG__MAX(SLACK_MIN, 0.8f * h->slack);
-    h->threshold = from_bits(kth_bits) * (1 - h->slack);
+    h->threshold = tg__f32_from(kth_bits) * (1 - h->slack);
     h->n = n;
     h->k = k;
 }
 
 static uint32_t least_magnitude(const float *x, size_t n)
 {
-    uint32_t least = MAGNITUDE;
+    uint32_t least = TG__F32_MAGNITUDE;
     for (size_t i = 0; i < n; i++)
-        least = TG__MIN(least, magnitude(x[i]));
+        least = TG__MIN(least, tg__f32_magnitude(x[i]));
     return least;
 }
 
@@ -345,7 +327,7 @@ tg_status tg__topk_select(tg__topk *t, tg__topk_hint *hint, const tg__topk_sourc
         kth = least_magnitude(val, k);
     }
     for (size_t i = 0; i < count; i++)
-        if (magnitude(val[i]) >= INF_BITS)
+        if (tg__f32_magnitude(val[i]) >= TG__F32_INF)
             return nonfinite();
     if (kth > 0)
         remember(hint, n, k, kth, seen);

@@ -1,0 +1,36 @@
+# The Python package, python/telegrad, over the libraries of this build. Its wheel is built by pip (pyproject.toml).
+if(NOT TG_HAVE_NET OR NOT (TG_TESTS OR SKBUILD))
+    return()
+endif()
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+file(GLOB headers CONFIGURE_DEPENDS include/telegrad/*.h)
+set(binding ${PROJECT_SOURCE_DIR}/python/telegrad/_c.py)
+add_custom_command(OUTPUT ${binding} DEPENDS tools/python_binding.py ${headers} VERBATIM
+    COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/python_binding.py)
+add_custom_target(python_binding ALL DEPENDS ${binding})
+if(SKBUILD OR TG_SANITIZE OR TG_FUZZ OR CMAKE_CROSSCOMPILING)
+    return()
+endif()
+set(python_environment "PYTHONPATH=${PROJECT_SOURCE_DIR}/python;TELEGRAD_LIBRARY_DIR=${PROJECT_BINARY_DIR};PYTHONDONTWRITEBYTECODE=1")
+function(tg_python_test name)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS python ENVIRONMENT "${python_environment}")
+endfunction()
+
+add_test(NAME python_binding_test
+    COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/python/binding_test.py ${CMAKE_C_COMPILER})
+tg_python_test(python_binding_test)
+# With PyTorch if a Python has it; else the same without its tensors.
+add_test(NAME python_reducer_test COMMAND sh -c "for python in $TELEGRAD_PYTHON /usr/bin/python3; do
+    $python -c 'import torch' 2>/dev/null && exec $python \"$1\"; done; exec \"$2\" \"$1\"" sh
+    ${PROJECT_SOURCE_DIR}/tests/python/reducer_test.py ${Python3_EXECUTABLE})
+tg_python_test(python_reducer_test)
+# Asked of the first Python that has PyTorch; skipped where none has.
+add_test(NAME python_ddp_test COMMAND sh -c "for python in $TELEGRAD_PYTHON python3 /usr/bin/python3; do
+    $python \"$1\"; status=$?
+    [ $status = 77 ] || exit $status; done; exit 77" sh ${PROJECT_SOURCE_DIR}/tests/python/ddp_test.py)
+tg_python_test(python_ddp_test)
+set_tests_properties(python_ddp_test PROPERTIES SKIP_RETURN_CODE 77)
+# The wheel, in an environment of its own: ctest -C full. Skipped where pip finds no scikit-build-core.
+add_test(NAME python_wheel_test CONFIGURATIONS full
+    COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/python/wheel_test.py ${PROJECT_SOURCE_DIR})
+set_tests_properties(python_wheel_test PROPERTIES TIMEOUT 900 SKIP_RETURN_CODE 77)

@@ -1,0 +1,62 @@
+/* Ranks that are processes of an MPI job. */
+#include "command/job/transports.h"
+#include "telegrad/mpi.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static tg_status open_job(const struct job_call *call, int *rank_p, int *size_p)
+{
+    (void)call; /* mpirun has said all in the environment */
+    int provided, rank, size;
+    /* The session starts a communication thread only if MPI provides this level. */
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS ||
+        MPI_Comm_rank(MPI_COMM_WORLD, &rank) != MPI_SUCCESS ||
+        MPI_Comm_size(MPI_COMM_WORLD, &size) != MPI_SUCCESS)
+        return tg_fail(TG_E_PEER, "MPI did not start");
+    *rank_p = rank;
+    *size_p = size;
+    return TG_OK;
+}
+
+static void close_job(void)
+{
+    (void)MPI_Finalize();
+}
+
+static tg_status connect_job(tg_transport **t_p)
+{
+    return tg_transport_mpi(MPI_COMM_WORLD, t_p);
+}
+
+static tg_status find_nodes(int *nodes)
+{
+    return tg_transport_mpi_nodes(MPI_COMM_WORLD, nodes);
+}
+
+static void abort_job(int exit_status)
+{
+    (void)MPI_Abort(MPI_COMM_WORLD, exit_status);
+    _Exit(exit_status);
+}
+
+/* Anything after the version, behind a comma or on further lines, is about packages and
+ * builders. */
+static void version(char *text, size_t room)
+{
+    char all[MPI_MAX_LIBRARY_VERSION_STRING];
+    int len;
+    if (MPI_Get_library_version(all, &len) != MPI_SUCCESS)
+        len = 0;
+    all[len] = '\0';
+    snprintf(text, room, "%.*s", (int)strcspn(all, ",\n"), all);
+}
+
+const struct job_transport job_transport_mpi = {.name = "mpi",
+                                                .about = "processes that mpirun or srun started",
+                                                .open = open_job,
+                                                .close = close_job,
+                                                .connect = connect_job,
+                                                .nodes = find_nodes,
+                                                .abort = abort_job,
+                                                .version = version};

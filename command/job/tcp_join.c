@@ -1,0 +1,142 @@
+#include "command/job/tcp_join.h"
+#include "command/output/console.h"
+#include "command/output/stop.h"
+#include "telegrad/clock.h"
+#include "telegrad/tools.h"
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SAID_AGAIN_NS INT64_C(60000000000) /* the same words, where there is no status line */
+
+struct waiting {
+    char said[400];
+    int64_t said_ns;
+};
+
+static void on_wait(void *arg, const char *text)
+{
+    struct waiting *w = arg;
+    char line[448];
+    snprintf(line, sizeof line, "waiting for %s", text);
+    if (console_terminal()) {
+        console_status(line);
+        return;
+    }
+    const int64_t now = tg_now_ns(tg_clock_monotonic());
+    if (strncmp(w->said, text, sizeof w->said - 1) == 0 && now - w->said_ns < SAID_AGAIN_NS)
+        return;
+    snprintf(w->said, sizeof w->said, "%s", text);
+    w->said_ns = now;
+    console_note("%s", line);
+}
+
+static bool stopped(void *arg)
+{
+    (void)arg;
+    return stop_signal != 0;
+}
+
+/* Put the option's dashes before a message about one of the addresses. */
+static tg_status of_option(tg_status status)
+{
+    static const char *const names[] = {"listen \"", "join \"", "advertise \""};
+    for (size_t i = 0; status == TG_E_SPEC && i < TG_COUNT(names); i++)
+        if (strncmp(tg_error(), names[i], strlen(names[i])) == 0)
+            return tg_fail(status, "--%s", tg_error());
+    return status;
+}
+
+static tg_status read_list(const char *path, tg_keys **allow_p)
+{
+    const tg_status status = tg_keys_load(path, allow_p);
+    return status == TG_OK
+               ? TG_OK
+               : tg_fail(status == TG_E_SPEC ? TG_E_IO : status, "--allow %s", tg_error());
+}
+
+static tg_status read_keys(const struct net_options *o, tg_key_pair **key_p, tg_keys **allow_p)
+{
+    char unused[TG_KEY_TEXT];
+    if (o->key && tg_key_load(o->key, key_p) != TG_OK)
+        return tg_fail(TG_E_IO, "--key %s", tg_error());
+    if (o->allow)
+        TG_TRY(read_list(o->allow, allow_p));
+    if (o->peer_key && tg_key_fingerprint(o->peer_key, unused) != TG_OK)
+        return tg_fail(TG_E_SPEC, "--peer-key %s", tg_error());
+    return TG_OK;
+}
+
+/* ---- a list that changes --------------------------------------------------------------------- */
+
+static atomic_bool hung_up; /* SIGHUP has come */
+
+static void on_hangup(int signal_number)
+{
+    (void)signal_number;
+    atomic_store(&hung_up, true);
+}
+
+void tcp_join_await_hangups(const struct net_options *o)
+{
+    struct sigaction action = {.sa_handler = on_hangup, .sa_flags = SA_RESTART};
+    if (!o->allow)
+        return;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGHUP, &action, NULL);
+}
+
+void tcp_join_refresh(const struct net_options *o, tg_net *net)
+{
+    tg_keys *allow = NULL;
+    if (!atomic_exchange(&hung_up, false))
+        return;
+    tg_status status = read_list(o->allow, &allow);
+    if (status == TG_OK)
+        status = tg_net_allow(net, allow);
+    if (status == TG_OK)
+        console_note("SIGHUP: --allow %s is read again: %zu key%s", o->allow, tg_keys_count(allow),
+                     tg_keys_count(allow) == 1 ? "" : "s");
+    else
+        console_warning("SIGHUP: the list of keys stays as it was: %s", tg_error());
+    tg_keys_destroy(allow);
+}
+
+/* ---- joining --------------------------------------------------------------------------------- */
+
+tg_status tcp_join(const struct net_options *o, const char *job, int rank, double timeout_s,
+                   tg_net **net_p)
+{
+    tg_key_pair *key = NULL;
+    tg_keys *allow = NULL;
+    tg_net *net = NULL;
+    struct waiting waiting = {.said = ""};
+    tg_status status = read_keys(o, &key, &allow);
+    if (status == TG_OK && o->insecure)
+        console_say("warning: --insecure: no keys and no encryption: whoever reaches the port can "
+                    "join, read and change everything");
+    const tg_net_config config = {.struct_size = sizeof config,
+                                  .listen = o->listen,
+                                  .join = o->join,
+                                  .advertise = o->advertise,
+                                  .size = (int)o->ranks,
+                                  .rank = rank,
+                                  .job = job,
+                                  .key = key,
+                                  .allow = allow,
+                                  .peer_key = o->peer_key,
+                                  .insecure = o->insecure,
+                                  .timeout_s = timeout_s,
+                                  .stop = stopped,
+                                  .on_wait = on_wait,
+                                  .on_wait_arg = &waiting};
+    if (status == TG_OK)
+        status = of_option(tg_net_join(&config, &net));
+    console_status("");
+    tg_key_destroy(key);
+    tg_keys_destroy(allow);
+    if (status == TG_OK)
+        *net_p = net;
+    return status;
+}

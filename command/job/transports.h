@@ -1,0 +1,47 @@
+/* The transports of the command, by the names of --transport and of records. Those between
+ * processes fill the functions. A new one is a file, and a line in transports.c. */
+#ifndef TG_CLI_TRANSPORTS_H
+#define TG_CLI_TRANSPORTS_H
+
+#include "command/job/net_options.h"
+#include "telegrad/transport.h"
+
+/* How a process joins others. */
+struct job_call {
+    const struct net_options *net; /* borrowed until the job is closed */
+    const char *command;           /* "train": ranks of different commands do not meet */
+    double timeout_s;              /* until all have joined */
+    int rank;                      /* to be, if it joins others; 0: any */
+    bool trains; /* has steps, and calls look; rank 0 of tcp then reads --allow anew on SIGHUP */
+};
+
+struct job_transport {
+    const char *name, *about;
+    /* Join the job that the environment or the options describe. NULL: the ranks are threads of
+     * this process. Errors TG_E_PEER (it did not start); for tcp those of tcp_join */
+    tg_status (*open)(const struct job_call *call, int *rank_p, int *size_p);
+    void (*close)(void);
+    /* Create a transport over all processes of the job (collective call). */
+    tg_status (*connect)(tg_transport **t_p);
+    /* Find the machine of each process: nodes (size of the job), in the form that session.h expects
+     * (collective call). */
+    tg_status (*nodes)(int *nodes);
+    /* Between steps, and while one waits for another rank: do what a signal asked for. Any thread,
+     * while the last transport lives. NULL: nothing */
+    void (*look)(void);
+    /* End all processes of the job with this exit status. Does not return. NULL: the processes
+     * were started one by one, and each ends by itself. */
+    void (*abort)(int exit_status);
+    /* Print what it is built on, cut to room: "Open MPI v4.1.4". May be called before open. */
+    void (*version)(char *text, size_t room);
+};
+
+/* NULL: there is none of this name in this build. */
+const struct job_transport *job_transport_find(const char *name);
+/* The same. Errors TG_E_SPEC (names those that there are) */
+TG_NODISCARD tg_status job_transport_named(const char *name, const struct job_transport **t_p);
+
+extern const struct job_transport job_transport_mpi; /* mpi_job.c, compiled only if MPI was found */
+extern const struct job_transport job_transport_tcp; /* tcp_job.c, only with libtelegrad-net */
+
+#endif

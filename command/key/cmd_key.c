@@ -1,0 +1,159 @@
+/* telegrad key: makes and shows the keys by which ranks know each other. */
+#include "command/job/launch.h"
+#include "command/job/options.h"
+#include "command/job/parts.h"
+#include "command/output/cli.h"
+#include "command/output/console.h"
+#include "command/output/output.h"
+#include "telegrad/net.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+struct key_options {
+    char **words; /* (count) the arguments */
+    size_t count;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct key_options *o = state->input;
+    (void)arg;
+    if (key != ARGP_KEY_ARGS)
+        return ARGP_ERR_UNKNOWN;
+    o->words = state->argv + state->next;
+    o->count = (size_t)(state->argc - state->next);
+    state->next = state->argc;
+    return 0;
+}
+
+/* Call act with the command's only argument. */
+static int with_word(const struct cli_command *command, int argc, char **argv,
+                     tg_status (*act)(const char *word))
+{
+    struct key_options o = {0};
+    const int parsed = options_parse(command, argc, argv, &o);
+    if (parsed >= 0)
+        return parsed;
+    tg_status status = launch_check_one(command->name);
+    if (status == TG_OK && (o.count != 1 || !o.words[0][0]))
+        status = tg_fail(TG_E_SPEC, "%s: %s: allowed: telegrad %s %s", command->name,
+                         o.count == 0  ? "no argument"
+                         : o.count > 1 ? "more than one argument"
+                                       : "an empty name",
+                         command->name, command->usage);
+    if (status == TG_OK)
+        status = act(o.words[0]);
+    if (status == TG_OK)
+        status = output_flush();
+    if (status != TG_OK)
+        console_error("%s", tg_error());
+    return cli_exit_status(status);
+}
+
+static void print_public(const tg_key_pair *key)
+{
+    char text[TG_KEY_TEXT];
+    tg_key_text(key, text);
+    puts(text);
+}
+
+static tg_status make(const char *path)
+{
+    tg_key_pair *key;
+    TG_TRY(tg_key_create(&key));
+    const tg_status status = tg_key_save(key, path);
+    if (status == TG_OK)
+        print_public(key);
+    tg_key_destroy(key);
+    return status;
+}
+
+static tg_status show(const char *path)
+{
+    tg_key_pair *key;
+    TG_TRY(tg_key_load(path, &key));
+    print_public(key);
+    tg_key_destroy(key);
+    return TG_OK;
+}
+
+static tg_status fingerprint(const char *word)
+{
+    char text[TG_KEY_TEXT], public_key[TG_KEY_TEXT];
+    tg_key_pair *key;
+    if (strncmp(word, "tgk1:", 5) != 0) {
+        TG_TRY(tg_key_load(word, &key));
+        tg_key_text(key, public_key);
+        tg_key_destroy(key);
+        word = public_key;
+    }
+    TG_TRY(tg_key_fingerprint(word, text));
+    puts(text);
+    return TG_OK;
+}
+
+static int cmd_new(int argc, char **argv)
+{
+    return with_word(&command_key_new, argc, argv, make);
+}
+
+static int cmd_show(int argc, char **argv)
+{
+    return with_word(&command_key_show, argc, argv, show);
+}
+
+static int cmd_fingerprint(int argc, char **argv)
+{
+    return with_word(&command_key_fingerprint, argc, argv, fingerprint);
+}
+
+const struct cli_command command_key_new = {
+    .name = "key new",
+    .run = cmd_new,
+    .summary = "make a key, and print its public part",
+    .usage = "FILE",
+    .about = "Make a pair of Ed25519 keys, write it to a new FILE that only you may read (mode "
+             "0600), and print the public key. Send the public key to the others; keep FILE to "
+             "yourself. An existing FILE is never replaced.",
+    .parse = parse,
+    .operands = "FILE",
+    .examples = "telegrad key new worker.key"};
+
+const struct cli_command command_key_show = {.name = "key show",
+                                             .run = cmd_show,
+                                             .summary = "print the public part of a key",
+                                             .usage = "FILE",
+                                             .about = "Print the public key of FILE.",
+                                             .parse = parse,
+                                             .operands = "FILE",
+                                             .examples = "telegrad key show worker.key"};
+
+const struct cli_command command_key_fingerprint = {
+    .name = "key fingerprint",
+    .run = cmd_fingerprint,
+    .summary = "print a short form of a public key, for people to compare",
+    .usage = "FILE|tgk1:...",
+    .about = "Print the fingerprint of a public key, or of the one that belongs to FILE: five "
+             "groups of four hexadecimal digits, to read out on the telephone.",
+    .parse = parse,
+    .operands = "FILE",
+    .examples = "telegrad key fingerprint worker.key"};
+
+static const struct cli_command *const parts[] = {&command_key_new, &command_key_show,
+                                                  &command_key_fingerprint, NULL};
+
+static int cmd_key(int argc, char **argv)
+{
+    return parts_run(&command_key, argc, argv);
+}
+
+const struct cli_command command_key = {
+    .name = "key",
+    .run = cmd_key,
+    .summary = "make and show the keys of ranks that train together without MPI",
+    .usage = "new|show|fingerprint ARGUMENT",
+    .about = "Ranks that meet over a network (telegrad train --listen and --join) prove who they "
+             "are with a key, and accept only keys that they were told of.",
+    .parts = parts,
+    .examples = "telegrad key new worker.key"};

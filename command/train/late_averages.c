@@ -1,0 +1,57 @@
+#include "command/train/late_averages.h"
+#include "command/output/console.h"
+#include "telegrad/registry.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+/* The number of a key that the strategy need not have; 0: it has none. */
+static uint64_t number(const tg_spec *spec, const char *key)
+{
+    return tg_spec_has(spec, key) ? (uint64_t)tg_spec_int(spec, key) : 0;
+}
+
+/* Whether no round ends in the run. Until `after`, every step exchanges. */
+static bool no_round(const late_run *run, const tg_spec *spec)
+{
+    const uint64_t every = number(spec, "every");
+    uint64_t after = 0;
+    if (tg_spec_has(spec, "after") &&
+        tg_duration_steps(tg_spec_duration(spec, "after"), run->steps_per_epoch, "after", &after) !=
+            TG_OK)
+        return false;
+    return every > 1 && run->first >= after &&
+           (run->first - after) / every == (run->steps - after) / every;
+}
+
+bool late_averages(const late_run *run, bool ended, char *text, size_t room)
+{
+    tg_spec *spec;
+    if (run->world < 2 || run->steps <= run->first ||
+        tg_registry_parse(TG_KIND_STRATEGY, run->strategy, &spec) != TG_OK)
+        return false;
+    const bool round = no_round(run, spec);
+    const char *key = round ? "every" : tg_spec_has(spec, "width") ? "width" : "delay";
+    const uint64_t value = number(spec, key);
+    const bool late = round || value >= run->steps + (key[0] == 'w');
+    if (late && ended)
+        snprintf(text, room, "strategy %s: %s=%" PRIu64 " in a run of %" PRIu64 " steps: %s",
+                 tg_spec_name(spec), key, value, run->steps - run->first,
+                 round ? "nothing was exchanged before the end"
+                       : "no average arrived before the end");
+    else if (late)
+        snprintf(text, room,
+                 "strategy %s: %s=%" PRIu64 " in a run of %" PRIu64 " steps: %s before the end, "
+                 "and tests until then are of the parameters that the run began with: allowed: a "
+                 "smaller %s=",
+                 tg_spec_name(spec), key, value, run->steps - run->first,
+                 round ? "nothing is exchanged" : "no average arrives", key);
+    tg_spec_free(spec);
+    return late;
+}
+
+void late_averages_warn(const late_run *run, const char *title)
+{
+    char text[320];
+    if (late_averages(run, false, text, sizeof text))
+        console_warning("%s%s%s", title, title[0] ? ": " : "", text);
+}

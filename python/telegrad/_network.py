@@ -1,0 +1,202 @@
+"""Networks: the ranks of a job, connected to each other."""
+import atexit
+import ctypes
+import os
+import weakref
+from typing import Any, Callable, List, Optional, Sequence
+
+from telegrad import _c
+from telegrad._errors import ArgumentError, StateError, check
+
+
+def _text(value: Optional[str]) -> Optional[bytes]:
+    return None if value is None else os.fsencode(value)
+
+
+class Key:
+    """A pair of Ed25519 keys, by which ranks know each other. `Key()` makes a new pair.
+
+    >>> import telegrad
+    >>> telegrad.Key().public[:5]
+    'tgk1:'
+    """
+
+    def __init__(self) -> None:
+        self._handle: Optional[int] = None
+        handle = ctypes.c_void_p()
+        check(_c.tg_key_create(ctypes.byref(handle)))
+        self._handle = handle.value
+
+    @classmethod
+    def load(cls, path: str) -> "Key":
+        """Read a pair from a file that `save` or `telegrad key` wrote."""
+        key = cls.__new__(cls)
+        key._handle = None
+        handle = ctypes.c_void_p()
+        check(_c.tg_key_load(_text(path), ctypes.byref(handle)))
+        key._handle = handle.value
+        return key
+
+    def save(self, path: str) -> None:
+        """Write the pair to a new file that only its owner may read."""
+        check(_c.tg_key_save(self._handle, _text(path)))
+
+    @property
+    def public(self) -> str:
+        """The public key as text, to be given to other ranks."""
+        text = ctypes.create_string_buffer(_c.TG_KEY_TEXT)
+        _c.tg_key_text(self._handle, text)
+        return text.value.decode()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None:
+            _c.tg_key_destroy(self._handle)
+
+
+class Network:
+    """The ranks of a job, each connected to all others. Make one by `Network.meet` on rank 0 and `Network.join` on the
+    others, by `telegrad.torch.Network()` between the ranks of torch.distributed, or by `Network.local` in one process.
+
+    Several reducers share a network; all ranks create them in the same order. Leave it by `close`, or use it in a `with`
+    statement: the other ranks then learn at once that this one has gone, and those that still wait for it get a
+    `PeerError`. Different threads may use different reducers of a network at the same time.
+
+    >>> import telegrad
+    >>> with telegrad.Network.local(1)[0] as net:
+    ...     print(net.rank, net.size)
+    0 1
+    """
+
+    def __init__(self, transport: int) -> None:
+        """Use a `tg_transport *` of your own, which the network then owns. Otherwise see the class."""
+        self._transport: Optional[int] = transport
+        self._pid = os.getpid()
+        self._stop = ctypes.c_int(0)
+        self._reducers: "weakref.WeakSet[Any]" = weakref.WeakSet()
+        self._before_close: List[Callable[[], None]] = []
+        head = _c.tg_transport.from_address(transport)
+        self.rank: int = head.rank
+        self.size: int = head.size
+        _open.add(self)
+
+    @classmethod
+    def local(cls, size: int) -> "List[Network]":
+        """Connect `size` ranks of this process through memory, one for each thread: for tests and experiments."""
+        if not 1 <= size <= _c.TG_RANKS_MAX:
+            raise ArgumentError(f"size={size}: allowed: 1 to {_c.TG_RANKS_MAX}")
+        handles = (ctypes.c_void_p * size)()
+        check(_c.tg_transport_inproc(size, handles))
+        return [Network(handle) for handle in handles if handle is not None]
+
+    @classmethod
+    def meet(cls, listen: str, size: int, *, key: Optional[Key] = None, allow: Sequence[str] = (), insecure: bool = False,
+             job: str = "", advertise: Optional[str] = None, timeout: float = 60) -> "Network":
+        """Be rank 0, which the other ranks call. Returns when all are connected.
+
+        listen    address, "tcp://HOST:PORT"
+        size      ranks of the job
+        key       this rank's; `allow`: public keys of the others, as text
+        insecure  neither keys nor encryption: whoever reaches the port can join, read and change everything
+        job       a name that all ranks give alike
+        timeout   seconds until all ranks are there
+        """
+        return cls(_join(listen=listen, advertise=advertise, size=size, key=key, allow=allow, insecure=insecure, job=job,
+                         timeout=timeout))
+
+    @classmethod
+    def join(cls, address: str, *, rank: int = 0, key: Optional[Key] = None, peer_key: Optional[str] = None,
+             insecure: bool = False, job: str = "", listen: Optional[str] = None, advertise: Optional[str] = None,
+             timeout: float = 60) -> "Network":
+        """Join the job whose rank 0 is at an address. Returns when all ranks are connected.
+
+        rank       the rank to be; 0: any
+        key        this rank's; `peer_key`: the public key of rank 0, as text
+        listen     where this rank listens; None: any port of every interface
+        advertise  where others reach it, if that differs (port forwarding)
+        """
+        return cls(_join(join=address, rank=rank, key=key, peer_key=peer_key, insecure=insecure, job=job, listen=listen,
+                         advertise=advertise, timeout=timeout))
+
+    @property
+    def closed(self) -> bool:
+        """Whether this rank has left."""
+        return self._transport is None
+
+    def handle(self) -> int:
+        """The `tg_transport *`, for calls of `telegrad._c`."""
+        if self._transport is None:
+            raise StateError("the network is closed")
+        return self._transport
+
+    def stop(self) -> None:
+        """End all waits, from any thread: a call that still waits a second later raises `StoppedError`, and this rank
+        leaves the job."""
+        self._stop.value = 1
+
+    def close(self) -> None:
+        """Leave the job, and end its reducers. Does nothing the second time."""
+        if self._transport is None or os.getpid() != self._pid:  # a forked process must not say goodbye for its parent
+            return
+        for action in self._before_close:
+            action()
+        self._before_close.clear()
+        for reducer in list(self._reducers):
+            reducer.close()
+        transport, self._transport = self._transport, None
+        _c.tg_transport_destroy(transport)
+
+    def __enter__(self) -> "Network":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_transport", None) is not None:
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"<telegrad.Network: rank {self.rank} of {self.size}{', closed' if self.closed else ''}>"
+
+
+_open: "weakref.WeakSet[Network]" = weakref.WeakSet()
+
+
+def _join(*, listen: Optional[str] = None, join: Optional[str] = None, advertise: Optional[str] = None, size: int = 0,
+          rank: int = 0, key: Optional[Key] = None, allow: Sequence[str] = (), peer_key: Optional[str] = None,
+          insecure: bool = False, job: str = "", timeout: float = 60) -> int:
+    """Join, and return the transport."""
+    if key is None and not insecure:
+        raise ArgumentError("key: allowed: a telegrad.Key; or insecure=True for a network that you trust")
+    config = _c.tg_net_config(struct_size=ctypes.sizeof(_c.tg_net_config), listen=_text(listen), join=_text(join),
+                              advertise=_text(advertise), size=size, rank=rank, job=_text(job),
+                              key=None if key is None else key._handle, peer_key=_text(peer_key), insecure=insecure,
+                              timeout_s=timeout)
+    keys, membership, transport = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    if allow:
+        check(_c.tg_keys_parse("".join(f"{k} rank{i + 1}\n" for i, k in enumerate(allow)).encode(), ctypes.byref(keys)))
+        config.allow = keys.value
+    try:
+        check(_c.tg_net_join(ctypes.byref(config), ctypes.byref(membership)))
+    finally:
+        _c.tg_keys_destroy(keys)
+    status = _c.tg_transport_tcp(membership, ctypes.byref(transport))
+    if status != _c.TG_OK:
+        _c.tg_net_destroy(membership)
+        check(status)
+    assert transport.value is not None
+    return transport.value
+
+
+exiting = False  # the interpreter exits
+
+
+@atexit.register
+def _leave() -> None:
+    """The interpreter exits: end what still waits, so that no thread is left inside the library."""
+    global exiting
+    exiting = True
+    for net in list(_open):
+        net.stop()
+    for net in list(_open):
+        net.close()

@@ -1,0 +1,210 @@
+"""Compressed averaging of one array."""
+import ctypes
+import os
+import threading
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from telegrad import _c
+from telegrad._arrays import address
+from telegrad._errors import ArgumentError, MismatchError, StateError, check
+from telegrad._network import Network
+
+Shape = Sequence[int]
+
+
+class Operation:
+    """A mean under way (`Reducer.start_`)."""
+
+    def __init__(self, reducer: "Reducer", array: Any, keep: Any) -> None:
+        self._reducer: Optional[Reducer] = reducer
+        self._array, self._keep = array, keep
+
+    def done(self) -> bool:
+        """Whether it is finished, without waiting for it. Raises what `wait` would raise."""
+        reducer = self._reducer
+        if reducer is not None:
+            with reducer._lock:
+                finished = ctypes.c_bool(False)
+                status = _c.tg_reducer_test(reducer.handle(), ctypes.byref(finished))
+                if status != _c.TG_OK or finished.value:
+                    self._end(reducer, status)
+        return self._reducer is None
+
+    def wait(self) -> Any:
+        """Wait until the array holds the mean, and return the array. Raises what `Reducer.mean_` raises."""
+        reducer = self._reducer
+        if reducer is not None:
+            with reducer._lock:
+                self._end(reducer, _c.tg_reducer_wait(reducer.handle()))
+        return self._array
+
+    def _end(self, reducer: "Reducer", status: int) -> None:
+        reducer._operation = None
+        self._reducer = self._keep = None
+        check(status)
+
+
+class Reducer:
+    """The mean over ranks of an array, sent in compressed form. What a rank does not send it remembers, and sends later.
+
+    spec             a method with its settings: "topk:density=0.01", "dgc:density=0.001", "qsgd:bits=4", "powersgd:rank=2",
+                     "dense", ...; docs/methods.md lists them
+    n                elements of the array
+    net              the ranks. All create their reducers alike, and in the same order
+    segments         shapes of the tensors that lie side by side in the array, for methods that work on matrices or single
+                     tensors (powersgd, terngrad, ...); None: one vector
+    seed             of random numbers; the same on all ranks
+    total_steps      planned length of the run, by which default warm-ups are limited; 0: unknown
+    steps_per_epoch  for settings in epochs ("warmup=4ep"); 0: unknown
+    timeout          seconds to wait for a message of another rank
+    threads          cores for encoding and decoding
+
+    Arrays are NumPy arrays, PyTorch tensors in host memory, and whatever has the buffer protocol or DLPack: C-contiguous, of
+    float32. No call copies them. While C works, other Python threads run. One thread at a time may use a reducer.
+
+    >>> import array, telegrad
+    >>> net = telegrad.Network.local(1)[0]
+    >>> reducer = telegrad.Reducer("topk:density=0.5", 4, net)
+    >>> reducer.mean_(array.array("f", [1, -4, 3, 2]))  # the largest two; the others are sent later
+    array('f', [0.0, -4.0, 3.0, 0.0])
+    >>> reducer.mean_(array.array("f", [0, 0, 0, 0]))
+    array('f', [1.0, 0.0, 0.0, 2.0])
+    """
+
+    def __init__(self, spec: str, n: int, net: Network, *, segments: Optional[Sequence[Shape]] = None, seed: int = 0,
+                 total_steps: int = 0, steps_per_epoch: int = 0, timeout: float = 60, threads: int = 1) -> None:
+        self._handle: Optional[int] = None
+        self._operation: Optional[Operation] = None
+        self._pid = os.getpid()
+        self._lock = threading.RLock()  # so that no thread frees what another one waits for
+        self.spec, self.n, self.net = spec, n, net
+        if n < 1:
+            raise ArgumentError(f"n={n}: allowed: 1 or more")
+        if not 0 < timeout <= 1e9:
+            raise ArgumentError(f"timeout={timeout}: allowed: above 0, at most 1e9 seconds")
+        cut = _segments(segments) if segments is not None else None
+        config = _c.tg_reducer_config(struct_size=ctypes.sizeof(_c.tg_reducer_config), seed=seed, steps_per_epoch=steps_per_epoch,
+                                      timeout_ms=max(1, round(timeout * 1000)), codec_threads=threads, total_steps=total_steps,
+                                      stop=ctypes.addressof(net._stop))
+        if cut is not None:
+            config.segments, config.nsegments = ctypes.addressof(cut), len(cut)
+        handle = ctypes.c_void_p()
+        check(_c.tg_reducer_create(spec.encode(), net.handle(), n, ctypes.byref(config), ctypes.byref(handle)))
+        self._handle = handle.value
+        net._reducers.add(self)
+
+    def handle(self) -> int:
+        """The `tg_reducer *`, for calls of `telegrad._c`."""
+        if self._handle is None:
+            raise StateError("the reducer is closed")
+        return self._handle
+
+    def mean_(self, array: Any) -> Any:
+        """Replace the array's values by their mean over all ranks, the same bits on each. Returns the array.
+
+        Raises  NonFiniteError: on all ranks, if a value on any of them is not finite. The array and the memory are as they
+                were, and the next call may follow. PeerError, CorruptError, StoppedError: final. ArgumentError,
+                UnsupportedError: nothing was sent
+        """
+        where, keep = address("array", array, self.n)
+        with self._lock:
+            check(_c.tg_reducer_mean(self.handle(), where, where))
+        del keep
+        return array
+
+    def start_(self, array: Any) -> Operation:
+        """Begin the same, and return while it is under way. Do not touch the array until the operation is done. A reducer
+        has one operation at a time."""
+        where, keep = address("array", array, self.n)
+        with self._lock:
+            check(_c.tg_reducer_start(self.handle(), where, where, None, None))
+            self._operation = Operation(self, array, keep)
+            return self._operation
+
+    def undo(self) -> None:
+        """Take back the last mean, because it was not used: what this rank sent of it returns to its memory. All ranks do
+        so, or none."""
+        check(_c.tg_reducer_undo(self.handle()))
+
+    @property
+    def step(self) -> int:
+        """Means begun so far; warm-ups depend on it."""
+        return int(_c.tg_reducer_step(self._handle))
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes handed to the network so far."""
+        return int(_c.tg_reducer_bytes_sent(self._handle))
+
+    @property
+    def ratio(self) -> float:
+        """Size of the array over that of what was last sent of it."""
+        return float(_c.tg_reducer_ratio(self._handle))
+
+    def slots(self) -> Iterator[Tuple[_c.tg_reducer_slot, memoryview]]:
+        """The memory, part by part: a description (telegrad/reducer.h) and the bytes, which may be read and written until
+        the next mean begins."""
+        for i in range(int(_c.tg_reducer_slot_count(self.handle()))):
+            slot = _c.tg_reducer_slot(struct_size=ctypes.sizeof(_c.tg_reducer_slot))
+            check(_c.tg_reducer_slot_get(self.handle(), i, ctypes.byref(slot)))
+            memory: Any = bytearray()
+            if slot.bytes:
+                memory = (ctypes.c_char * slot.bytes).from_address(slot.data or 0)
+                memory.owner = self  # the bytes live as long as the reducer
+            yield slot, memoryview(memory).cast("B")
+
+    def state_dict(self) -> Dict[str, Any]:
+        """A copy of the memory of this rank: strings, numbers and bytes. A reducer that is created with the same arguments
+        and loads it continues with the same bits. Each rank saves its own."""
+        memory = {_slot_name(slot): bytes(data) for slot, data in self.slots()}
+        return {"version": 1, "spec": self.spec, "n": self.n, "rank": self.net.rank, "size": self.net.size, "step": self.step,
+                "memory": memory}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Continue from a `state_dict` of this rank.
+
+        Raises  MismatchError: it is of another rank, number of ranks, method or size. Nothing has changed then
+        """
+        own = {"version": 1, "spec": self.spec, "n": self.n, "rank": self.net.rank, "size": self.net.size}
+        for name, value in own.items():
+            if state.get(name) != value:
+                raise MismatchError(f"load_state_dict: {name}={state.get(name)!r}, but this reducer has {name}={value!r}")
+        slots = [(_slot_name(slot), data) for slot, data in self.slots()]
+        memory = state["memory"]
+        if sorted(memory) != sorted(name for name, _ in slots) or any(len(memory[name]) != len(data) for name, data in slots):
+            raise MismatchError("load_state_dict: its memory has other parts than this reducer's: allowed: that of a reducer "
+                                "created with the same arguments")
+        for name, data in slots:
+            data[:] = memory[name]
+        check(_c.tg_reducer_set_step(self.handle(), int(state["step"])))
+
+    def close(self) -> None:
+        """Free the reducer. An operation under way is lost, and ends the network for all ranks. If another thread waits for
+        it, this waits for that thread (see `Network.stop`)."""
+        if self._handle is None or os.getpid() != self._pid:
+            return
+        with self._lock:
+            handle, self._handle = self._handle, None
+            self._operation = None
+            _c.tg_reducer_destroy(handle)
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+
+def _segments(shapes: Sequence[Shape]) -> "ctypes.Array[_c.tg_segment]":
+    cut: List[_c.tg_segment] = []
+    begin = 0
+    for shape in shapes:
+        count = 1
+        for side in shape:
+            count *= side
+        rows = shape[0] if len(shape) > 1 else count
+        cut.append(_c.tg_segment(begin=begin, n=count, rows=rows, cols=count // rows if rows else 0, dims=len(shape)))
+        begin += count
+    return (_c.tg_segment * len(cut))(*cut)
+
+
+def _slot_name(slot: _c.tg_reducer_slot) -> str:
+    return f"{slot.segment}/{slot.role.decode()}/{slot.name.decode()}"

@@ -1,0 +1,167 @@
+/* Keys taken off the list while the job runs. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "free_ports.h"
+#include "net_ranks.h"
+#include "telegrad/telegrad.h"
+#include "telegrad/tools.h"
+#include "transport_suite.h"
+#include "transport_tools.h"
+#include <stdatomic.h>
+
+static double now_s(void)
+{
+    return (double)tg_now_ns(tg_clock_monotonic()) / 1e9;
+}
+
+static atomic_int ready;
+static atomic_bool told; /* the list has been replaced */
+static double ended[NET_RANKS_MAX];
+static int blamed[NET_RANKS_MAX];
+static net_job job;
+
+/* Each rank waits for another one, which sends nothing: 0 for 1, 1 for 0, 2 for 3, 3 for 2. */
+static void *wait_for_each_other(void *arg)
+{
+    net_rank *r = arg;
+    if (!net_rank_join(r))
+        return NULL;
+    suite s = {r->t, r->error};
+    const int rank = r->t->rank, other = rank ^ 1;
+    char byte;
+    tg_request req;
+    r->ok = suite_barrier(&s, -1) && suite_recv(&s, other, 5, &byte, 1, &req) == TG_OK;
+    atomic_fetch_add(&ready, 1);
+    const tg_status status = r->ok ? suite_wait(&s, &req, NULL) : TG_OK;
+    r->ok = status == TG_E_PEER;
+    ended[rank] = now_s();
+    snprintf(r->error, sizeof r->error, "%s", tg_error());
+    blamed[rank] = r->t->ops->blamed(r->t, other);
+    /* What is posted afterwards fails, too. */
+    tg_status late = suite_recv(&s, other, 6, &byte, 1, &req);
+    if (late == TG_OK)
+        late = suite_wait(&s, &req, NULL);
+    r->ok = r->ok && late == TG_E_PEER;
+    while (!atomic_load(&told))
+        usleep(1000);
+    tg_transport_destroy(r->t);
+    return NULL;
+}
+
+static tg_keys *list_without(int out)
+{
+    char list[NET_RANKS_MAX * (TG_KEY_TEXT + 1)] = "", text[TG_KEY_TEXT];
+    tg_keys *keys;
+    for (int r = 1; r < job.size; r++) {
+        tg_key_text(job.key[r], text);
+        if (r != out)
+            snprintf(list + strlen(list), sizeof list - strlen(list), "%s\n", text);
+    }
+    assert_int_equal(tg_keys_parse(list, &keys), TG_OK);
+    return keys;
+}
+
+/* Relayed or not: rank 2 is told, and all others are told of it. */
+static void a_key_is_taken_off(void **state)
+{
+    (void)state;
+    for (int relayed = 0; relayed < 2; relayed++) {
+        net_job_begin(&job, 4, false);
+        for (int r = 1; r < 4; r++)
+            job.rank[r].config.advertise = relayed ? "tcp://127.0.0.1:1" : NULL;
+        atomic_store(&ready, 0);
+        atomic_store(&told, false);
+        for (int r = 0; r < 4; r++)
+            assert_int_equal(
+                pthread_create(&job.rank[r].thread, NULL, wait_for_each_other, &job.rank[r]), 0);
+        while (atomic_load(&ready) < 4)
+            usleep(1000);
+        tg_keys *same = list_without(0), *fewer = list_without(2);
+        assert_int_equal(tg_net_allow(job.rank[0].net, same), TG_OK);
+        usleep(200000);
+        const double before = now_s();
+        assert_int_equal(tg_net_allow(job.rank[1].net, fewer), TG_E_STATE);
+        assert_int_equal(tg_net_allow(job.rank[0].net, fewer), TG_OK);
+        atomic_store(&told, true);
+        for (int r = 0; r < 4; r++)
+            pthread_join(job.rank[r].thread, NULL);
+        net_job_check(&job);
+        static const char *const says[] = {
+            "rank 2 is disconnected: its key was taken off the list of allowed keys",
+            "rank 0 has disconnected rank 2: its key was taken off the list of allowed keys",
+            "rank 0 has disconnected this rank (2): its key was taken off the list",
+            "rank 0 has disconnected rank 2: its key was taken off the list of allowed keys"};
+        for (int r = 0; r < 4; r++) {
+            if (!strstr(job.rank[r].error, says[r]))
+                fail_msg("rank %d: %s", r, job.rank[r].error);
+            print_message("rank %d after %.3f s: %s\n", r, ended[r] - before, job.rank[r].error);
+            assert_true(ended[r] > before && ended[r] < before + 20);
+        }
+        assert_int_equal(blamed[1], 2);
+        tg_keys_destroy(same);
+        tg_keys_destroy(fewer);
+        net_job_end(&job);
+    }
+}
+
+/* ---- with a session over it ------------------------------------------------------------------ */
+
+static void *train(void *arg)
+{
+    net_rank *r = arg;
+    static const float zeros[4][64];
+    if (!net_rank_join(r))
+        return NULL;
+    tg_reducer *reducer = NULL;
+    float mean[64];
+    tg_status status = tg_reducer_create("dense:exchange=ring", r->t, 64, NULL, &reducer);
+    for (int step = 0; step < 100000 && status == TG_OK; step++) {
+        status = tg_reducer_mean(reducer, zeros[r->t->rank], mean);
+        if (step == 20)
+            atomic_fetch_add(&ready, 1);
+    }
+    r->ok = status == TG_E_PEER;
+    snprintf(r->error, sizeof r->error, "%s", tg_error());
+    while (!atomic_load(&told))
+        usleep(1000);
+    tg_reducer_destroy(reducer);
+    tg_transport_destroy(r->t);
+    return NULL;
+}
+
+/* In a ring rank 0 exchanges nothing with rank 2, and yet all learn why the job ends. */
+static void all_name_the_rank(void **state)
+{
+    (void)state;
+    net_job_begin(&job, 4, false);
+    atomic_store(&ready, 0);
+    atomic_store(&told, false);
+    for (int r = 0; r < 4; r++)
+        assert_int_equal(pthread_create(&job.rank[r].thread, NULL, train, &job.rank[r]), 0);
+    while (atomic_load(&ready) < 4)
+        usleep(1000);
+    tg_keys *fewer = list_without(2);
+    assert_int_equal(tg_net_allow(job.rank[0].net, fewer), TG_OK);
+    atomic_store(&told, true);
+    for (int r = 0; r < 4; r++)
+        pthread_join(job.rank[r].thread, NULL);
+    for (int r = 0; r < 4; r++) {
+        print_message("rank %d: %s\n", r, job.rank[r].error);
+        if (!job.rank[r].ok || !strstr(job.rank[r].error, r == 2 ? "this rank (2)" : "rank 2"))
+            fail_msg("rank %d: %s", r, job.rank[r].error);
+    }
+    tg_keys_destroy(fewer);
+    net_job_end(&job);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_key_is_taken_off),
+        cmocka_unit_test(all_name_the_rank),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,87 @@
+/* A connection as a stream of bytes: a non-blocking socket, with TLS 1.3 or without. Nothing here
+ * waits. A stream that fails stays failed and says why. One thread at a time. */
+#ifndef TG_NET_CONNECTION_H
+#define TG_NET_CONNECTION_H
+
+#include "net/key.h"
+#include <openssl/ssl.h>
+
+/* Bytes accepted for sending that the socket has not taken yet. Large enough that the kernel cuts
+ * segments from it, not from single TLS records. */
+#define TG__STREAM_OUT ((size_t)256 << 10)
+#define TG__STREAM_WHY 160
+/* AES-GCM's keys are good for 2^24.5 records (RFC 8446, 5.5); they are changed long before. */
+#define TG__STREAM_KEY_BYTES ((int64_t)64 << 30)
+
+/* What all TLS streams of a rank share: its key and the rules of the protocol. */
+typedef struct tg__tls tg__tls;
+
+/* Errors TG_E_NOMEM, TG_E_UNSUPPORTED (this OpenSSL lacks what is needed) */
+TG_NODISCARD tg_status tg__tls_create(const tg_key_pair *key, tg__tls **tls_p);
+void tg__tls_destroy(tg__tls *tls);
+
+typedef struct tg__stream {
+    int fd;   /* -1: closed */
+    SSL *ssl; /* NULL: no TLS */
+    /* Whether the peer's key may connect. Asked once, in the handshake. */
+    bool (*accepts)(void *arg, const tg__public_key *key);
+    void *accepts_arg;
+    tg__public_key peer; /* known after the handshake; zeros without TLS */
+    uint8_t *out;        /* (TG__STREAM_OUT) */
+    size_t out_at, out_len;
+    uint8_t *in; /* without TLS: bytes read ahead */
+    size_t in_at, in_len;
+    int64_t key_left;   /* bytes until the keys of this direction are changed */
+    int64_t received;   /* bytes read over TLS */
+    int64_t asides;     /* messages of TLS itself that came after the handshake: new keys */
+    bool retries;       /* a record is waiting for the socket */
+    bool ending, ended; /* tg__stream_end was called; and is complete */
+    bool drained;       /* tg__stream_drain was called: nothing can be read any more */
+    bool failed;
+    bool lost; /* failed because the connection broke off, not because of what came over it */
+    char why[TG__STREAM_WHY];
+} tg__stream;
+
+/* Begin a stream on a connected, or connecting, socket.
+ * s        zeroed; must stay where it is
+ * fd       owned by the stream, also if this fails
+ * tls      NULL: none
+ * dialled  this end has called the other
+ * Errors   TG_E_NOMEM */
+TG_NODISCARD tg_status tg__stream_begin(tg__stream *s, int fd, tg__tls *tls, bool dialled,
+                                        bool (*accepts)(void *arg, const tg__public_key *key),
+                                        void *accepts_arg);
+/* From the start: read no byte ahead of what is asked for, so that tg__stream_leave loses none. */
+void tg__stream_read_exactly(tg__stream *s);
+/* Give up TLS, but not the connection, which goes on as the peer's does. Everything must have been
+ * flushed. Returns the socket; the stream is closed. */
+int tg__stream_leave(tg__stream *s);
+/* Close at once. The stream may be closed already, or never begun (zeroed). */
+void tg__stream_close(tg__stream *s);
+
+/* Each returns 1 if it is complete, 0 if it must be called again when the socket is ready, and -1
+ * if the stream has failed. */
+int tg__stream_shake(tg__stream *s); /* the handshake */
+int tg__stream_flush(tg__stream *s); /* send what was accepted */
+/* Of one that was called, with TLS: the peer's first message has come, and was answered. */
+bool tg__stream_has_greeted(const tg__stream *s);
+/* Accept bytes for sending. Returns how many; 0: when the socket can send; -1: failed. */
+ptrdiff_t tg__stream_write(tg__stream *s, const void *bytes, size_t len);
+/* Read at most len > 0 bytes. Returns how many; 0: when the socket has more; -1: failed. */
+ptrdiff_t tg__stream_read(tg__stream *s, void *bytes, size_t len);
+
+/* Bytes wait to be sent. */
+static inline bool tg__stream_is_full(const tg__stream *s)
+{
+    return s->out_at < s->out_len;
+}
+/* Nothing more will be written: send what was accepted, a goodbye of TLS, and the end. Returns as
+ * above. */
+int tg__stream_end(tg__stream *s);
+/* Read and forget some of what has come. Nothing is read otherwise from now on. */
+void tg__stream_drain(tg__stream *s);
+/* As tg__stream_end, and whether the peer's machine has everything: then closing loses nothing.
+ * Drains. */
+bool tg__stream_is_over(tg__stream *s);
+
+#endif

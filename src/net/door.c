@@ -1,0 +1,269 @@
+#include "net/door.h"
+#include "telegrad/clock.h"
+#include "telegrad/tools.h"
+#include <errno.h>
+#include <netinet/in.h>
+#include <openssl/rand.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define FULL_NS INT64_C(10000000) /* until those who wait are looked at again */
+#define ACCEPTS 512               /* at once; then those who are in may speak */
+
+/* ---- who has most ---------------------------------------------------------------------------- */
+
+/* The network that the connection comes from: an IPv4 address, or half of an IPv6 address. */
+static uint8_t source_of(const tg__door *d, const struct sockaddr_storage *s)
+{
+    const struct in6_addr *six = &((const struct sockaddr_in6 *)s)->sin6_addr;
+    uint64_t hash = TG_HASH_START ^ d->salt;
+    if (s->ss_family == AF_INET)
+        hash = tg_hash(hash, &((const struct sockaddr_in *)s)->sin_addr, 4);
+    else if (IN6_IS_ADDR_V4MAPPED(six))
+        hash = tg_hash(hash, six->s6_addr + 12, 4);
+    else
+        hash = tg_hash(hash, six->s6_addr, 8);
+    return (uint8_t)((hash * UINT64_C(0x9e3779b97f4a7c15)) >> 56);
+}
+
+static uint64_t roll(tg__door *d)
+{
+    d->dice ^= d->dice << 13;
+    d->dice ^= d->dice >> 7;
+    d->dice ^= d->dice << 17;
+    return d->dice;
+}
+
+static uint8_t busiest(const int *count)
+{
+    int most = 0;
+    for (int i = 1; i < TG__SOURCES; i++)
+        if (count[i] > count[most])
+            most = i;
+    return (uint8_t)most;
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static void end_knock(tg__door *d, tg__knock *k, bool closes)
+{
+    if (closes)
+        close(k->fd);
+    k->fd = -1;
+    d->knocking[k->source]--;
+}
+
+static void end_guest(tg__guest *g)
+{
+    tg__caller_end(&g->caller);
+    g->rank = 0;
+}
+
+static tg__knock *place_knock(tg__door *d)
+{
+    const size_t from = roll(d) % d->knocks;
+    tg__knock *victim = NULL;
+    const uint8_t source = busiest(d->knocking);
+    for (size_t i = 0; i < d->knocks; i++) {
+        tg__knock *k = &d->knock[(from + i) % d->knocks];
+        if (k->fd < 0)
+            return k;
+        if (!victim && k->source == source)
+            victim = k;
+    }
+    end_knock(d, victim, true);
+    return victim;
+}
+
+/* Who may be put out: has not proved a key, or without keys, not said a word. */
+static bool is_unproved(const tg__door *d, const tg__guest *g)
+{
+    return !g->caller.arrived && (!d->tls || g->caller.state != TG__CALLER_TALKS);
+}
+
+/* Whether a guest may be put out now. */
+static bool is_victim(const tg__door *d, const tg__guest *g, int64_t now)
+{
+    return is_unproved(d, g) && (now - g->since_ns >= TG__YOUNG_NS || !g->caller.stream->ssl ||
+                                 !tg__stream_has_greeted(g->caller.stream));
+}
+
+/* NULL: nobody who is in may be put out. */
+static tg__guest *place_guest(tg__door *d, int64_t now)
+{
+    int victims[TG__SOURCES] = {0};
+    for (size_t i = 0; i < d->room; i++) {
+        tg__guest *g = &d->guest[i];
+        if (g->caller.state == TG__CALLER_NONE)
+            return g;
+        victims[g->source] += is_victim(d, g, now);
+    }
+    const uint8_t source = busiest(victims);
+    const size_t from = roll(d) % d->room;
+    for (size_t i = 0; i < d->room && victims[source] > 0; i++) {
+        tg__guest *g = &d->guest[(from + i) % d->room];
+        if (g->source == source && is_victim(d, g, now)) {
+            end_guest(g);
+            return g;
+        }
+    }
+    return NULL;
+}
+
+/* ---- the door -------------------------------------------------------------------------------- */
+
+/* Descriptors are scarce where the limit is the usual 1,024. */
+static size_t knocks_for(int size)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 64;
+    const size_t cur = limit.rlim_cur < 8 * TG__KNOCKS ? (size_t)limit.rlim_cur : 8 * TG__KNOCKS;
+    const size_t taken = 4 * (size_t)size, spare = cur > taken ? (cur - taken) / 4 : 0;
+    return spare < 16 ? 16 : spare < TG__KNOCKS ? spare : TG__KNOCKS;
+}
+
+tg_status tg__door_open(tg__door *d, int listener, tg__tls *tls, int size, size_t body_max,
+                        bool (*accepts)(void *arg, const tg__public_key *key), void *accepts_arg)
+{
+    *d = (tg__door){.listener = listener,
+                    .tls = tls,
+                    .accepts = accepts,
+                    .accepts_arg = accepts_arg,
+                    .body_max = body_max,
+                    .knocks = knocks_for(size),
+                    .room = (size_t)size + TG__HALF_OPEN};
+    if (RAND_bytes((unsigned char *)&d->salt, sizeof d->salt) != 1 ||
+        RAND_bytes((unsigned char *)&d->dice, sizeof d->dice) != 1)
+        return tg__ssl_fail(TG_E_IO, "random numbers");
+    d->dice |= 1;
+    TG_TRY(tg_alloc(d->knocks, sizeof *d->knock, &d->knock));
+    for (size_t i = 0; i < d->knocks; i++)
+        d->knock[i].fd = -1;
+    return tg_alloc(d->room, sizeof *d->guest, &d->guest);
+}
+
+size_t tg__door_watch_max(const tg__door *d)
+{
+    return 1 + d->knocks + d->room;
+}
+
+size_t tg__door_watch(tg__door *d, struct pollfd *p)
+{
+    size_t count = 0;
+    d->polled = p;
+    p[count++] = (struct pollfd){.fd = d->listener, .events = POLLIN};
+    const short in = tg_now_ns(tg_clock_monotonic()) < d->full_ns ? 0 : POLLIN;
+    for (size_t i = 0; i < d->knocks; i++)
+        p[count++] = (struct pollfd){.fd = d->knock[i].fd, .events = in};
+    for (size_t i = 0; i < d->room; i++)
+        if (d->guest[i].caller.state != TG__CALLER_NONE)
+            p[count++] = tg__caller_watch(&d->guest[i].caller);
+    return count;
+}
+
+/* A connection has sent its first bytes. Only what begins like a greeting, of TLS or without it, is
+ * worth a place. */
+static tg_status hear_knock(tg__door *d, tg__knock *k)
+{
+    uint8_t first[6];
+    const ssize_t n = recv(k->fd, first, sizeof first, MSG_PEEK | MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return TG_OK;
+    const bool greets =
+        n > 0 && (memcmp(first, "tgnet", n < 5 ? (size_t)n : 5) == 0 ||
+                  (first[0] == 22 && (n < 2 || first[1] == 3) && (n < 6 || first[5] == 1)));
+    const int64_t now = tg_now_ns(tg_clock_monotonic());
+    tg__guest *g = greets ? place_guest(d, now) : NULL;
+    if (greets && !g) { /* it waits */
+        d->full_ns = now + FULL_NS;
+        return TG_OK;
+    }
+    const int fd = k->fd;
+    const uint8_t source = k->source;
+    end_knock(d, k, !g);
+    if (!g)
+        return TG_OK;
+    *g = (tg__guest){.source = source, .since_ns = now};
+    TG_TRY(tg__caller_accept(&g->caller, fd, d->tls, d->body_max, d->accepts, d->accepts_arg));
+    if (!tg__caller_step(&g->caller)) /* before another one may take the place */
+        end_guest(g);
+    return TG_OK;
+}
+
+/* No descriptor is left for those who come: put out one of those who only knock. */
+static void free_descriptor(tg__door *d)
+{
+    const uint8_t source = busiest(d->knocking);
+    for (size_t i = 0; i < d->knocks; i++)
+        if (d->knock[i].fd >= 0 && d->knock[i].source == source) {
+            end_knock(d, &d->knock[i], true);
+            return;
+        }
+    (void)poll(NULL, 0, 10); /* until the process has closed something */
+}
+
+static void let_in(tg__door *d)
+{
+    for (int i = 0; i < ACCEPTS; i++) {
+        struct sockaddr_storage from;
+        socklen_t len = sizeof from;
+        const int fd =
+            accept4(d->listener, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) { /* none, or it is gone already */
+            if (errno == EMFILE || errno == ENFILE)
+                free_descriptor(d);
+            return;
+        }
+        if (!tg__socket_prepare(fd)) {
+            close(fd);
+            continue;
+        }
+        tg__knock *k = place_knock(d);
+        *k = (tg__knock){.fd = fd,
+                         .until_ns = tg_now_ns(tg_clock_monotonic()) + TG__GREETING_NS,
+                         .source = source_of(d, &from)};
+        d->knocking[k->source]++;
+    }
+}
+
+tg_status tg__door_step(tg__door *d)
+{
+    const int64_t now = tg_now_ns(tg_clock_monotonic());
+    for (size_t i = 0; i < d->knocks; i++) {
+        tg__knock *k = &d->knock[i];
+        if (k->fd < 0)
+            continue;
+        if (now > k->until_ns)
+            end_knock(d, k, true);
+        else if (d->polled[1 + i].revents && now >= d->full_ns)
+            TG_TRY(hear_knock(d, k));
+    }
+    if (d->polled[0].revents)
+        let_in(d);
+    for (size_t i = 0; i < d->room; i++) {
+        tg__guest *g = &d->guest[i];
+        if (g->caller.state == TG__CALLER_NONE)
+            continue;
+        if (!tg__caller_step(&g->caller) || now > g->caller.until_ns ||
+            (g->caller.ends && tg__caller_has_said(&g->caller)))
+            end_guest(g);
+    }
+    return TG_OK;
+}
+
+void tg__door_close(tg__door *d)
+{
+    for (size_t i = 0; d->knock && i < d->knocks; i++)
+        if (d->knock[i].fd >= 0)
+            close(d->knock[i].fd);
+    for (size_t i = 0; d->guest && i < d->room; i++)
+        tg__caller_end(&d->guest[i].caller);
+    free(d->knock);
+    free(d->guest);
+    *d = (tg__door){.listener = -1};
+}

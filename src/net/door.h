@@ -1,0 +1,68 @@
+/* The door: those who connect to a rank that joins, until they have said who they are.
+ *
+ * A connection that has not sent a byte only takes a descriptor; one whose first bytes are not
+ * those of a greeting is closed. The others shake hands in one of `room` places, each for at least
+ * TG__YOUNG_NS once it has sent a whole greeting. Who comes when all places are taken gets that of
+ * another one, chosen at random among the connections of the address that has most of them, or
+ * waits. So a flood from some addresses takes places from itself, and a member at another address
+ * keeps its own. Those who have proved a key are never put out.
+ */
+#ifndef TG_NET_DOOR_H
+#define TG_NET_DOOR_H
+
+#include "net/caller.h"
+
+#define TG__KNOCKS \
+    1024 /* most connections that have not sent a byte; fewer if descriptors are few */
+#define TG__HALF_OPEN 64 /* places for handshakes, beside one for each rank */
+#define TG__YOUNG_NS INT64_C(100000000)
+#define TG__SOURCES 256
+
+typedef struct tg__knock {
+    int fd; /* -1: an empty place */
+    int64_t until_ns;
+    uint8_t source;
+} tg__knock;
+
+typedef struct tg__guest {
+    tg__caller caller;
+    int64_t since_ns;
+    uint8_t source;
+    int rank; /* for the door's owner: who it is; 0: not known */
+} tg__guest;
+
+typedef struct tg__door {
+    int listener; /* borrowed; -1: closed */
+    tg__tls *tls;
+    bool (*accepts)(void *arg, const tg__public_key *key);
+    void *accepts_arg;
+    size_t body_max; /* of what they say */
+    tg__knock *knock;
+    size_t knocks;
+    tg__guest *guest; /* (room) caller.state TG__CALLER_NONE: an empty place */
+    size_t room;
+    int knocking[TG__SOURCES]; /* by address, hashed with the salt */
+    uint64_t salt, dice;
+    int64_t full_ns;       /* until then nobody is asked in */
+    struct pollfd *polled; /* (1 + knocks), since tg__door_watch */
+} tg__door;
+
+/* Open. The listener and tls are borrowed.
+ * size    ranks of the job
+ * Errors  TG_E_NOMEM, TG_E_IO (no random numbers); tg__door_close is needed all the same */
+TG_NODISCARD tg_status tg__door_open(tg__door *d, int listener, tg__tls *tls, int size,
+                                     size_t body_max,
+                                     bool (*accepts)(void *arg, const tg__public_key *key),
+                                     void *accepts_arg);
+/* Most descriptors that tg__door_watch writes. */
+size_t tg__door_watch_max(const tg__door *d);
+/* Write what to wait for. Returns how many; they must stay until tg__door_step. */
+size_t tg__door_watch(tg__door *d, struct pollfd *p);
+/* After poll(): let in who comes, and put out who fails or takes too long. Guests may have said
+ * their message afterwards.
+ * Errors  TG_E_NOMEM */
+TG_NODISCARD tg_status tg__door_step(tg__door *d);
+/* Zeroed is fine. */
+void tg__door_close(tg__door *d);
+
+#endif

@@ -1,0 +1,77 @@
+/* A membership, and the steps of joining. */
+#ifndef TG_NET_MEMBERSHIP_H
+#define TG_NET_MEMBERSHIP_H
+
+#include "net/caller.h"
+#include "net/relay.h"
+#include <stdatomic.h>
+
+#define TG__NONCE_BYTES 16
+#define TG__JOB_MAX 128   /* bytes of a job's name, with the NUL */
+#define TG__JOIN_MAX 1024 /* bytes of the message of a rank that joins */
+
+typedef struct tg__member {
+    tg__public_key key;
+    uint64_t machine; /* equal on ranks of one machine */
+    tg__address address;
+} tg__member;
+
+typedef struct tg__directory tg__directory;
+
+struct tg_net {
+    int rank, size;
+    tg__tls *tls; /* NULL: without keys */
+    uint8_t nonce[TG__NONCE_BYTES];
+    tg__member *member;  /* (size) */
+    tg__stream **stream; /* (size) NULL: this rank itself, or not connected yet */
+    bool *relayed;       /* (size) connected by way of the meeting point */
+    tg__relay *relay;    /* of the meeting point; NULL: all reach each other */
+    int listener;        /* -1: none */
+    int port;            /* of the listener */
+    /* A rank whose key was taken off the list, which the transport is to disconnect; 0: none. */
+    atomic_int expelled;
+    atomic_int wake; /* an eventfd that ends the transport's waiting; -1: none */
+    /* While joining. */
+    const tg_net_config *config;
+    tg__directory *directory;
+    tg__public_key peer_key; /* the meeting point's */
+    tg__address meeting;
+    int meeting_turn;   /* which of its addresses has answered */
+    tg__caller control; /* the connection to it, until all are connected */
+    int64_t deadline_ns, told_ns;
+};
+
+#define TG__LEAVE_NS INT64_C(5000000000) /* for what is on its way when a rank leaves */
+/* As tg_net_destroy, but waits until then. */
+void tg__net_leave(tg_net *n, int64_t until_ns);
+/* Size the lists of members. Errors TG_E_NOMEM */
+TG_NODISCARD tg_status tg__net_members(tg_net *n, int size);
+/* The identity of this machine: its name and its boot. */
+uint64_t tg__this_machine(void);
+/* The rank whose nonce and key a message shows: nonce, rank, other rank. Returns false if they are
+ * not those of two different ranks of this job other than the meeting point. */
+bool tg__net_read_pair(const tg_net *n, const tg__caller *c, int *from_p, int *to_p);
+/* The body of such a message, from this rank. */
+#define TG__PAIR_BYTES (TG__NONCE_BYTES + 8)
+void tg__net_write_pair(const tg_net *n, int to, uint8_t body[TG__PAIR_BYTES]);
+/* For tg__stream.accepts: the key is the one that arg points to. */
+bool tg__net_is_key(void *arg, const tg__public_key *key);
+/* The same: the key of another member of the job, arg. */
+bool tg__net_is_member(void *arg, const tg__public_key *key);
+
+/* How often a rank that joins looks around. */
+#define TG__LOOK_MS 100
+#define TG__LEG_NS INT64_C(20000000000) /* for another rank to come to the relay */
+/* Check the caller's wish to stop, and tell what is waited for, about once a second.
+ * Errors  TG_E_STOPPED, TG_E_PEER (the deadline has passed) */
+TG_NODISCARD tg_status tg__net_patience(tg_net *n, const char *waits_for);
+
+/* The meeting point: wait until all ranks have joined, tell them of each other, and wait until
+ * they are connected. */
+TG_NODISCARD tg_status tg__net_host(tg_net *n);
+/* Another rank: call the meeting point, and learn who all are. */
+TG_NODISCARD tg_status tg__net_call(tg_net *n);
+/* Another rank, then: connect to all the others. */
+TG_NODISCARD tg_status tg__net_mesh(tg_net *n);
+
+#endif

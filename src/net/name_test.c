@@ -1,0 +1,143 @@
+/* Host names: those that take long to look up, have several addresses, or change. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "free_ports.h"
+#include "net_by_hand.h"
+#include "net_ranks.h"
+#include "transport_suite.h"
+#include <dlfcn.h>
+#include <netdb.h>
+#include <stdatomic.h>
+
+static atomic_int asked;
+
+/* The program's own resolver. "slow.test" takes 4 s; "several.test" is 127.0.0.9, where nobody
+ * listens, and 127.0.0.1; "changes.test" is 127.0.0.9 at first. Others are the system's. */
+int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+                struct addrinfo **found_p)
+{
+    int (*own)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    *(void **)&own = dlsym(RTLD_NEXT, "getaddrinfo");
+    if (!host || !strstr(host, ".test") || (hints->ai_flags & AI_NUMERICHOST))
+        return own(host, port, hints, found_p);
+    const int times = atomic_fetch_add(&asked, 1);
+    if (strcmp(host, "slow.test") == 0)
+        usleep(4000000);
+    if (strcmp(host, "changes.test") == 0)
+        return own(times < 4 ? "127.0.0.9" : "127.0.0.1", port, hints, found_p);
+    if (strcmp(host, "several.test") != 0)
+        return own("127.0.0.1", port, hints, found_p);
+    const int error = own("127.0.0.9", port, hints, found_p);
+    return error ? error : own("127.0.0.1", port, hints, &(*found_p)->ai_next);
+}
+
+static void *join_only(void *arg)
+{
+    net_rank *r = arg;
+    suite s;
+    if (!net_rank_join(r))
+        return NULL;
+    s = (suite){r->t, r->error};
+    r->ok = suite_barrier(&s, -1);
+    tg_transport_destroy(r->t);
+    return NULL;
+}
+
+static int port_of(const net_job *job)
+{
+    return atoi(strrchr(job->address[0], ':') + 1);
+}
+
+/* All ranks but the first call this host. */
+static void join_at(const char *host, int size)
+{
+    net_job job;
+    char address[64];
+    atomic_store(&asked, 0);
+    net_job_begin(&job, size, false);
+    snprintf(address, sizeof address, "tcp://%s:%d", host, port_of(&job));
+    for (int r = 1; r < size; r++)
+        job.rank[r].config.join = address;
+    net_job_run(&job, join_only);
+    net_job_check(&job);
+    net_job_end(&job);
+}
+
+static void all_addresses_are_tried(void **state)
+{
+    (void)state;
+    join_at("several.test", 3);
+}
+
+static void names_are_looked_up_again(void **state)
+{
+    (void)state;
+    join_at("changes.test", 2);
+    assert_true(atomic_load(&asked) > 4);
+}
+
+/* Ranks that advertise a name: the others look it up, and try each of its addresses. */
+static void members_may_have_names(void **state)
+{
+    (void)state;
+    net_job job;
+    char port[FREE_PORTS_MAX][32], listens[2][48], address[2][64];
+    net_job_begin(&job, 4, false);
+    find_ports(2, port);
+    for (int i = 0; i < 2; i++) {
+        const char *number = strrchr(port[i], ':');
+        snprintf(listens[i], sizeof listens[i], "tcp://127.0.0.1%s", number);
+        snprintf(address[i], sizeof address[i], "tcp://several.test%s", number);
+        job.rank[i + 1].config.listen = listens[i];
+        job.rank[i + 1].config.advertise = address[i];
+    }
+    net_job_run(&job, join_only);
+    net_job_check(&job);
+    net_job_end(&job);
+}
+
+static double asks_until;
+
+static bool stops(void *arg)
+{
+    (void)arg;
+    return hand_seconds() > asks_until;
+}
+
+/* The deadline, and the wish to stop, count while a name is looked up; also that of an address to
+ * listen at. */
+static void slow_names_do_not_hold_up(void **state)
+{
+    (void)state;
+    for (int stopped = 0; stopped < 2; stopped++)
+        for (int listens = 0; listens < 2; listens++) {
+            net_job job;
+            tg_net *net = NULL;
+            net_job_begin(&job, 2, false);
+            tg_net_config *c = &job.rank[1 - listens].config;
+            *(listens ? &c->listen : &c->join) = "tcp://slow.test:4242";
+            c->timeout_s = stopped ? 60 : 0.5;
+            c->stop = stopped ? stops : NULL;
+            const double before = hand_seconds();
+            asks_until = before + 0.5;
+            assert_int_equal(tg_net_join(c, &net), stopped ? TG_E_STOPPED : TG_E_PEER);
+            assert_true(hand_seconds() - before < 2);
+            assert_non_null(strstr(tg_error(), "to be looked up"));
+            net_job_end(&job);
+        }
+    usleep(4500000); /* until the last one is answered: nobody waits for it */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_addresses_are_tried),
+        cmocka_unit_test(names_are_looked_up_again),
+        cmocka_unit_test(members_may_have_names),
+        cmocka_unit_test(slow_names_do_not_hold_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,436 @@
+/* The TCP transport: its table, and its event loop, which runs in `poll`. */
+#include "base/arg.h"
+#include "net/tcp_impl.h"
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SHUT_NS INT64_C(200000000) /* to say goodbye to peers that are slow to listen */
+#define EVENTS 64
+
+static tg__tcp *tcp_of(tg_transport *t)
+{
+    return (tg__tcp *)t;
+}
+
+static tg_status check_live(tg_transport *t, const char *verb)
+{
+    const tg__tcp *tcp = tcp_of(t);
+    if (tcp->expels)
+        return tg_fail(TG_E_PEER,
+                       "rank %d is disconnected: its key was taken off the list of allowed keys",
+                       tcp->blames);
+    if (tcp->is_shut)
+        return tg_fail(TG_E_STATE, "%s: this rank (%d) has left its TCP transport", verb, t->rank);
+    return TG_OK;
+}
+
+void tg__peer_lose(tg__tcp *t, tg__peer *p, const char *why)
+{
+    if (p->gone)
+        return;
+    p->gone = true;
+    p->has_more = false;
+    t->changed = true;
+    p->held = false;
+    tg__pace_remove(&t->pace, &p->paced);
+    if (t->net->relayed[p->rank] && !p->said_bye) {
+        const bool polls = t->polls;
+        t->polls = false;
+        tg__peer_pull(t, &t->peer[0]); /* it may be the one that has left */
+        t->polls = polls;
+    }
+    (void)epoll_ctl(t->epoll, EPOLL_CTL_DEL, p->stream->fd, NULL);
+    if (!p->stream->failed) {
+        p->stream->failed = true;
+        snprintf(p->stream->why, sizeof p->stream->why, "%s", why);
+    }
+    free(p->aside);
+    p->aside = NULL;
+    if (p->into) /* it fails when it is tested */
+        tg__posts_add(&p->receives, p->into);
+    p->into = NULL;
+    p->arriving = false;
+}
+
+/* A connection by way of rank 0 has broken off because rank 0 is gone, not the peer. */
+static bool is_cut_off(const tg__tcp *t, const tg__peer *p)
+{
+    const tg__peer *zero = &t->peer[0];
+    return !p->said_bye && t->net->relayed[p->rank] && zero->gone &&
+           !(zero->expels && zero->blamed == p->rank);
+}
+
+static tg_status fail_gone(const tg__tcp *t, const tg__peer *p)
+{
+    const tg__peer *zero = &t->peer[0];
+    if (zero->expels && zero->blamed == t->base.rank)
+        return tg_fail(TG_E_PEER,
+                       "rank 0 has disconnected this rank (%d): its key was taken off the list of "
+                       "allowed keys",
+                       zero->blamed);
+    if (zero->expels && (p == zero || p->rank == zero->blamed))
+        return tg_fail(TG_E_PEER,
+                       "rank 0 has disconnected rank %d: its key was taken off the list of allowed "
+                       "keys",
+                       zero->blamed);
+    if (is_cut_off(t, p))
+        return tg_fail(TG_E_PEER, "rank 0 has left, by way of which this rank reached rank %d",
+                       p->rank);
+    return p->said_bye
+               ? tg_fail(TG_E_PEER, "rank %d has left", p->rank)
+               : tg_fail(TG_E_PEER, "rank %d has left: its connection%s: %s", p->rank,
+                         t->net->relayed[p->rank] ? " by way of rank 0" : "", p->stream->why);
+}
+
+/* Let epoll report when a peer that could not be sent everything can be. */
+static void watch(tg__tcp *t, tg__peer *p)
+{
+    const bool out = !p->gone && (tg__stream_is_full(p->stream) || p->stage_at < p->stage_len ||
+                                  (p->segment_left > 0 && !p->held));
+    if (p->gone || out == p->watches_out)
+        return;
+    struct epoll_event e = {.events = EPOLLIN | (out ? (uint32_t)EPOLLOUT : 0), .data.ptr = p};
+    if (epoll_ctl(t->epoll, EPOLL_CTL_MOD, p->stream->fd, &e) != 0)
+        tg__peer_lose(t, p, strerror(errno));
+    p->watches_out = out;
+}
+
+/* ---- posting --------------------------------------------------------------------------------- */
+
+static void fill(tg_request *req, bool sends, int peer, uint32_t tag, const void *buf, size_t len)
+{
+    tg__post *p = (tg__post *)req;
+    *p = (tg__post){.buf = (uint8_t *)(uintptr_t)buf,
+                    .len = sends ? len : 0,
+                    .done = sends ? 0 : len,
+                    .tag = tag,
+                    .peer = peer,
+                    .sends = sends,
+                    .state = TG__POST_WAITING};
+}
+
+static tg_status tcp_post_send(tg_transport *t, int peer, uint32_t tag, const void *buf, size_t len,
+                               tg_request *req)
+{
+    TG_TRY(check_live(t, "post_send"));
+    TG_TRY(tg__post_check(t, "post_send", peer, tag, TG__TAG_CARRIED, buf, len, req));
+    tg__peer *p = &tcp_of(t)->peer[peer];
+    if (p->gone)
+        return fail_gone(tcp_of(t), p);
+    fill(req, true, peer, tag, buf, len);
+    tg__posts_add(&p->sends, (tg__post *)req);
+    tg__peer_push(tcp_of(t), p);
+    watch(tcp_of(t), p);
+    return TG_OK;
+}
+
+static tg_status tcp_post_recv(tg_transport *t, int peer, uint32_t tag, void *buf, size_t cap,
+                               tg_request *req)
+{
+    TG_TRY(check_live(t, "post_recv"));
+    TG_TRY(tg__post_check(t, "post_recv", peer, tag, TG__TAG_CARRIED, buf, cap, req));
+    tg__peer *p = &tcp_of(t)->peer[peer];
+    fill(req, false, peer, tag, buf, cap);
+    tg__peer_match(tcp_of(t), p, (tg__post *)req);
+    watch(tcp_of(t), p);
+    return TG_OK;
+}
+
+static tg_status tcp_test(tg_transport *t, tg_request *req, bool *done_p, size_t *len_p)
+{
+    TG_TRY(check_live(t, "test"));
+    tg__post *post = (tg__post *)req;
+    if (post->state == TG__POST_OVER)
+        return tg_fail(TG_E_ARG, "test: the request is over");
+    tg__peer *p = &tcp_of(t)->peer[post->peer];
+    *done_p = post->state != TG__POST_WAITING;
+    if (!*done_p && !p->gone)
+        return TG_OK;
+    const uint8_t state = post->state;
+    post->state = TG__POST_OVER;
+    if (state == TG__POST_WAITING) {
+        tg__posts_remove(post->sends ? &p->sends : &p->receives, post);
+        return fail_gone(tcp_of(t), p);
+    }
+    if (state == TG__POST_TOO_LONG)
+        return tg_fail(TG_E_CORRUPT,
+                       "a message of %zu bytes from rank %d is longer than expected: at most %zu "
+                       "bytes",
+                       post->len, post->peer, post->done);
+    *len_p = post->len;
+    return TG_OK;
+}
+
+/* ---- the event loop -------------------------------------------------------------------------- */
+
+/* Handle what is ready, without waiting. Returns true if `wake` was called. */
+static bool handle(tg__tcp *t)
+{
+    struct epoll_event events[EVENTS];
+    bool woken = false;
+    const int count = epoll_wait(t->epoll, events, EVENTS, 0);
+    for (int i = 0; i < count; i++) {
+        tg__peer *p = events[i].data.ptr;
+        uint64_t ticks;
+        if (!p) {
+            woken = true;
+            (void)!read(t->wake, &ticks, sizeof ticks);
+            continue;
+        }
+        if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+            tg__peer_pull(t, p);
+        if (events[i].events & EPOLLOUT)
+            tg__peer_push(t, p);
+        watch(t, p);
+    }
+    return woken;
+}
+
+/* Send on where the pace has held bytes back. Returns when to look again, deadline_ns at most. */
+static int64_t send_on(tg__tcp *t, int64_t deadline_ns)
+{
+    const int64_t now = tg_now_ns(t->base.clock);
+    const bool due = t->pace.tick_ns <= now;
+    bool held = false;
+    for (int i = 0; i < t->base.size; i++) {
+        const int r = (t->turn + i) % t->base.size;
+        tg__peer *p = &t->peer[r];
+        if (p->held && due) {
+            tg__peer_push(t, p);
+            watch(t, p);
+        }
+        held |= p->held;
+    }
+    if (due)
+        t->turn = (t->turn + 1) % t->base.size;
+    return held && t->pace.tick_ns < deadline_ns ? t->pace.tick_ns : deadline_ns;
+}
+
+/* Read on where a peer had more than its turn. */
+static void read_on(tg__tcp *t)
+{
+    for (int r = 0; r < t->base.size; r++) {
+        tg__peer *p = &t->peer[r];
+        if (!p->has_more)
+            continue;
+        tg__peer_pull(t, p);
+        watch(t, p);
+    }
+}
+
+/* Whether a peer still has. Its socket need not show it: TLS may have the bytes. */
+static bool has_more(const tg__tcp *t)
+{
+    bool more = false;
+    for (int r = 0; r < t->base.size; r++)
+        more |= t->peer[r].has_more;
+    return more;
+}
+
+static bool tcp_shut(tg_transport *base);
+
+/* Leave if a member's key was taken off the list. */
+static void expel(tg__tcp *t)
+{
+    const int rank = atomic_load(&t->net->expelled);
+    if (rank == 0 || t->is_shut)
+        return;
+    t->blames = rank;
+    t->expels = true;
+    (void)tcp_shut(&t->base);
+}
+
+static tg_status tcp_poll(tg_transport *base, int64_t deadline_ns)
+{
+    tg__tcp *t = tcp_of(base);
+    for (;;) {
+        expel(t);
+        TG_TRY(check_live(base, "poll"));
+        t->polls = true;
+        read_on(t);
+        const bool woken = handle(t);
+        t->polls = false;
+        const int64_t look_ns = send_on(t, deadline_ns);
+        if (t->changed || woken) {
+            t->changed = false;
+            return TG_OK;
+        }
+        const int64_t now = tg_now_ns(base->clock);
+        if (now >= deadline_ns)
+            return TG_OK;
+        if (has_more(t))
+            continue;
+        const int64_t left = look_ns > now ? look_ns - now : 0;
+        const struct timespec at_most = {.tv_sec = (time_t)(left / 1000000000),
+                                         .tv_nsec = (long)(left % 1000000000)};
+        struct pollfd any = {.fd = t->epoll, .events = POLLIN};
+        (void)ppoll(&any, 1, &at_most, NULL);
+    }
+}
+
+static void tcp_wake(tg_transport *t)
+{
+    const uint64_t one = 1;
+    const int saved = errno;
+    (void)!write(tcp_of(t)->wake, &one, sizeof one);
+    errno = saved;
+}
+
+/* ---- leaving --------------------------------------------------------------------------------- */
+
+static void tcp_blame(tg_transport *t, int rank)
+{
+    if (!tcp_of(t)->expels)
+        tcp_of(t)->blames = rank;
+}
+
+static int tcp_blamed(tg_transport *t, int peer)
+{
+    const tg__peer *p = peer >= 0 && peer < t->size ? &tcp_of(t)->peer[peer] : NULL;
+    if (!p || !p->gone)
+        return TG_NOT_LEFT;
+    if (is_cut_off(tcp_of(t), p))
+        return 0;
+    return p->said_bye ? p->blamed : TG_BLAMED_NOBODY;
+}
+
+/* Say goodbye, and send what was accepted until then.
+ * drains  forget what peers still send: two that leave at once must not wait for each other */
+static void leave(tg__tcp *t, int64_t until_ns, bool drains)
+{
+    const int size = t->base.size;
+    if (t->is_shut)
+        return;
+    for (int r = 0; r < size; r++)
+        if (t->peer[r].stream)
+            tg__peer_say_bye(t, &t->peer[r]);
+    t->is_shut = true;
+    for (bool pending = true; pending;) {
+        pending = false;
+        for (int r = 0; r < size; r++) {
+            tg__peer *p = &t->peer[r];
+            if (!p->stream || p->gone)
+                continue;
+            if (drains)
+                tg__stream_drain(p->stream);
+            tg__peer_push(t, p);
+            /* Those that have heard everything see the end of the connection, too. */
+            pending |= !p->gone && (p->stage_at < p->stage_len || tg__stream_end(p->stream) == 0);
+        }
+        if (pending && tg_now_ns(t->base.clock) > until_ns)
+            break;
+        if (pending)
+            (void)poll(NULL, 0, 1);
+    }
+    for (int r = 0; r < size; r++) /* those that were too slow learn at least that it ends */
+        if (t->peer[r].stream && !t->peer[r].gone && !t->peer[r].stream->ended)
+            (void)shutdown(t->peer[r].stream->fd, SHUT_WR);
+}
+
+static bool tcp_shut(tg_transport *base)
+{
+    leave(tcp_of(base), tg_now_ns(base->clock) + SHUT_NS, false);
+    return true; /* nothing here uses callers' memory any more */
+}
+
+static void tcp_destroy(tg_transport *base)
+{
+    tg__tcp *t = tcp_of(base);
+    const int64_t until_ns = tg_now_ns(base->clock) + TG__LEAVE_NS;
+    leave(t, until_ns, true);
+    atomic_store(&t->net->wake, -1);
+    for (int r = 0; r < base->size; r++)
+        tg__peer_release(&t->peer[r]);
+    if (t->epoll >= 0)
+        close(t->epoll);
+    if (t->wake >= 0)
+        close(t->wake);
+    tg__net_leave(t->net, until_ns);
+    free(t);
+}
+
+static const tg_transport_ops tcp_ops = {
+    .struct_size = sizeof tcp_ops,
+    .name = "tcp",
+    .post_send = tcp_post_send,
+    .post_recv = tcp_post_recv,
+    .test = tcp_test,
+    .poll = tcp_poll,
+    .wake = tcp_wake,
+    .shut = tcp_shut,
+    .blame = tcp_blame,
+    .blamed = tcp_blamed,
+    .destroy = tcp_destroy,
+};
+
+/* ---- creating -------------------------------------------------------------------------------- */
+
+static tg_status begin_peer(tg__tcp *t, int r)
+{
+    tg__peer *p = &t->peer[r];
+    p->rank = r;
+    p->blamed = TG_BLAMED_NOBODY;
+    p->sends.end = &p->sends.first;
+    p->receives.end = &p->receives.first;
+    p->early.end = &p->early.first;
+    p->asking.end = &p->asking.first;
+    p->stream = t->net->stream[r];
+    if (!p->stream)
+        return TG_OK;
+    p->stage = malloc(TG__STAGE);
+    if (!p->stage)
+        return tg_fail(TG_E_NOMEM, "out of memory: connection");
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = p};
+    if (epoll_ctl(t->epoll, EPOLL_CTL_ADD, p->stream->fd, &e) != 0)
+        return tg_fail(TG_E_IO, "watching a connection: %s", strerror(errno));
+    tg__pace_connect(&t->pace, &p->paced, p->stream->fd);
+    p->has_more = true; /* it may have read ahead */
+    return TG_OK;
+}
+
+tg_status tg_transport_tcp(tg_net *net, tg_transport **t_p)
+{
+    TG__ARG(net);
+    TG__ARG(t_p);
+    tg__tcp *t = calloc(1, sizeof *t + (size_t)net->size * sizeof *t->peer);
+    if (!t)
+        return tg_fail(TG_E_NOMEM, "out of memory: TCP transport");
+    t->base = (tg_transport){.struct_size = sizeof t->base,
+                             .ops = &tcp_ops,
+                             .impl = t,
+                             .rank = net->rank,
+                             .size = net->size,
+                             .any_thread = true,
+                             .clock = tg_clock_monotonic()};
+    t->net = net;
+    t->blames = -1;
+    tg__pace_init(&t->pace);
+    t->epoll = epoll_create1(EPOLL_CLOEXEC);
+    t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = NULL};
+    tg_status status = TG_OK;
+    if (t->epoll < 0 || t->wake < 0 || epoll_ctl(t->epoll, EPOLL_CTL_ADD, t->wake, &e) != 0)
+        status = tg_fail(TG_E_IO, "waiting for connections: %s", strerror(errno));
+    for (int r = 0; r < net->size && status == TG_OK; r++)
+        status = begin_peer(t, r);
+    if (status != TG_OK) {
+        for (int r = 0; r < net->size; r++)
+            tg__peer_release(&t->peer[r]);
+        if (t->epoll >= 0)
+            close(t->epoll);
+        if (t->wake >= 0)
+            close(t->wake);
+        free(t);
+        return status;
+    }
+    atomic_store(&net->wake, t->wake);
+    *t_p = &t->base;
+    return TG_OK;
+}

@@ -1,0 +1,174 @@
+/* The transport's own: what is on its way to and from each peer.
+ *
+ * Wire. A connection carries frames: a head of 16 bytes, little-endian, and for messages a segment
+ * of at most TG__SEGMENT bytes. Head: kind << 28 | tag (4 bytes), length of the segment (4), a
+ * number (8).
+ *
+ *   FIRST    the first segment of a message; number: its length
+ *   GRANTED  the same, of a message that was granted
+ *   MORE     the next segment of the message that has begun
+ *   CREDIT   number: cost of messages that have been received, or taken from those kept
+ *   WANT     a message of this tag waits to be granted; number: its length
+ *   GRANT    the oldest waiting message of this tag may be sent
+ *   BYE      nothing follows; number: 0, or 1 + the rank that is to blame. Tag: 0, or 1 from rank 0
+ *            if the key of that rank was taken off the list
+ *
+ * Memory. A sender has at most TG__WINDOW bytes of messages on their way without credit. What fits
+ * is sent at once; what does not asks with WANT, and is granted once its receive is posted. So a
+ * receiver never keeps more than TG__WINDOW bytes that nobody asked for, and no message that is
+ * asked for waits behind one that is not, except while poll has other news for its caller: then the
+ * first segment of one that nobody asked for may wait for the next poll. */
+#ifndef TG_NET_TCP_IMPL_H
+#define TG_NET_TCP_IMPL_H
+
+#include "net/membership.h"
+#include "net/pace.h"
+#include "transport/endpoint.h"
+
+#define TG__HEAD 16
+#define TG__SEGMENT ((size_t)64 << 10)
+#define TG__WINDOW ((uint64_t)64 << 20)
+#define TG__MESSAGE_COST 64     /* of the window, besides a message's bytes: it takes memory, too */
+#define TG__WANTS_MAX (1 << 14) /* messages that may wait to be granted: looked through for each */
+#define TG__STAGE ((size_t)16 << 10) /* a head and a short segment go as one TLS record */
+
+enum tg__frame {
+    TG__FRAME_FIRST = 1,
+    TG__FRAME_GRANTED,
+    TG__FRAME_MORE,
+    TG__FRAME_CREDIT,
+    TG__FRAME_WANT,
+    TG__FRAME_GRANT,
+    TG__FRAME_BYE,
+};
+
+enum tg__post_state { TG__POST_OVER, TG__POST_WAITING, TG__POST_DONE, TG__POST_TOO_LONG };
+
+/* What a tg_request holds. */
+typedef struct tg__post {
+    struct tg__post *next;
+    uint8_t *buf;
+    size_t len;  /* of the message; receiving: known when it has come */
+    size_t done; /* sending: bytes given to the stream; receiving: room of buf */
+    uint32_t tag;
+    int peer;
+    bool sends;
+    bool wanted;  /* sending: WANT was sent */
+    bool granted; /* sending: GRANT has come; receiving: GRANT was sent */
+    uint8_t state;
+} tg__post;
+_Static_assert(sizeof(tg__post) <= sizeof(tg_request), "a post fits into a request");
+
+typedef struct tg__posts { /* in the order posted */
+    tg__post *first, **end;
+} tg__posts;
+
+/* A message that came before its receive was posted; or asks whether it may come, without bytes. */
+typedef struct tg__early {
+    struct tg__early *next;
+    uint32_t tag;
+    size_t len;
+    uint8_t bytes[];
+} tg__early;
+
+typedef struct tg__earlies { /* in the order of arrival */
+    tg__early *first, **end;
+} tg__earlies;
+
+typedef struct tg__peer {
+    int rank;
+    tg__stream *stream; /* NULL: this rank itself */
+    bool gone;          /* nothing comes from it any more, and nothing goes to it */
+    bool said_bye;
+    int blamed;
+    bool expels; /* it disconnected the rank that it blames, whose key was taken off its list */
+    bool deaf;   /* writing to it has failed; what it has sent is still read */
+    bool watches_out; /* epoll reports when it can send */
+    bool held;        /* by the pace, until pace.tick_ns */
+    tg__paced paced;
+    bool has_more; /* there may be more to read that the socket does not show */
+
+    /* Sending. */
+    tg__posts sends;
+    tg__post *sending;   /* its first segment is on its way */
+    size_t segment_left; /* bytes of its segment that are not in stage, and still to be sent */
+    uint8_t *stage;      /* (TG__STAGE) bytes that go next */
+    size_t stage_len, stage_at;
+    uint64_t in_flight; /* cost of messages sent without credit */
+    int asks;           /* messages that wait to be granted */
+    uint8_t *control;   /* frames without segments that wait */
+    size_t control_len, control_cap;
+
+    /* Receiving. */
+    tg__posts receives;
+    tg__earlies early, asking; /* of one tag, what has come is older than what asks */
+    uint8_t head[TG__HEAD];
+    size_t head_got;
+    size_t segment_due; /* bytes of the segment that have not come yet */
+    bool arriving;      /* a message has begun */
+    bool arriving_granted;
+    uint32_t arriving_tag;
+    size_t arriving_len, arriving_at;
+    tg__post *into;      /* where it goes ... */
+    tg__early *aside;    /* ... or is kept */
+    uint64_t unreturned; /* cost of messages that came without grant and are not credited yet */
+    uint64_t owed;       /* of this, what may be credited */
+    int wants;           /* entries of asking */
+} tg__peer;
+
+typedef struct tg__tcp {
+    tg_transport base; /* must be first: both have the same address */
+    tg_net *net;
+    int epoll, wake;       /* descriptors */
+    bool is_shut, changed; /* changed: test may find something new */
+    bool polls;            /* the caller of poll hears soon what has changed */
+    int blames;            /* the rank to blame; -1: none */
+    bool expels;           /* because its key was taken off the list */
+    tg__pace pace;
+    int turn;        /* the peer that sends on first */
+    tg__peer peer[]; /* (size) */
+} tg__tcp;
+
+static inline void tg__posts_add(tg__posts *l, tg__post *p)
+{
+    p->next = NULL;
+    *l->end = p;
+    l->end = &p->next;
+}
+
+static inline void tg__posts_remove(tg__posts *l, const tg__post *p)
+{
+    tg__post **link = &l->first;
+    while (*link && *link != p)
+        link = &(*link)->next;
+    if (!*link)
+        return;
+    *link = p->next;
+    if (!p->next)
+        l->end = link;
+}
+
+/* What a message takes of the window. */
+static inline uint64_t tg__cost(uint64_t len)
+{
+    return len + TG__MESSAGE_COST;
+}
+
+/* The peer is gone, for this reason. */
+void tg__peer_lose(tg__tcp *t, tg__peer *p, const char *why);
+
+/* Send as much as the connection takes. */
+void tg__peer_push(tg__tcp *t, tg__peer *p);
+/* Queue a frame without a segment. Returns false, and loses the peer, if out of memory. */
+bool tg__peer_control(tg__tcp *t, tg__peer *p, enum tg__frame kind, uint32_t tag, uint64_t number);
+/* Stop sending messages: what is left of a segment is put aside, so that callers' memory is no
+ * longer needed, and BYE follows it. */
+void tg__peer_say_bye(tg__tcp *t, tg__peer *p);
+
+/* Read as much as there is. */
+void tg__peer_pull(tg__tcp *t, tg__peer *p);
+/* Match a receive that was just posted with what came early. */
+void tg__peer_match(tg__tcp *t, tg__peer *p, tg__post *receive);
+void tg__peer_release(tg__peer *p); /* memory, not the stream */
+
+#endif

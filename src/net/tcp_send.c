@@ -1,0 +1,221 @@
+#include "net/fields.h"
+#include "net/tcp_impl.h"
+#include <stdlib.h>
+#include <string.h>
+
+static void put_head(uint8_t *at, enum tg__frame kind, uint32_t tag, size_t len, uint64_t number)
+{
+    tg__pack p = {.at = at, .end = at + TG__HEAD};
+    tg__pack_number(&p, 4, (uint64_t)kind << 28 | tag);
+    tg__pack_number(&p, 4, len);
+    tg__pack_number(&p, 8, number);
+}
+
+bool tg__peer_control(tg__tcp *t, tg__peer *p, enum tg__frame kind, uint32_t tag, uint64_t number)
+{
+    if (p->control_len + TG__HEAD > p->control_cap) {
+        const size_t cap = p->control_cap ? 2 * p->control_cap : 16 * TG__HEAD;
+        uint8_t *grown = realloc(p->control, cap);
+        if (!grown) {
+            tg__peer_lose(t, p, "this rank is out of memory");
+            return false;
+        }
+        p->control = grown;
+        p->control_cap = cap;
+    }
+    put_head(p->control + p->control_len, kind, tag, 0, number);
+    p->control_len += TG__HEAD;
+    return true;
+}
+
+/* Whether a message of the same tag that was posted before p still waits. */
+static bool is_overtaking(const tg__posts *sends, const tg__post *p)
+{
+    const tg__post *before = sends->first;
+    while (before != p && before->tag != p->tag)
+        before = before->next;
+    return before != p;
+}
+
+/* The next message that may be sent; NULL: none. Those that must ask do. */
+static tg__post *choose(tg__tcp *t, tg__peer *p)
+{
+    for (tg__post *s = p->sends.first; s; s = s->next) {
+        if (s->wanted && !s->granted)
+            continue;
+        if (p->sends.first != s && is_overtaking(&p->sends, s))
+            continue;
+        if (s->granted || p->in_flight + tg__cost(s->len) <= TG__WINDOW)
+            return s;
+        if (p->asks == TG__WANTS_MAX)
+            continue;
+        s->wanted = true;
+        p->asks++;
+        if (!tg__peer_control(t, p, TG__FRAME_WANT, s->tag, s->len))
+            return NULL;
+    }
+    return NULL;
+}
+
+/* Begin the next segment of p->sending: its head, and a short one as a whole, go to the stage. */
+static void stage_segment(tg__peer *p, enum tg__frame kind)
+{
+    tg__post *s = p->sending;
+    const size_t left = s->len - s->done, len = left < TG__SEGMENT ? left : TG__SEGMENT;
+    put_head(p->stage, kind, s->tag, len, kind == TG__FRAME_MORE ? 0 : s->len);
+    p->stage_len = TG__HEAD;
+    p->segment_left = len;
+    if (len > 0 && len <= TG__STAGE - TG__HEAD) {
+        memcpy(p->stage + TG__HEAD, s->buf + s->done, len);
+        p->stage_len += len;
+        s->done += len;
+        p->segment_left = 0;
+    }
+}
+
+/* Put the next bytes to send on the stage. Returns false if there are none. */
+static bool stage_next(tg__tcp *t, tg__peer *p)
+{
+    p->stage_at = p->stage_len = 0;
+    if (t->is_shut)
+        return false;
+    if (p->owed >= TG__WINDOW / 8) {
+        p->unreturned -= p->owed;
+        put_head(p->stage, TG__FRAME_CREDIT, 0, 0, p->owed);
+        p->stage_len = TG__HEAD;
+        p->owed = 0;
+        return true;
+    }
+    if (p->sending && p->sending->done < p->sending->len && p->control_len == 0) {
+        stage_segment(p, TG__FRAME_MORE);
+        return true;
+    }
+    tg__post *next = p->sending || p->said_bye ? NULL : choose(t, p);
+    if (p->control_len > 0) {
+        const size_t len = p->control_len < TG__STAGE ? p->control_len : TG__STAGE;
+        memcpy(p->stage, p->control, len);
+        memmove(p->control, p->control + len, p->control_len - len);
+        p->control_len -= len;
+        p->stage_len = len;
+        return true;
+    }
+    if (!next)
+        return false;
+    p->sending = next;
+    if (!next->granted)
+        p->in_flight += tg__cost(next->len);
+    stage_segment(p, next->granted ? TG__FRAME_GRANTED : TG__FRAME_FIRST);
+    return true;
+}
+
+/* The peer takes nothing any more. It may have left in order: what it sent before, and its BYE, are
+ * still to be read. */
+static void hear_last_words(tg__tcp *t, tg__peer *p)
+{
+    const tg__stream before = *p->stream;
+    p->deaf = true;
+    t->polls = false; /* nothing may wait */
+    if (before.lost) {
+        p->stream->failed = p->stream->lost = false;
+        do
+            tg__peer_pull(t, p);
+        while (p->has_more && !p->gone);
+    }
+    if (!p->gone) {
+        p->stream->failed = false;
+        tg__peer_lose(t, p, before.why);
+    }
+}
+
+/* Write bytes that must all go. Returns how many of them went; less: try again, or it failed. */
+static size_t write_some(tg__tcp *t, tg__peer *p, const uint8_t *bytes, size_t len)
+{
+    size_t at = 0;
+    while (at < len) {
+        const ptrdiff_t n = tg__stream_write(p->stream, bytes + at, len - at);
+        if (n < 0)
+            hear_last_words(t, p);
+        if (n <= 0)
+            break;
+        at += (size_t)n;
+    }
+    tg__pace_gave(&t->pace, &p->paced, at);
+    return at;
+}
+
+/* Bytes of a segment that may go now; 0: later. */
+static size_t room_now(tg__tcp *t, tg__peer *p)
+{
+    if (!p->paced.far || p->stream->retries || t->is_shut)
+        return SIZE_MAX;
+    const size_t room = tg__pace_room(&t->pace, &p->paced, tg_now_ns(t->base.clock));
+    p->held = room == 0;
+    return room;
+}
+
+/* Send until the connection takes no more, or nothing is left. */
+static void send_all(tg__tcp *t, tg__peer *p)
+{
+    p->held = false;
+    do {
+        p->stage_at += write_some(t, p, p->stage + p->stage_at, p->stage_len - p->stage_at);
+        if (p->gone || p->stage_at < p->stage_len)
+            return;
+        if (p->segment_left > 0) {
+            const size_t room = room_now(t, p);
+            const size_t want = room < p->segment_left ? room : p->segment_left;
+            const size_t n = write_some(t, p, p->sending->buf + p->sending->done, want);
+            if (p->gone)
+                return;
+            p->sending->done += n;
+            p->segment_left -= n;
+            if (n < want || want == 0)
+                return;
+            if (p->segment_left > 0)
+                continue;
+        }
+        if (p->sending && p->sending->done == p->sending->len) {
+            tg__posts_remove(&p->sends, p->sending);
+            p->sending->state = TG__POST_DONE;
+            p->sending = NULL;
+            t->changed = true;
+        }
+    } while (p->segment_left > 0 || stage_next(t, p));
+}
+
+void tg__peer_push(tg__tcp *t, tg__peer *p)
+{
+    if (p->gone || p->deaf)
+        return;
+    send_all(t, p);
+    if (!p->gone && tg__stream_flush(p->stream) < 0)
+        hear_last_words(t, p);
+}
+
+void tg__peer_say_bye(tg__tcp *t, tg__peer *p)
+{
+    if (p->gone)
+        return;
+    /* A stream that could not take a record must be given the same bytes again. */
+    const size_t rest = p->stage_len - p->stage_at, more = p->segment_left;
+    uint8_t *aside = malloc(rest + more + TG__HEAD);
+    if (!aside) {
+        tg__peer_lose(t, p, "this rank is out of memory");
+        return;
+    }
+    memcpy(aside, p->stage + p->stage_at, rest);
+    if (more > 0)
+        memcpy(aside + rest, p->sending->buf + p->sending->done, more);
+    put_head(aside + rest + more, TG__FRAME_BYE, t->expels, 0, (uint64_t)(t->blames + 1));
+    free(p->stage);
+    p->stage = aside;
+    p->stage_at = 0;
+    p->stage_len = rest + more + TG__HEAD;
+    p->segment_left = 0;
+    p->control_len = 0;
+    p->owed = 0;
+    p->sending = NULL;
+    p->sends = (tg__posts){.first = NULL, .end = &p->sends.first};
+    p->receives = (tg__posts){.first = NULL, .end = &p->receives.first};
+    p->into = NULL;
+}

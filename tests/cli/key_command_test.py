@@ -1,0 +1,65 @@
+"""telegrad key: new files that only their owner may read, and the same public key and fingerprint ever after."""
+import os
+import stat
+import unittest
+import net_tool
+from cli_tool import CliTest, run
+
+
+@unittest.skipUnless(net_tool.AVAILABLE, net_tool.WHY)
+class Key(CliTest):
+    def new(self, name):
+        return self.ok("key", "new", self.path(name))
+
+    def test_new(self):
+        old = os.umask(0)
+        try:
+            public = self.new("a.key")
+        finally:
+            os.umask(old)
+        self.assertRegex(public, r"^tgk1:[A-Za-z0-9+/]{43}\n$")
+        self.assertEqual(stat.S_IMODE(os.stat(self.path("a.key")).st_mode), 0o600)
+        self.assertNotIn(public.strip(), self.new("b.key"))
+        self.assertEqual(self.ok("key", "show", self.path("a.key")), public)
+
+    def test_an_existing_file_stays(self):
+        with open(self.path("old"), "w", encoding="utf-8") as file:
+            file.write("precious")
+        os.symlink("nowhere", self.path("link"))
+        self.refused(1, ["old: File exists: a key is never replaced"], "key", "new", self.path("old"))
+        self.refused(1, ["link: File exists"], "key", "new", self.path("link"))
+        with open(self.path("old"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "precious")
+        self.assertFalse(os.path.exists(self.path("nowhere")))
+
+    def test_fingerprint(self):
+        public = self.new("a.key").strip()
+        print_ = self.ok("key", "fingerprint", public)
+        self.assertRegex(print_, r"^[0-9a-f]{4}(-[0-9a-f]{4}){4}\n$")
+        self.assertEqual(self.ok("key", "fingerprint", self.path("a.key")), print_)
+        self.refused(2, ['"tgk1:short" is no public key', "allowed: tgk1:"], "key", "fingerprint", "tgk1:short")
+
+    def test_files_that_are_no_keys(self):
+        public = self.new("a.key")
+        with open(self.path("public"), "w", encoding="utf-8") as file:
+            file.write(public)
+        os.chmod(self.path("public"), 0o600)
+        self.refused(1, ["public: no private key in it", "telegrad key new"], "key", "show", self.path("public"))
+        os.chmod(self.path("a.key"), 0o640)
+        self.refused(1, ["others than its owner may read", "0640", "allowed: 0600"], "key", "show", self.path("a.key"))
+        self.refused(1, ["missing: No such file"], "key", "show", self.path("missing"))
+
+    def test_usage(self):
+        self.refused(2, ["key: no subcommand: ", "allowed: telegrad key new, telegrad key show, telegrad key fingerprint"], "key")
+        self.refused(2, ['key neww: did you mean "new"?'], "key", "neww")
+        self.refused(2, ["key new: no argument: allowed: telegrad key new FILE"], "key", "new")
+        self.refused(2, ["key show: more than one argument"], "key", "show", "a", "b")
+        self.refused(2, ["key fingerprint: an empty name: allowed: telegrad key fingerprint FILE|tgk1:..."], "key", "fingerprint", "")
+        self.refused(2, ["unrecognized option '--force'"], "key", "new", "--force", self.path("x"))
+        done = run("key", "new", self.path("x"), OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("key new runs in one process", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

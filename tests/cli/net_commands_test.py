@@ -1,0 +1,83 @@
+"""compare, bench exchange and advise --measure between processes that meet over a network."""
+import json
+import os
+import shutil
+import signal
+import unittest
+import net_tool
+from cli_tool import TINY, records
+from net_train_test import MLP
+
+
+@unittest.skipUnless(net_tool.AVAILABLE, net_tool.WHY)
+class Commands(net_tool.NetTest):
+    def both(self, *args, says=""):
+        done = self.job(2, *args)
+        self.assertEqual([p.returncode for p in done], [0, 0], done[0].stderr + done[1].stderr)
+        self.assertEqual(done[1].stdout, says)
+        self.assertEqual("--out" in done[1].stderr, "--out" in args, done[1].stderr)
+        self.assertNotIn("--out", done[0].stderr)
+        return done[0].stdout
+
+    def test_compare(self):
+        """Each run is a job of its own, with the same ranks, and has the bits of threads."""
+        args = ["compare", *TINY, *MLP, "--steps", "4", "--run", "name=a;method=dense", "--run", "name=b;method=dgc",
+                "--run", "name=c;strategy=diloco:every=2"]
+        out = self.path("threads.jsonl")
+        self.ok(*args, "--workers", "2", "--out", out)
+        self.both(*args, "--out", self.path("net.jsonl"),
+                  says="rank           1 of 2 (tcp); rank 0 has the records and the table; finished: 3 of 3 runs\n")
+        threads, net = ([r["params_hash"] for r in records(path) if r["type"] == "end"] for path in (out, self.path("net.jsonl")))
+        self.assertEqual(len(net), 3)
+        self.assertEqual(net, threads)
+
+    def test_bench_exchange(self):
+        rows = [json.loads(line) for line in
+                self.both("bench", "exchange", "dense", "topk", "--elements", "20000", "--seconds", "0.05", "--json").splitlines()]
+        self.assertEqual({row["transport"] for row in rows}, {"tcp"})
+        self.assertEqual(len(rows), 2)
+        table = self.both("bench", "exchange", "dense", "--elements", "20000", "--seconds", "0.05", "--link", "1gbit")
+        self.assertIn("workers are processes that met over a network; bytes are those handed to TCP", table)
+
+    @unittest.skipUnless(os.geteuid() == 0 and shutil.which("unshare"), "SKIP: another host name needs root and unshare")
+    def test_links_between_machines(self):
+        """An emulated link needs one clock, so it is refused where a rank is on another machine, here one of another name."""
+        self.new_keys(2)
+        for args in (["bench", "exchange", "dense", "--elements", "2000"], ["train", *TINY, *MLP, "--steps", "2"]):
+            away = ["unshare", "--uts", "sh", "-c", 'hostname elsewhere && exec "$@"', "sh"]
+            both = [self.start(*args, "--link", "1gbit", *self.options(rank, 2), prefix=away if rank else []) for rank in range(2)]
+            for done in map(net_tool.Done, both):
+                self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+                self.assertIn("one machine, but rank 1 is on another than rank 0", done.stderr)
+
+    def test_interrupted(self):
+        """Commands without steps do not speak of them."""
+        self.new_keys(2)
+        for command in (["bench", "exchange"], ["advise", "--measure"], ["doctor"]):
+            process = self.start(*command, *self.options(0, 2))
+            while "waiting for" not in process.stderr.readline():
+                pass
+            process.send_signal(signal.SIGINT)
+            done = net_tool.Done(process, 10)
+            self.assertEqual((done.returncode, done.stderr.splitlines()[-1]), (130, "telegrad: interrupted by SIGINT"))
+
+    def test_bench_interrupted(self):
+        """The first signal ends it while it measures."""
+        self.new_keys(2)
+        both = [self.start("bench", "exchange", "dense", "--seconds", "60", *self.options(rank, 2)) for rank in range(2)]
+        while "joined as rank 0" not in both[0].stderr.readline():
+            pass
+        both[0].send_signal(signal.SIGINT)
+        done = net_tool.Done(both[0], 10)
+        self.assertEqual((done.returncode, done.stderr.splitlines()[-1]), (130, "telegrad: interrupted by SIGINT"))
+        self.assertEqual(net_tool.Done(both[1], 10).returncode, 1)
+
+    def test_advise(self):
+        text = self.both("advise", "--measure", "--model", "mlp:hidden=16", "--data", "glyphs:train=512,test=128")
+        self.assertIn(f"--listen {self.meeting}", text)
+        self.assertIn("--ranks 2", text)
+        self.assertNotIn("mpirun", text)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,276 @@
+"""telegrad.Reducer and telegrad.Network: arrays of all kinds, memory, errors, processes that end."""
+import array
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+import unittest
+
+import telegrad
+import ranks
+
+IS_RANK = len(sys.argv) == 5 and sys.argv[1].isdigit()
+numpy = torch = None
+if not IS_RANK:
+    try:
+        import numpy
+        import torch
+    except ImportError:
+        pass
+
+
+def numbers(rank, step, n=1000):
+    return [((i * 7919 + rank * 104729 + step * 1299709) % 2003 - 1001) / 16 for i in range(n)]
+
+
+class Arrays(unittest.TestCase):
+    def mean_of(self, make, size=2):
+        def body(net):
+            reducer = telegrad.Reducer("dense", 1000, net)
+            x = make(numbers(net.rank, 0))
+            self.assertIs(reducer.mean_(x), x)
+            return list(memoryview(x) if isinstance(x, array.array) else (float(v) for v in x.reshape(-1)))
+        want = [sum(v) / size for v in zip(*(numbers(r, 0) for r in range(size)))]
+        for found in ranks.in_threads(size, body):
+            self.assertEqual(found, want)
+
+    def test_buffer(self):
+        self.mean_of(lambda x: array.array("f", x))
+
+    @unittest.skipUnless(numpy, "no NumPy")
+    def test_numpy(self):
+        self.mean_of(lambda x: numpy.array(x, dtype=numpy.float32))
+        self.mean_of(lambda x: numpy.array(x, dtype=numpy.float32).reshape(10, 100), size=4)
+
+    @unittest.skipUnless(torch, "no PyTorch")
+    def test_torch(self):
+        self.mean_of(lambda x: torch.tensor(x))
+        self.mean_of(lambda x: torch.tensor(x).reshape(20, 50))
+        self.mean_of(lambda x: torch.tensor([0.0] + x)[1:])  # an offset within its storage
+
+    def refused(self, kind, words, x, n=4):
+        with telegrad.Network.local(1)[0] as net:
+            reducer = telegrad.Reducer("dense", n, net)
+            with self.assertRaises(kind) as caught:
+                reducer.mean_(x)
+            for word in words:
+                self.assertIn(word, str(caught.exception))
+            self.assertEqual(reducer.step, 0)
+
+    def test_refused(self):
+        self.refused(telegrad.UnsupportedError, ("float64", "float32"), array.array("d", [0] * 4))
+        self.refused(telegrad.UnsupportedError, ("int32",), array.array("i", [0] * 4))
+        self.refused(telegrad.ArgumentError, ("list", "NumPy"), [0.0] * 4)
+        self.refused(telegrad.ArgumentError, ("3 elements", "4"), array.array("f", [0] * 3))
+        self.refused(telegrad.ArgumentError, ("read-only",), memoryview(bytes(16)).cast("f"))
+        self.refused(telegrad.ArgumentError, ("side by side",), memoryview(array.array("f", [0] * 8))[::2])
+
+    @unittest.skipUnless(torch, "no PyTorch")
+    def test_refused_tensors(self):
+        self.refused(telegrad.UnsupportedError, ("bfloat16",), torch.zeros(4, dtype=torch.bfloat16))
+        self.refused(telegrad.UnsupportedError, ("complex64",), torch.zeros(4, dtype=torch.complex64))
+        self.refused(telegrad.ArgumentError, ("side by side",), torch.zeros(2, 4)[:, :2])
+        self.refused(telegrad.ArgumentError, ("detach",), torch.zeros(4, requires_grad=True))
+
+    def test_start_and_wait(self):
+        def body(net):
+            first, second = (telegrad.Reducer("dense", 1000, net) for _ in range(2))
+            x, y = (array.array("f", numbers(net.rank, step)) for step in range(2))
+            one, two = first.start_(x), second.start_(y)
+            with self.assertRaises(telegrad.StateError):
+                first.start_(x)
+            self.assertIs(two.wait(), y)
+            while not one.done():
+                time.sleep(0.001)
+            self.assertIs(one.wait(), x)
+            return x, y
+        for x, y in ranks.in_threads(2, body):
+            for step, found in enumerate((x, y)):
+                self.assertEqual(list(found), [(a + b) / 2 for a, b in zip(numbers(0, step), numbers(1, step))])
+
+    def test_other_threads_run_meanwhile(self):
+        """While a rank waits in C for another one, Python goes on."""
+        def body(net):
+            reducer = telegrad.Reducer("dense", 1000, net)
+            if net.rank == 1:
+                late.wait(20)
+            reducer.mean_(array.array("f", numbers(net.rank, 0)))
+        late = threading.Event()
+        runner = threading.Thread(target=ranks.in_threads, args=(2, body))
+        runner.start()
+        time.sleep(0.2)
+        self.assertTrue(runner.is_alive())
+        late.set()
+        runner.join(20)
+        self.assertFalse(runner.is_alive())
+
+
+class Memory(unittest.TestCase):
+    METHODS = ("dense", "topk:density=0.01", "dgc:density=0.01,warmup=4", "powersgd:rank=2", "qsgd:bits=4", "1bit:twoway=yes")
+
+    def test_resumed_by_bits(self):
+        def body(net):
+            def steps(reducer, begin, end):
+                for step in range(begin, end):
+                    x = reducer.mean_(array.array("f", numbers(net.rank, step)))
+                return bytes(x)
+            make = lambda: telegrad.Reducer(spec, 1000, net, segments=[(20, 30), (400,)], seed=3)  # noqa: E731
+            whole = steps(make(), 0, 8)
+            first = make()
+            steps(first, 0, 4)
+            state = first.state_dict()
+            second = make()
+            second.load_state_dict(state)
+            self.assertEqual(second.step, 4)
+            resumed = steps(second, 4, 8)
+            third = make()
+            self.assertNotEqual(steps(third, 4, 8) if "dense" not in spec else b"", whole)  # it is the memory that counts
+            for name, value in (("spec", "fp16"), ("rank", 7), ("size", 3), ("n", 2)):
+                with self.assertRaisesRegex(telegrad.MismatchError, name):
+                    second.load_state_dict({**state, name: value})
+            return whole, resumed
+        for spec in self.METHODS:
+            found = ranks.in_threads(2, body)
+            self.assertEqual(found[0], found[1], spec)  # all ranks alike
+            self.assertEqual(found[0][0], found[0][1], spec)
+
+    def test_undo(self):
+        def body(net):
+            reducer = telegrad.Reducer("topk:density=0.01", 1000, net)
+            reducer.mean_(array.array("f", numbers(net.rank, 0)))
+            reducer.undo()
+            with self.assertRaises(telegrad.StateError):
+                reducer.undo()
+            slot, data = next(reducer.slots())
+            self.assertEqual(slot.name, b"residual")
+            self.assertEqual(list(data.cast("f")), numbers(net.rank, 0))
+        ranks.in_threads(2, body)
+
+    def test_not_finite(self):
+        def body(net):
+            reducer = telegrad.Reducer("topk:density=0.01", 1000, net)
+            x = array.array("f", numbers(net.rank, 0))
+            if net.rank == 1:
+                x[17] = float("nan")
+            with self.assertRaises(telegrad.NonFiniteError) as caught:
+                reducer.mean_(x)
+            self.assertIn("element 17" if net.rank == 1 else "another rank", str(caught.exception))
+            return bytes(reducer.mean_(array.array("f", numbers(net.rank, 1))))
+        self.assertEqual(*ranks.in_threads(2, body))
+
+
+class Networks(unittest.TestCase):
+    def test_bad_arguments(self):
+        for call, words in ((lambda: telegrad.Network.local(0), "size=0"),
+                            (lambda: telegrad.Network.join("tcp://127.0.0.1:1"), "key"),
+                            (lambda: telegrad.Network.join("udp://x", insecure=True), "udp"),
+                            (lambda: telegrad.Reducer("topk:densty=1", 4, telegrad.Network.local(1)[0]), "densty"),
+                            (lambda: telegrad.Reducer("dense", 0, telegrad.Network.local(1)[0]), "n=0"),
+                            (lambda: telegrad.Reducer("dense", 4, telegrad.Network.local(1)[0], timeout=0), "timeout=0"),
+                            (lambda: telegrad.Reducer("dense", 4, telegrad.Network.local(1)[0], segments=[(3,)]), "segments")):
+            with self.assertRaises(telegrad.ArgumentError) as caught:
+                call()
+            self.assertIn(words, str(caught.exception))
+
+    def test_different_ranks(self):
+        def body(net):
+            with self.assertRaisesRegex(telegrad.MismatchError, "rank 1 has reducer=fp16"):
+                telegrad.Reducer("fp16" if net.rank == 1 else "dense", 10, net)
+        ranks.in_threads(2, body)
+
+    def test_stop(self):
+        def body(net):
+            reducer = telegrad.Reducer("dense", 4, net)
+            if net.rank == 1:
+                done.wait(20)
+                return
+            threading.Timer(0.1, net.stop).start()
+            with self.assertRaises(telegrad.StoppedError):
+                reducer.mean_(array.array("f", [1] * 4))
+            done.set()
+        done = threading.Event()
+        ranks.in_threads(2, body)
+
+    def test_closed(self):
+        net = telegrad.Network.local(1)[0]
+        reducer = telegrad.Reducer("dense", 4, net)
+        net.close()
+        net.close()
+        with self.assertRaisesRegex(telegrad.StateError, "closed"):
+            reducer.mean_(array.array("f", [1] * 4))
+        with self.assertRaisesRegex(telegrad.StateError, "closed"):
+            telegrad.Reducer("dense", 4, net)
+        del reducer, net
+        gc.collect()
+
+    def processes(self, what, size=2):
+        return ranks.start(os.path.abspath(__file__), size, what)
+
+    def test_processes(self):
+        ended = ranks.finish(self.processes("mean", 3))
+        for status, output, errors in ended:
+            self.assertEqual((status, errors), (0, ""))
+            self.assertEqual(output, ended[0][1])
+        self.assertIn("mean", ended[0][1])
+
+    def test_killed_rank_is_named(self):
+        processes = self.processes("killed", 3)
+        self.assertEqual(processes[2].wait(60), -signal.SIGKILL)
+        for status, output, errors in ranks.finish(processes)[:2]:
+            self.assertEqual((status, errors), (0, ""))
+            self.assertIn("PeerError: rank 2", output)
+
+    def test_exit_with_an_operation_in_flight(self):
+        began = time.monotonic()
+        (status, _, errors), (other, text, more) = ranks.finish(self.processes("exit"))
+        self.assertEqual((status, errors, other, more), (0, "", 0, ""))
+        self.assertIn("PeerError: rank 0", text)
+        self.assertLess(time.monotonic() - began, 20)
+
+
+def rank_of_test(rank, size, port, what):
+    address = f"tcp://127.0.0.1:{port}"
+    net = telegrad.Network.join(address, rank=rank, insecure=True) if rank else telegrad.Network.meet(address, size, insecure=True)
+    assert (net.rank, net.size) == (rank, size)
+    reducer = telegrad.Reducer("topk:density=0.05", 1000, net)
+    x = array.array("f", numbers(rank, 0))
+    reducer.mean_(x)
+    if what == "mean":
+        print("mean", sum(x), reducer.ratio > 5, reducer.bytes_sent > 0)
+        net.close()
+    elif what == "exit":
+        if rank == 0:
+            def wait():
+                try:
+                    other.start_(y).wait()
+                except telegrad.StoppedError:
+                    pass
+            other, y = telegrad.Reducer("dense", 1000, net), array.array("f", numbers(rank, 1))
+            threading.Thread(target=wait, daemon=True).start()
+            time.sleep(0.3)
+            sys.exit(0)  # the thread is in C
+        last = telegrad.Reducer("dense", 1000, net)
+        time.sleep(1)
+        try:
+            for _ in range(3):
+                last.mean_(x)
+        except telegrad.PeerError as error:
+            print("PeerError:", error)
+    else:
+        if rank == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            while True:
+                reducer.mean_(x)
+        except telegrad.PeerError as error:
+            print("PeerError:", error)
+
+
+if __name__ == "__main__":
+    if IS_RANK:
+        rank_of_test(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4])
+    else:
+        print("PyTorch", torch.__version__ if torch else "-", "NumPy", numpy.__version__ if numpy else "-")
+        unittest.main()

@@ -1,0 +1,53 @@
+"""The wheel is built and installed by pip, each in an environment of its own, and works there: C programs too.
+
+    wheel_test.py SOURCES     status 77: pip cannot get scikit-build-core
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SOURCES = pathlib.Path(sys.argv[1])
+USE = """
+import array, ctypes.util, os, pathlib, subprocess, telegrad
+folder = pathlib.Path(telegrad.__file__).parent
+assert (folder / "py.typed").exists()
+net = telegrad.Network.local(1)[0]
+assert telegrad.Reducer("topk:density=0.5", 2, net).mean_(array.array("f", [1, 2]))[1] == 2
+assert telegrad.Key().public.startswith("tgk1:")  # of libtelegrad-net
+library = folder / "lib"
+subprocess.run(["cc", "codec.c", "-I", telegrad.get_include(), f"-L{library}", f"-Wl,-rpath,{library}", "-ltelegrad", "-lm", "-o", "codec"],
+               check=True)
+assert b"became" in subprocess.run(["./codec"], capture_output=True, check=True).stdout
+print("used", telegrad.__version__)
+"""
+
+
+def run(*command, **more):
+    done = subprocess.run(command, capture_output=True, text=True, **more)
+    if done.returncode != 0:
+        sys.exit(" ".join(map(str, command)) + "\n" + done.stdout[-4000:] + done.stderr[-4000:])
+    return done.stdout
+
+
+def environment(folder):
+    run(sys.executable, "-m", "venv", folder)
+    return folder / "bin" / "python"
+
+
+with tempfile.TemporaryDirectory() as name:
+    folder = pathlib.Path(name)
+    python = environment(folder / "build")
+    if subprocess.run([python, "-m", "pip", "install", "-q", "scikit-build-core>=0.10"], capture_output=True).returncode != 0:
+        print("SKIP: pip cannot get scikit-build-core")
+        sys.exit(77)
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "TELEGRAD"))}
+    run(python, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, SOURCES, env=clean)
+    wheels = list(folder.glob("telegrad-*-py3-none-*.whl"))
+    assert len(wheels) == 1, list(folder.iterdir())
+    assert wheels[0].stat().st_size < 1 << 20, f"{wheels[0].stat().st_size} bytes"
+    python = environment(folder / "use")
+    run(python, "-m", "pip", "install", "-q", "--no-deps", wheels[0])
+    (folder / "codec.c").write_text((SOURCES / "examples" / "codec.c").read_text())
+    print(run(python, "-c", USE, cwd=folder, env=clean), end="")
