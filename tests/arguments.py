@@ -16,7 +16,7 @@ import sys
 VALID = {
     "bool": "true", "double": "0.5", "float": "0.5f", "int": "1", "int64_t": "1", "size_t": "ARG_N", "uint32_t": "0",
     "uint64_t": "1", "unsigned": "1",
-    "tg_status": "TG_E_IO", "tg_log_level": "TG_LOG_INFO", "tg_trace_row": "TG_ROW_COMPUTE", "tg_kind": "TG_KIND_CODEC",
+    "tg_status": "TG_E_IO", "tg_log_level": "TG_LOG_INFO", "tg_trace_row": "TG_ROW_COMPUTE", "tg_kind": "TG_KIND_CODEC", "tg_dtype": "TG_BF16",
     "tg_duration": "((tg_duration){1, false})", "MPI_Comm": "MPI_COMM_WORLD",
     "const char *": '"text"', "void *": "arg_bytes()", "const void *": "arg_bytes()",
     "float *": "arg_floats()", "const float *": "arg_floats()", "float *const *": "arg_vectors()",
@@ -58,6 +58,7 @@ VALID = {
 }
 THIS = {
     ("tg_log_set", "fn"): "arg_log", ("tg_reducer_start", "on_done"): "arg_on_done",
+    ("tg_reducer_start_as", "on_done"): "arg_on_done",
     ("tg_reducer_slot_get", "r"): "arg_reducer_topk()", ("tg_reducer_slot_get", "i"): "0",
     ("tg_reducer_undo", "r"): "arg_reducer_done()",
     ("tg_session_plan", "each"): "arg_each_tensor",
@@ -103,7 +104,7 @@ ASSERTS = {"tg_spec_int", "tg_spec_flag", "tg_spec_duration", "tg_spec_word"}
 NULL_IS_FINE = {
     ("tg_fail", "format"), ("tg_log_set", "fn"), ("tg_log_set", "arg"), ("tg_array_f32", "data"),
     ("tg_codec_encode", "ctx"), ("tg_reducer_create", "config"), ("tg_reducer_start", "on_done"),
-    ("tg_reducer_start", "arg"), ("tg_registry_strategy_method", "strategy"), ("tg_session_step", "info"),
+    ("tg_reducer_start", "arg"), ("tg_reducer_start_as", "on_done"), ("tg_reducer_start_as", "arg"), ("tg_registry_strategy_method", "strategy"), ("tg_session_step", "info"),
     ("tg_session_plan", "arg"), ("tg_simulation_run", "end_p"), ("tg_clock_thread_start", "arg"), ("tg_read_open", "size_p"), ("tg_transport_shaped_links", "nodes"),
     ("tg_utf8_decode", "code_p"),
 }

@@ -19,7 +19,11 @@
 extern "C" {
 #endif
 
-typedef enum tg_dtype { TG_F32 = 0 } tg_dtype;
+typedef enum tg_dtype {
+    TG_F32 = 0,
+    TG_F16 = 1, /* IEEE binary16; this and bfloat16 for tg_reducer_start_as only */
+    TG_BF16 = 2
+} tg_dtype;
 typedef enum tg_memory { TG_HOST = 0, TG_CUDA = 1 } tg_memory;
 
 /* A vector in place. Never grows, because other structures contain it. A build without CUDA refuses

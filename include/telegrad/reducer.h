@@ -107,6 +107,15 @@ TG_API TG_NODISCARD tg_status tg_reducer_mean(tg_reducer *r, const float *g, flo
 TG_API TG_NODISCARD tg_status tg_reducer_start(tg_reducer *r, const float *g, float *mean,
                                                void (*on_done)(void *arg, tg_status status),
                                                void *arg);
+/* The same for vectors of another type. A gradient of 16 bits is widened to f32, exactly, and the
+ * mean is rounded to nearest even; beyond the range of f16 it becomes the largest finite value. The
+ * memory is of f32. From the first such call on, the reducer holds another 4 n bytes.
+ * dtype    of g and mean. Ranks may differ, and so may calls
+ * Errors   as for tg_reducer_start */
+TG_API TG_NODISCARD tg_status tg_reducer_start_as(tg_reducer *r, tg_dtype dtype, const void *g,
+                                                  void *mean,
+                                                  void (*on_done)(void *arg, tg_status status),
+                                                  void *arg);
 TG_API TG_NODISCARD tg_status tg_reducer_test(tg_reducer *r, bool *done_p);
 TG_API TG_NODISCARD tg_status tg_reducer_wait(tg_reducer *r);
 

@@ -1,13 +1,16 @@
-"""Where an array's numbers lie: NumPy arrays, PyTorch tensors, whatever has the buffer protocol or DLPack."""
+"""Where an array's numbers lie, and of which type they are: NumPy arrays, PyTorch tensors, whatever has the buffer protocol or DLPack."""
 import ctypes
 from typing import Any, Callable, Dict, Tuple
 
+from telegrad import _c
 from telegrad._errors import ArgumentError, UnsupportedError
 
 _CPU = (1, 3, 11)  # DLPack's kDLCPU, kDLCUDAHost, kDLROCMHost
 _DEVICES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 13: "CUDA managed"}
 _KINDS = {0: "int", 1: "uint", 2: "float", 3: "opaque", 4: "bfloat", 5: "complex", 6: "bool"}
-_FORMATS: Dict[str, str] = {"e": "float16", "d": "float64", "g": "long double", "Zf": "complex64", "Zd": "complex128", "i": "int32",
+_TAKEN = {"f": (_c.TG_F32, 4), "e": (_c.TG_F16, 2)}  # tg_dtype and bytes: formats of the buffer protocol ...
+_TAKEN_DLPACK = {(2, 32): _c.TG_F32, (2, 16): _c.TG_F16, (4, 16): _c.TG_BF16}  # ... and DLPack's codes and bits
+_FORMATS: Dict[str, str] = {"d": "float64", "g": "long double", "Zf": "complex64", "Zd": "complex128", "i": "int32",
                             "l": "int64", "q": "int64", "B": "uint8", "b": "int8", "h": "int16", "?": "bool"}
 
 
@@ -25,29 +28,30 @@ _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 def _wrong_type(what: str, found: str) -> UnsupportedError:
-    return UnsupportedError(f"{what}: elements are {found}: allowed: float32 (convert the array first)", "TG_E_UNSUPPORTED")
+    return UnsupportedError(f"{what}: elements are {found}: allowed: float32, float16, bfloat16 (convert the array first)", "TG_E_UNSUPPORTED")
 
 
 def _scattered(what: str) -> ArgumentError:
     return ArgumentError(f"{what}: its elements do not lie side by side: allowed: a C-contiguous array (make a copy first)")
 
 
-def _by_buffer(what: str, array: Any) -> Tuple[int, int, Any]:
+def _by_buffer(what: str, array: Any) -> Tuple[int, int, int, Any]:
     view = memoryview(array)
-    if view.format not in ("f", "<f", "=f", "@f"):
+    dtype, size = _TAKEN.get(view.format.lstrip("<=@"), (-1, 0))
+    if dtype < 0:
         raise _wrong_type(what, _FORMATS.get(view.format.lstrip("<=@"), f'of the format "{view.format}"'))
     if view.readonly:
         raise ArgumentError(f"{what}: it is read-only: allowed: an array that may be overwritten with the mean")
     if not view.c_contiguous:
         raise _scattered(what)
-    count = view.nbytes // 4
+    count = view.nbytes // size
     if count == 0:
-        return 0, 0, view
+        return 0, 0, dtype, view
     memory = (ctypes.c_char * view.nbytes).from_buffer(view)
-    return ctypes.addressof(memory), count, memory
+    return ctypes.addressof(memory), count, dtype, memory
 
 
-def _by_dlpack(what: str, array: Any) -> Tuple[int, int, Any]:
+def _by_dlpack(what: str, array: Any) -> Tuple[int, int, int, Any]:
     export: Callable[[], Any] = array.__dlpack__
     device = getattr(array, "__dlpack_device__", None)
     if device is not None:
@@ -59,30 +63,31 @@ def _by_dlpack(what: str, array: Any) -> Tuple[int, int, Any]:
         raise ArgumentError(f"{what}: it requires a gradient: allowed: its detached values (array.detach())")
     capsule = export()
     tensor = _Tensor.from_address(_capsule_pointer(capsule, b"dltensor"))
-    if (tensor.code, tensor.bits, tensor.lanes) != (2, 32, 1):
+    dtype = _TAKEN_DLPACK.get((tensor.code, tensor.bits), -1)
+    if dtype < 0 or tensor.lanes != 1:
         raise _wrong_type(what, f"{_KINDS.get(tensor.code, '?')}{tensor.bits}")
     count = 1
     for axis in reversed(range(tensor.ndim)):
         if tensor.strides and tensor.shape[axis] != 1 and tensor.strides[axis] != count:
             raise _scattered(what)
         count *= tensor.shape[axis]
-    return (tensor.data or 0) + tensor.byte_offset, count, capsule
+    return (tensor.data or 0) + tensor.byte_offset, count, dtype, capsule
 
 
-def address(what: str, array: Any, n: int) -> Tuple[int, Any]:
-    """Address of an array of n float32, and what must be kept as long as the address is used.
+def address(what: str, array: Any, n: int) -> Tuple[int, int, Any]:
+    """Address of an array of n elements, their tg_dtype, and what must be kept as long as the address is used.
 
     what  names the array in errors
     """
     if hasattr(array, "__dlpack__") and not hasattr(array, "__array_interface__"):
-        where, count, keep = _by_dlpack(what, array)
+        where, count, dtype, keep = _by_dlpack(what, array)
     else:
         try:
             memoryview(array)
         except TypeError:
             raise ArgumentError(f"{what}: a {type(array).__name__}: allowed: a NumPy array, a PyTorch tensor, or what has the buffer "
                                 "protocol or DLPack") from None
-        where, count, keep = _by_buffer(what, array)
+        where, count, dtype, keep = _by_buffer(what, array)
     if count != n:
         raise ArgumentError(f"{what}: it has {count} elements: allowed: {n}, as the reducer was created for")
-    return where, keep
+    return where, dtype, keep

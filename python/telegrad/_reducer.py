@@ -60,7 +60,8 @@ class Reducer:
     threads          cores for encoding and decoding
 
     Arrays are NumPy arrays, PyTorch tensors in host memory, and whatever has the buffer protocol or DLPack: C-contiguous, of
-    float32. No call copies them. While C works, other Python threads run. One thread at a time may use a reducer.
+    float32, float16 or bfloat16. No call copies one of float32; those of 16 bits are widened, and their mean is rounded. What
+    is sent depends on the method alone. While C works, other Python threads run. One thread at a time may use a reducer.
 
     >>> import array, telegrad
     >>> net = telegrad.Network.local(1)[0]
@@ -106,18 +107,22 @@ class Reducer:
                 were, and the next call may follow. PeerError, CorruptError, StoppedError: final. ArgumentError,
                 UnsupportedError: nothing was sent
         """
-        where, keep = address("array", array, self.n)
+        where, dtype, keep = address("array", array, self.n)
         with self._lock:
-            check(_c.tg_reducer_mean(self.handle(), where, where))
+            if dtype == _c.TG_F32:
+                check(_c.tg_reducer_mean(self.handle(), where, where))
+            else:
+                check(_c.tg_reducer_start_as(self.handle(), dtype, where, where, None, None))
+                check(_c.tg_reducer_wait(self.handle()))
         del keep
         return array
 
     def start_(self, array: Any) -> Operation:
         """Begin the same, and return while it is under way. Do not touch the array until the operation is done. A reducer
         has one operation at a time."""
-        where, keep = address("array", array, self.n)
+        where, dtype, keep = address("array", array, self.n)
         with self._lock:
-            check(_c.tg_reducer_start(self.handle(), where, where, None, None))
+            check(_c.tg_reducer_start_as(self.handle(), dtype, where, where, None, None))
             self._operation = Operation(self, array, keep)
             return self._operation
 

@@ -107,6 +107,9 @@ def _place_of_rank_0(host: Optional[str]) -> Tuple[str, str]:
     return host, "::" if ":" in host else "0.0.0.0"
 
 
+_DTYPES = {torch.float32: _c.TG_F32, torch.float16: _c.TG_F16, torch.bfloat16: _c.TG_BF16}
+
+
 class _Bucket:
     """A bucket of DDP: its reducer, and the names of its parameters in order."""
 
@@ -119,10 +122,10 @@ class _Bucket:
 class _Job:
     """One call of the hook."""
 
-    def __init__(self, bucket: _Bucket, index: int, shapes: List[Tuple[int, ...]], buffer: torch.Tensor, vector: torch.Tensor,
+    def __init__(self, bucket: _Bucket, index: int, shapes: List[Tuple[int, ...]], buffer: torch.Tensor,
                  future: "torch.futures.Future[torch.Tensor]") -> None:
         self.bucket, self.index, self.shapes = bucket, index, shapes
-        self.buffer, self.vector, self.future = buffer, vector, future
+        self.buffer, self.future = buffer, future
 
 
 Memory = Dict[str, Dict[str, torch.Tensor]]
@@ -178,8 +181,7 @@ class DdpHook:
             known = self._buckets[index] = _Bucket(names)
         if self._keeps_unused:
             self._remember_unused(known, bucket.gradients())
-        vector = buffer if buffer.dtype == torch.float32 else buffer.to(torch.float32)
-        job = _Job(known, index, [tuple(p.shape) for p in parameters], buffer, vector, torch.futures.Future())
+        job = _Job(known, index, [tuple(p.shape) for p in parameters], buffer, torch.futures.Future())
         with self._changed:
             self._pending += 1
         self._to_start.put(job)
@@ -223,8 +225,8 @@ class DdpHook:
                 if job.bucket.reducer is None:
                     self._make_reducer(job)
                 assert job.bucket.reducer is not None
-                where = job.vector.data_ptr()
-                check(_c.tg_reducer_start(job.bucket.reducer.handle(), where, where, None, None))
+                where = job.buffer.data_ptr()
+                check(_c.tg_reducer_start_as(job.bucket.reducer.handle(), _DTYPES[job.buffer.dtype], where, where, None, None))
             except BaseException as error:
                 self._finish(job, error)
             else:
@@ -248,8 +250,6 @@ class DdpHook:
             return
         if error is None:
             job.bucket.used = True
-            if job.vector is not job.buffer:
-                job.buffer.copy_(job.vector)
         else:
             job.buffer.fill_(float("inf"))
         with self._changed:
@@ -281,7 +281,7 @@ class DdpHook:
 
     def _make_reducer(self, job: _Job) -> None:
         seed = (self._seed * 1000003 + job.index) % (1 << 64)
-        reducer = telegrad.Reducer(self.spec, job.vector.numel(), self.net, segments=[shape or (1,) for shape in job.shapes],
+        reducer = telegrad.Reducer(self.spec, job.buffer.numel(), self.net, segments=[shape or (1,) for shape in job.shapes],
                                    seed=seed, **self._settings)
         for slot, data in reducer.slots():
             kept = self._memory.get(job.bucket.names[slot.segment], {}).pop(_name(slot), None)
@@ -443,7 +443,7 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, scaler: Any = None, opt
         raise UnsupportedError('model: torch._dynamo.config.optimize_ddp="python_reducer" does not call communication hooks: allowed: '
                                "other values of it", "TG_E_UNSUPPORTED")
     for name, p in model.module.named_parameters():
-        if p.requires_grad and p.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        if p.requires_grad and p.dtype not in _DTYPES:
             raise UnsupportedError(f"parameter {name}: its gradient is {str(p.dtype)[6:]}: allowed: float32, bfloat16, float16",
                                    "TG_E_UNSUPPORTED")
         if p.requires_grad and p.device.type != "cpu":

@@ -1,5 +1,5 @@
 /* The one-call reducer: one method and one bucket, driven inline by the calling thread. */
-#include "telegrad/reducer.h"
+#include "engine/reducer_impl.h"
 #include "base/arg.h"
 #include "base/mem.h"
 #include "base/sized.h"
@@ -15,25 +15,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-struct tg_reducer {
-    tg_transport *transport;
-    tg__engine *engine;
-    tg__pool *pool;
-    tg__nodes *nodes; /* NULL: one level */
-    tg__state *state;
-    tg__method *method;
-    const volatile sig_atomic_t *stop;
-    size_t n;
-    uint64_t step;
-    double ratio;
-    tg__op op;
-    bool running;
-    bool delivered; /* op's mean is out, and the method has neither absorbed nor undone it */
-    float *mean;
-    void (*on_done)(void *arg, tg_status status);
-    void *arg;
-};
 
 static bool is_set(const void *flag)
 {
@@ -78,13 +59,20 @@ static tg_status refuse_nonfinite(const tg_reducer *r)
                    r->nodes == NULL ? "" : ", or a node's sum of them,");
 }
 
-/* The mean of the last operation counts as applied from now on. */
-static void settle(tg_reducer *r)
+void tg__reducer_settle(tg_reducer *r)
 {
     const tg__program_ops *program = r->method->def->program;
     if (r->delivered && program->absorb != NULL)
         program->absorb(r->method, &r->op.task);
     r->delivered = false;
+}
+
+static void deliver(const tg_reducer *r, const float *mean)
+{
+    if (r->dtype == TG_F32)
+        tg__parallel_copy(r->pool, r->mean, mean, r->n);
+    else
+        tg__parallel_narrow(r->pool, r->mean, mean, r->n, r->dtype == TG_BF16);
 }
 
 /* The operation ended with this status: take the result and report it to the caller. */
@@ -100,7 +88,7 @@ static tg_status conclude(tg_reducer *r, tg_status status)
                 status = refuse_nonfinite(r);
         } else {
             r->delivered = true;
-            tg__parallel_copy(r->pool, r->mean, program->aggregate(r->method, &r->op.task), r->n);
+            deliver(r, program->aggregate(r->method, &r->op.task));
             r->ratio = 4.0 * (double)r->n / (double)(r->op.task.coded_bytes + TG__ENVELOPE_BYTES);
         }
     }
@@ -109,14 +97,14 @@ static tg_status conclude(tg_reducer *r, tg_status status)
     return status;
 }
 
-static tg_status check_vectors(const char *call, const float *g, const float *mean, size_t n)
+static tg_status check_vectors(const char *call, tg_dtype dtype, const void *g, const void *mean,
+                               size_t n)
 {
-    const size_t bytes = n * sizeof *g;
+    const size_t size = dtype == TG_F32 ? 4 : 2, bytes = n * size;
     const uintptr_t from = (uintptr_t)g, to = (uintptr_t)mean;
-    if (from % sizeof *g != 0 || to % sizeof *g != 0)
+    if (from % size != 0 || to % size != 0)
         return tg_fail(TG_E_ARG, "%s: %s=%p: must be aligned to %zu bytes", call,
-                       from % sizeof *g != 0 ? "g" : "mean",
-                       (const void *)(from % sizeof *g != 0 ? g : mean), sizeof *g);
+                       from % size != 0 ? "g" : "mean", from % size != 0 ? g : mean, size);
     if (from != to && tg__overlap(g, bytes, mean, bytes))
         return tg_fail(TG_E_ARG,
                        "%s: mean begins %zu bytes %s g: allowed: the same memory, or memory that "
@@ -126,13 +114,22 @@ static tg_status check_vectors(const char *call, const float *g, const float *me
     return TG_OK;
 }
 
-static tg_status start(const char *call, tg_reducer *r, const float *g, float *mean,
+static tg_status start(const char *call, tg_reducer *r, tg_dtype dtype, const void *g, void *mean,
                        void (*on_done)(void *arg, tg_status status), void *arg)
 {
+    if (dtype != TG_F32 && dtype != TG_F16 && dtype != TG_BF16)
+        return tg_fail(TG_E_ARG, "%s: dtype=%d: allowed: TG_F32, TG_F16, TG_BF16", call,
+                       (int)dtype);
     if (r->running)
         return tg_fail(TG_E_STATE, "%s: an operation is under way: wait for it first", call);
-    TG_TRY(check_vectors(call, g, mean, r->n));
-    settle(r);
+    TG_TRY(check_vectors(call, dtype, g, mean, r->n));
+    if (dtype != TG_F32 && r->wide == NULL)
+        TG_TRY(tg_alloc(r->n, sizeof *r->wide, &r->wide));
+    tg__reducer_settle(r);
+    if (dtype != TG_F32) {
+        tg__parallel_widen(r->pool, r->wide, g, r->n, dtype == TG_BF16);
+        g = r->wide;
+    }
     tg__stats stats;
     tg__parallel_copy_stats(r->pool, NULL, g, r->n, &stats);
     r->op.method = r->method;
@@ -140,6 +137,7 @@ static tg_status start(const char *call, tg_reducer *r, const float *g, float *m
     r->op.flags = TG__FLAG_CLOSES;
     if (!stats.finite)
         r->op.flags |= TG__FLAG_NONFINITE;
+    r->dtype = dtype;
     r->mean = mean;
     r->on_done = on_done;
     r->arg = arg;
@@ -149,14 +147,28 @@ static tg_status start(const char *call, tg_reducer *r, const float *g, float *m
     return TG_OK;
 }
 
+/* Begin to move bytes. If this fails, test or wait reports it. */
+static void set_out(const tg_reducer *r)
+{
+    const tg_status moved = tg__engine_progress(r->engine);
+    (void)moved;
+}
+
 tg_status tg_reducer_start(tg_reducer *r, const float *g, float *mean,
                            void (*on_done)(void *arg, tg_status status), void *arg)
 {
     TG__ARGS(r, g, mean);
-    TG_TRY(start("tg_reducer_start", r, g, mean, on_done, arg));
-    /* The exchange has started; if this fails, test or wait reports it. */
-    const tg_status moved = tg__engine_progress(r->engine);
-    (void)moved;
+    TG_TRY(start("tg_reducer_start", r, TG_F32, g, mean, on_done, arg));
+    set_out(r);
+    return TG_OK;
+}
+
+tg_status tg_reducer_start_as(tg_reducer *r, tg_dtype dtype, const void *g, void *mean,
+                              void (*on_done)(void *arg, tg_status status), void *arg)
+{
+    TG__ARGS(r, g, mean);
+    TG_TRY(start("tg_reducer_start_as", r, dtype, g, mean, on_done, arg));
+    set_out(r);
     return TG_OK;
 }
 
@@ -189,82 +201,8 @@ tg_status tg_reducer_wait(tg_reducer *r)
 tg_status tg_reducer_mean(tg_reducer *r, const float *g, float *mean)
 {
     TG__ARGS(r, g, mean);
-    TG_TRY(start("tg_reducer_mean", r, g, mean, NULL, NULL));
+    TG_TRY(start("tg_reducer_mean", r, TG_F32, g, mean, NULL, NULL));
     return tg_reducer_wait(r);
-}
-
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-static tg_status check_idle(const char *call, const tg_reducer *r)
-{
-    return r->running
-               ? tg_fail(TG_E_STATE, "%s: an operation is under way: wait for it first", call)
-               : TG_OK;
-}
-
-tg_status tg_reducer_undo(tg_reducer *r)
-{
-    TG__ARG(r);
-    TG_TRY(check_idle("tg_reducer_undo", r));
-    if (!r->delivered)
-        return tg_fail(TG_E_STATE,
-                       "tg_reducer_undo: there is no mean to take back: allowed: once, "
-                       "after a mean that succeeded, and before tg_reducer_slot_get and "
-                       "tg_reducer_scale");
-    r->delivered = false;
-    TG_TRY(r->method->def->program->undo(r->method, &r->op.task));
-    (void)tg__method_heal(r->method, false);
-    return TG_OK;
-}
-
-tg_status tg_reducer_scale(tg_reducer *r, double factor)
-{
-    TG__ARG(r);
-    TG_TRY(check_idle("tg_reducer_scale", r));
-    if (!isfinite(factor) || factor <= 0)
-        return tg_fail(TG_E_ARG, "tg_reducer_scale: factor=%g: allowed: finite, above 0", factor);
-    settle(r);
-    tg__state_scale(r->state, factor);
-    return TG_OK;
-}
-
-size_t tg_reducer_slot_count(const tg_reducer *r)
-{
-    return r != NULL ? tg__state_count(r->state) : 0;
-}
-
-tg_status tg_reducer_slot_get(tg_reducer *r, size_t i, tg_reducer_slot *slot)
-{
-    TG__ARGS(r, slot);
-    TG_TRY(
-        tg__sized_room("tg_reducer_slot_get: slot", slot, TG__FIRST_SIZE(tg_reducer_slot, rule)));
-    TG_TRY(check_idle("tg_reducer_slot_get", r));
-    const size_t count = tg__state_count(r->state);
-    if (i >= count)
-        return tg_fail(TG_E_ARG, "tg_reducer_slot_get: i=%zu: allowed: below %zu", i, count);
-    settle(r);
-    const tg__slot_view view = tg__state_view(r->state, i);
-    tg_reducer_slot own = {
-        .struct_size = sizeof own, .at = view.at, .data = view.data, .bytes = view.len};
-    (void)sscanf(view.tensor, "segment%zu", &own.segment);
-    snprintf(own.name, sizeof own.name, "%.*s", view.name_len, view.name);
-    snprintf(own.role, sizeof own.role, "%s", view.role);
-    snprintf(own.rule, sizeof own.rule, "%s", view.rule);
-    tg__sized_out(slot, &own, sizeof own);
-    return TG_OK;
-}
-
-uint64_t tg_reducer_step(const tg_reducer *r)
-{
-    return r != NULL ? r->step : 0;
-}
-
-tg_status tg_reducer_set_step(tg_reducer *r, uint64_t step)
-{
-    TG__ARG(r);
-    TG_TRY(check_idle("tg_reducer_set_step", r));
-    r->step = step;
-    return TG_OK;
 }
 
 /* ---- figures --------------------------------------------------------------------------------- */
@@ -481,5 +419,6 @@ void tg_reducer_destroy(tg_reducer *r)
     tg__state_destroy(r->state);
     tg__nodes_destroy(r->nodes);
     tg__pool_destroy(r->pool);
+    free(r->wide);
     free(r);
 }

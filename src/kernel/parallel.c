@@ -109,6 +109,41 @@ bool tg__parallel_copy_finite(tg__pool *pool, float *dst, const float *src, size
     return RUN(pool, n, .work = copy, .dst = dst, .src = src, .looks = true);
 }
 
+/* Between f32 and words of 2 bytes. */
+typedef struct halves {
+    float *wide;        /* widen: to */
+    const float *from;  /* narrow */
+    void *to;           /* narrow */
+    const void *narrow; /* widen: from */
+    bool brain;
+} halves;
+
+static void widen(void *arg, size_t lo, size_t hi)
+{
+    const halves *h = arg;
+    const tg__kernels *k = tg__kernel();
+    (h->brain ? k->bf16_decode : k->f16_decode)(h->wide + lo, (const uint16_t *)h->narrow + lo,
+                                                hi - lo);
+}
+
+void tg__parallel_widen(tg__pool *pool, float *dst, const void *src, size_t n, bool brain)
+{
+    tg__pool_chunks(pool, n, TG__CHUNK, widen,
+                    &(halves){.wide = dst, .narrow = src, .brain = brain});
+}
+
+static void narrow(void *arg, size_t lo, size_t hi)
+{
+    const halves *h = arg;
+    const tg__kernels *k = tg__kernel();
+    (h->brain ? k->bf16_encode : k->f16_encode)((uint16_t *)h->to + lo, h->from + lo, hi - lo);
+}
+
+void tg__parallel_narrow(tg__pool *pool, void *dst, const float *src, size_t n, bool brain)
+{
+    tg__pool_chunks(pool, n, TG__CHUNK, narrow, &(halves){.to = dst, .from = src, .brain = brain});
+}
+
 /* A NaN threshold selects nothing. */
 static void dgc(const job *j, size_t at, size_t n)
 {

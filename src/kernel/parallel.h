@@ -21,6 +21,9 @@ bool tg__parallel_filter_finite(tg__pool *pool, float *p, float *r, float beta, 
 bool tg__parallel_copy_finite(tg__pool *pool, float *dst, const float *src, size_t n);
 void tg__parallel_sub(tg__pool *pool, float *dst, const float *src, size_t n);
 void tg__parallel_copy(tg__pool *pool, float *dst, const float *src, size_t n);
+/* Words of 2 bytes to f32 and back, f16 or bf16 (brain). */
+void tg__parallel_widen(tg__pool *pool, float *dst, const void *src, size_t n, bool brain);
+void tg__parallel_narrow(tg__pool *pool, void *dst, const float *src, size_t n, bool brain);
 void tg__parallel_copy_stats(tg__pool *pool, float *dst, const float *src, size_t n,
                              tg__stats *stats);
 /* dgc_select's arithmetic with an empty selection; returns true if v is finite afterwards. */

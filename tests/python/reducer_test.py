@@ -50,6 +50,22 @@ class Arrays(unittest.TestCase):
         self.mean_of(lambda x: torch.tensor(x).reshape(20, 50))
         self.mean_of(lambda x: torch.tensor([0.0] + x)[1:])  # an offset within its storage
 
+    def test_16_bits(self):
+        """The means of these numbers are exact in float16; a mean in bfloat16 is rounded to nearest even."""
+        if numpy:
+            self.mean_of(lambda x: numpy.array(x, dtype=numpy.float16))
+        if torch:
+            self.mean_of(lambda x: torch.tensor(x, dtype=torch.float16))
+
+            def body(net):
+                x = torch.tensor(numbers(net.rank, 0)).bfloat16()
+                operation = telegrad.Reducer("dense", 1000, net).start_(x)
+                self.assertIs(operation.wait(), x)
+                return x
+            want = sum(torch.tensor(numbers(r, 0)).bfloat16().float() for r in range(2)) / 2
+            for found in ranks.in_threads(2, body):
+                self.assertTrue(torch.equal(found, want.bfloat16()))
+
     def refused(self, kind, words, x, n=4):
         with telegrad.Network.local(1)[0] as net:
             reducer = telegrad.Reducer("dense", n, net)
@@ -69,7 +85,7 @@ class Arrays(unittest.TestCase):
 
     @unittest.skipUnless(torch, "no PyTorch")
     def test_refused_tensors(self):
-        self.refused(telegrad.UnsupportedError, ("bfloat16",), torch.zeros(4, dtype=torch.bfloat16))
+        self.refused(telegrad.UnsupportedError, ("int16", "bfloat16"), torch.zeros(4, dtype=torch.int16))
         self.refused(telegrad.UnsupportedError, ("complex64",), torch.zeros(4, dtype=torch.complex64))
         self.refused(telegrad.ArgumentError, ("side by side",), torch.zeros(2, 4)[:, :2])
         self.refused(telegrad.ArgumentError, ("detach",), torch.zeros(4, requires_grad=True))
