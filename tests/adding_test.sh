@@ -19,11 +19,11 @@ cp "$root/tests/adding/strategy_half.c" "$dir/src/strategy/"
 echo 'TG_STRATEGY(half)' >>"$dir/src/strategy/strategies.def"
 
 { cmake -S "$dir" -B "$dir/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_BUILD_TYPE=Debug -DTG_WERROR=ON -DTG_MPI=OFF -DTG_TRAIN=OFF &&
-    cmake --build "$dir/build" -j 2 --target telegrad_static finite_test method_test hostile_test; } >"$dir/log" 2>&1 ||
+    cmake --build "$dir/build" -j 2 --target telegrad_static codec_test context_test finite_test method_test hostile_test; } >"$dir/log" 2>&1 ||
     { tail -n 60 "$dir/log"; exit 1; }
 "$cc" -std=c17 -Wall -Wextra -Werror -I "$dir/include" "$root/tests/adding/added_test.c" "$dir/build/libtelegrad.a" -lm -pthread \
     -o "$dir/added_test"
 "$dir/added_test"
-for test in finite_test method_test hostile_test; do # what loops over registries
+for test in codec_test context_test finite_test method_test hostile_test; do # what loops over registries
     "$dir/build/$test" >"$dir/log" 2>&1 || { tail -n 60 "$dir/log"; echo "$test failed"; exit 1; }
 done

@@ -4,7 +4,7 @@
 #ifndef TESTS_CODEC_SPECS_H
 #define TESTS_CODEC_SPECS_H
 
-#include "telegrad/codec.h"
+#include "codec/codec_impl.h"
 #include "telegrad/spec.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -59,6 +59,23 @@ static inline bool codec_spec(const tg_entry *entry, size_t number, char spec[CO
                 return true;
         }
     return false;
+}
+
+/* Spec number 0, 1, ... of those that a codec's own file names: its defaults, then its settings.
+ * Returns false after the last one. */
+static inline bool codec_own_spec(const tg__codec_ops *ops, size_t number,
+                                  char spec[CODEC_SPEC_MAX])
+{
+    const char *const *own = ops->promise.settings;
+    snprintf(spec, CODEC_SPEC_MAX, "%s", ops->entry.name);
+    if (number == 0)
+        return true;
+    for (size_t i = 1; own != NULL && *own != NULL && i < number; i++)
+        own++;
+    if (own == NULL || *own == NULL)
+        return false;
+    snprintf(spec, CODEC_SPEC_MAX, "%s:%s", ops->entry.name, *own);
+    return true;
 }
 
 /* Split n elements into tensors: a matrix of 7 rows, a vector, a single element. Returns how

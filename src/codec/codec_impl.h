@@ -32,6 +32,19 @@ typedef struct tg__part {
     size_t kept;
 } tg__part;
 
+/* A vector that is formed by the pass that selects from it. */
+typedef struct tg__source tg__source;
+struct tg__source {
+    const float *x; /* (n) as it is after `pass` */
+    /* Element i as it will be after `pass`; called before it, for samples. */
+    float (*peek)(const tg__source *s, size_t i);
+    /* Form x[begin, begin + m), and select on it as tg__kernels.select does (indices from begin).
+     * Called once for every range, in order; with a pool in any order, by several threads at
+     * once. */
+    size_t (*pass)(const tg__source *s, size_t begin, size_t m, float threshold, uint32_t *idx,
+                   float *val, size_t cap);
+};
+
 enum {                   /* properties of a codec */
        TG__LINEAR = 1,   /* payloads may be summed without decoding */
        TG__SPARSE = 2,   /* the view is sparse */
@@ -40,6 +53,17 @@ enum {                   /* properties of a codec */
        TG__WHOLE = 16,   /* decode only works on whole frames: lo is 0 and hi is n */
        TG__CUTS = 32     /* decoded values depend on where parts are cut (means of pieces) */
 };
+
+/* What the tests of all codecs need to know about one. */
+typedef struct tg__promise {
+    /* |decoded - x| <= relative * |x| + share * (largest |x|) + absolute, for each element, with
+     * the default settings. All 0: exact, or, of an unbiased codec, not stated */
+    double relative, share, absolute;
+    /* "KEY=VALUE,...": settings to test besides the defaults, NULL at the end. NULL: none */
+    const char *const *settings;
+    /* settings with which E[decode] = x, if that does not hold with all. NULL: none */
+    const char *unbiased;
+} tg__promise;
 
 typedef struct tg__codec_ops tg__codec_ops;
 struct tg_codec {
@@ -56,6 +80,7 @@ struct tg__codec_ops {
     tg_entry entry;
     uint8_t wire_id;
     uint32_t properties;
+    tg__promise promise;
 
     size_t impl_bytes;
     tg_status (*init)(tg_codec *c); /* read c->spec into c->impl; NULL: nothing to read */
@@ -83,6 +108,11 @@ struct tg__codec_ops {
      * Errors  TG_E_NONFINITE (r + g is not finite), TG_E_NOMEM: r and the frames are spoilt */
     tg_status (*settle)(tg_codec *c, const tg_encode_context *ctx, float *r, const float *g,
                         size_t n, tg__part *parts, size_t nparts);
+    /* Encode the vector (n) that s forms, as encode would. The context is checked, and memory
+     * allocated, before s is called. The parts have room for the bound. NULL: not available.
+     * Errors  TG_E_ARG, TG_E_NOMEM; TG_E_NONFINITE: the vector and the frames are spoilt */
+    tg_status (*encode_formed)(tg_codec *c, const tg_encode_context *ctx, const tg__source *s,
+                               size_t n, tg__part *parts, size_t nparts, tg__view *view_p);
     /* For coded frames with this codec's id. check validates everything; decode is called only
      * after it, on the same bytes.
      * decode   dst[lo..hi) = (add: +=) elements [lo, hi) of the frame; dst (n) points to element 0.

@@ -8,59 +8,14 @@
 
 #include "base/mem.h"
 #include "codec_made.h"
+#include "codec_specs.h"
 #include "each_level.h"
 #include "guarded.h"
 #include "vectors.h"
 
 static const size_t lengths[] = {0, 1, 7, 8, 31, 33, 4097};
-enum { VARIANTS_MAX = 96 };
-
-/* In addition to each codec's defaults. */
-static const char *const variants[] = {
-    "topk:density=1,values=f32",
-    "topk:density=1",
-    "topk:density=0.3,index=raw",
-    "topk:density=0.6,values=f32,index=raw",
-    "topk:density=0.25,values=f32,index=bitmap",
-    "topk:density=0.05,index=rice",
-    "topk:density=1e-9",
-    "topk:density=0.3,values=int8",
-    "topk:density=0.25,values=4bit,index=bitmap",
-    "topk:density=0.2,values=2bit,index=rice",
-    "topk:density=0.3,values=1bit,index=ef",
-    "topk:density=0.01,index=ef",
-    "topk:density=0.1,scope=tensor",
-    "2bit:threshold=0.01",
-    "2bit:threshold=1",
-    "2bit:threshold=auto",
-    "2bit:threshold=auto,start=0.01",
-    "2bit:threshold=auto,target=0.5",
-    "strom:threshold=0.01",
-    "strom:threshold=1,index=bitmap",
-    "strom:threshold=1e-3,index=raw",
-    "strom:target=0.3,index=rice",
-    "strom:start=0.03,index=ef",
-    "adacomp:bin=1",
-    "adacomp:bin=500,index=raw",
-    "adacomp:bin=7,index=bitmap",
-    "terngrad:clip=0",
-    "terngrad:clip=1,rounds=10",
-    "qsgd:bits=2,norm=l2",
-    "qsgd:bits=3,bucket=1024",
-    "qsgd:bits=5,levels=8,rounds=10",
-    "qsgd:bits=6,norm=l2",
-    "qsgd:bits=7,bucket=4096,norm=l2,coding=elias",
-    "qsgd:bits=8,coding=elias",
-    "qsgd:bits=4,norm=l2,levels=1,coding=elias",
-    "sign:scale=tensor",
-    "sign:scale=row",
-    "1bit:threshold=mean",
-    "blocktopk:keep=3",
-    "blocktopk:keep=1,values=f32",
-    "blocktopk:keep=9,values=fp16",
-    "dct:keep=4",
-    "dct:keep=9,values=fp16",
-};
+enum { SPECS_MAX = 96 };
+static char specs[SPECS_MAX][CODEC_SPEC_MAX];
 
 /* The memory that a codec accesses; each array is at the end or the start of its pages. */
 typedef struct world {
@@ -97,16 +52,15 @@ static void assert_intact(const world *w)
     assert_true(tg__guarded_intact(&w->frame_mem));
 }
 
-static size_t all_specs(const char *specs[VARIANTS_MAX])
+/* Each codec with its defaults and with its own settings. */
+static size_t all_specs(void)
 {
     size_t count, total = 0;
     const tg__codec_ops *const *all = tg__codecs(&count);
     assert_true(count >= 5);
     for (size_t i = 0; i < count; i++)
-        specs[total++] = all[i]->entry.name;
-    assert_true(count + TG_COUNT(variants) <= VARIANTS_MAX);
-    for (size_t i = 0; i < TG_COUNT(variants); i++)
-        specs[total++] = variants[i];
+        for (size_t k = 0; codec_own_spec(all[i], k, specs[total]); k++)
+            assert_true(++total < SPECS_MAX);
     return total;
 }
 
@@ -228,8 +182,7 @@ static void check_refusals(world *w, size_t n, size_t len)
 static void every_codec_keeps_the_rules(void **state)
 {
     (void)state;
-    const char *specs[VARIANTS_MAX];
-    size_t total = all_specs(specs);
+    size_t total = all_specs();
     world w;
     world_open(&w);
     for (size_t s = 0; s < total; s++) {
@@ -262,8 +215,7 @@ static void handles_keep_nothing(void **state)
     (void)state;
     static float x[MAX_N], y[MAX_N];
     static uint8_t a[FRAME_MAX], b[FRAME_MAX];
-    const char *specs[VARIANTS_MAX];
-    size_t total = all_specs(specs), a_len, b_len;
+    size_t total = all_specs(), a_len, b_len;
     for (size_t s = 0; s < total; s++) {
         tg_codec *used = create(specs[s]), *fresh = create(specs[s]);
         for (uint64_t seed = 0; seed < 20; seed++) {
@@ -290,8 +242,7 @@ static void nonfinite_vectors_are_refused_before_anything_is_written(void **stat
     static float x[MAX_N];
     static uint8_t frame[FRAME_MAX];
     static const float bad[] = {NAN, INFINITY, -INFINITY};
-    const char *specs[VARIANTS_MAX];
-    size_t total = all_specs(specs), len = 77;
+    size_t total = all_specs(), len = 77;
     for (size_t s = 0; s < total; s++) {
         tg_codec *c = create(specs[s]);
         for (size_t i = 0; i < 3 * TG_COUNT(bad); i++) {

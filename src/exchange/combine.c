@@ -78,4 +78,5 @@ const tg__combine tg__combine_mean = {
     .name = "mean",
     .add = tg__mean_add,
     .finish = tg__mean_finish,
+    .additive = true,
 };

@@ -53,8 +53,7 @@ tg_status tg__exchange_create(const tg__exchange_ops *ops, int rank, int size, s
 {
     const bool valid = rank >= 0 && rank < size && n <= TG_MAX_ELEMENTS;
     uint32_t slices = 1;
-    if (valid && ops->sliceable && combine == &tg__combine_mean &&
-        codec->ops->wire_id == TG__ID_f32) {
+    if (valid && ops->sliceable && combine->additive && (codec->ops->properties & TG__LOSSLESS)) {
         tg__cost cost;
         ops->cost(size, n, 4.0 * (double)n, &cost);
         slices = tg__slice_count(size, n, 4.0 * (double)n, cost.rounds);

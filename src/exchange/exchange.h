@@ -52,6 +52,8 @@ typedef struct tg__combine {
      * gives the same bits, unless it uses x->segments: then only such exchanges can serve it. */
     void (*all)(const tg__exchange *x, float *acc, const uint8_t **frames, const size_t *lens);
     size_t (*room)(size_t n, size_t tensors, int size); /* bytes of x->room; NULL: 0 */
+    /* a sum, then a factor: an exchange may add partial sums, and cut vectors into slices */
+    bool additive;
     bool votes; /* the result is a vote on signs, not a mean */
     bool cuts;  /* ranks are compared by their norms; a mean unless the method has clip=median */
 } tg__combine;
@@ -74,7 +76,7 @@ extern const tg__combine tg__combine_clipped;
  * exchanges that have all frames at hand can use it, because its `add` leaves coefficients. */
 extern const tg__combine tg__combine_dct;
 
-/* For two-way methods: encode a finished block of exchange direct, with x->recode_arg. mean
+/* For two-way methods: encode a finished block (ops->recodes), with x->recode_arg. mean
  * overlaps the memory of the frame's payload, so read all of it before writing the frame. If a
  * value overflows f32, write a frame of zeros and set x->overflow. */
 typedef tg_status tg__recode(tg__exchange *x, const float *mean, uint8_t *frame, size_t cap,
@@ -134,6 +136,7 @@ typedef struct tg__exchange_ops {
     bool automatic;   /* exchange=auto may choose it */
     bool apart;       /* nothing is summed: every rank has its own result */
     bool decodes_own; /* the result contains this rank's own decoded values (not broadcast, push) */
+    bool recodes;     /* encodes finished blocks by x->recode: two-way methods need it */
 } tg__exchange_ops;
 
 struct tg__exchange {
@@ -162,7 +165,7 @@ struct tg__exchange {
     size_t nparts;
     /* slices in flight at once, each with at most 4 messages per rank; 0: 1 */
     unsigned open_slices;
-    /* direct only: encodes finished blocks; NULL: they are sent as dense f32. Set by the
+    /* With ops->recodes: encodes finished blocks; NULL: they are sent as dense f32. Set by the
      * creator. */
     tg__recode *recode;
     void *recode_arg;

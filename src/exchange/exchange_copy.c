@@ -12,64 +12,72 @@
 #include "exchange/message.h"
 #include "base/mem.h"
 
-extern const tg__exchange_ops tg__push_exchange, tg__broadcast_exchange;
-
 typedef struct copy {
     tg__messages own, came; /* (1) each, on ranks that send, or receive */
     size_t came_len;
-    uint32_t told, over; /* messages returned as wishes, and completed: the receive, then sends */
+    int source;               /* the rank whose frame is the result */
+    int first;                /* the first rank that is sent to, counted from this one */
+    uint32_t receives, sends; /* messages: the receive comes first */
+    uint32_t told, over;      /* messages returned as wishes, and completed */
 } copy;
 
-/* The rank whose frame is the result. */
-static int source(const tg__exchange *x)
-{
-    if (x->ops == &tg__broadcast_exchange)
-        return 0;
-    return x->ops == &tg__push_exchange ? tg__around(x, -x->hop) : x->rank;
-}
-
-static uint32_t receives(const tg__exchange *x)
-{
-    return source(x) != x->rank;
-}
-
-static uint32_t messages(const tg__exchange *x)
-{
-    if (x->ops == &tg__broadcast_exchange)
-        return x->rank == 0 ? (uint32_t)x->size - 1 : 1;
-    return 2 * receives(x);
-}
-
-static tg_status copy_init(tg__exchange *x)
+static tg_status alloc_came(tg__exchange *x)
 {
     copy *c = x->impl;
-    if (x->ops != &tg__broadcast_exchange || x->rank == 0)
-        TG_TRY(tg__parts_alloc(x, &c->own, 1));
-    if (x->ops == &tg__push_exchange || receives(x))
-        return tg__messages_alloc(x, &c->came, 1, tg__codec_bound(x->codec, x->n));
-    return TG_OK;
+    return tg__messages_alloc(x, &c->came, 1, tg__codec_bound(x->codec, x->n));
+}
+
+static tg_status none_init(tg__exchange *x)
+{
+    copy *c = x->impl;
+    c->source = x->rank;
+    return tg__parts_alloc(x, &c->own, 1);
+}
+
+static tg_status push_init(tg__exchange *x)
+{
+    copy *c = x->impl;
+    TG_TRY(tg__parts_alloc(x, &c->own, 1));
+    return alloc_came(x);
+}
+
+static tg_status broadcast_init(tg__exchange *x)
+{
+    copy *c = x->impl;
+    c->first = 1;
+    c->receives = x->rank != 0;
+    c->sends = x->rank == 0 ? (uint32_t)x->size - 1 : 0;
+    return x->rank == 0 ? tg__parts_alloc(x, &c->own, 1) : alloc_came(x);
 }
 
 static tg_status copy_start(tg__exchange *x)
 {
     copy *c = x->impl;
     c->told = c->over = 0;
-    if (x->ops == &tg__push_exchange && (x->hop < 0 || x->hop >= x->size))
+    return TG_OK;
+}
+
+static tg_status push_start(tg__exchange *x)
+{
+    copy *c = x->impl;
+    if (x->hop < 0 || x->hop >= x->size)
         return tg_fail(TG_E_ARG, "exchange push: hop=%d among %d ranks: allowed: 0 to %d", x->hop,
                        x->size, x->size - 1);
-    return TG_OK;
+    c->source = tg__around(x, -x->hop);
+    c->first = x->hop;
+    c->receives = c->sends = x->hop != 0;
+    return copy_start(x);
 }
 
 static size_t copy_wants(tg__exchange *x, tg__wish *wish, size_t max)
 {
     copy *c = x->impl;
-    const int hop = x->ops == &tg__broadcast_exchange ? 1 : x->hop; /* to the first receiver */
     size_t count = 0;
-    for (; c->told < messages(x) && count < max; c->told++) {
-        const bool send = c->told >= receives(x);
+    for (; c->told < c->receives + c->sends && count < max; c->told++) {
+        const bool send = c->told >= c->receives;
         wish[count++] = (tg__wish){
             .send = send,
-            .peer = send ? tg__around(x, hop + (int)(c->told - receives(x))) : source(x),
+            .peer = send ? tg__around(x, c->first + (int)(c->told - c->receives)) : c->source,
             .msg = tg__message(send ? &c->own : &c->came, 0),
             .len = send ? x->parts[0].len : c->came.cap,
             .id = c->told,
@@ -81,8 +89,8 @@ static size_t copy_wants(tg__exchange *x, tg__wish *wish, size_t max)
 static tg_status copy_done(tg__exchange *x, uint32_t id, size_t len)
 {
     copy *c = x->impl;
-    if (id < receives(x)) {
-        TG_TRY(tg__check_received(source(x), tg__message_frame(&c->came, 0), len, x->n,
+    if (id < c->receives) {
+        TG_TRY(tg__check_received(c->source, tg__message_frame(&c->came, 0), len, x->n,
                                   x->codec->ops->wire_id));
         c->came_len = len;
     }
@@ -93,13 +101,13 @@ static tg_status copy_done(tg__exchange *x, uint32_t id, size_t len)
 static bool copy_finished(const tg__exchange *x)
 {
     const copy *c = x->impl;
-    return c->over == messages(x);
+    return c->over == c->receives + c->sends;
 }
 
 static void copy_result(tg__exchange *x, float *dst)
 {
     const copy *c = x->impl;
-    const bool came = receives(x);
+    const bool came = c->receives != 0;
     const uint8_t *frame = came ? tg__message_frame(&c->came, 0) : x->parts[0].dst;
     x->overflow |=
         !tg__frame_decode_finite(frame, came ? c->came_len : x->parts[0].len, dst, x->pool);
@@ -126,9 +134,9 @@ static void broadcast_cost(int size, size_t n, double frame, tg__cost *cost_p)
     *cost_p = tg__cost_of(size, 1, (double)(size - 1) * (frame + TG__ENVELOPE_BYTES));
 }
 
-#define COPY                                                                                 \
-    .impl_bytes = sizeof(copy), .init = copy_init, .start = copy_start, .wants = copy_wants, \
-    .done = copy_done, .finished = copy_finished, .result = copy_result
+#define COPY                                                                                       \
+    .impl_bytes = sizeof(copy), .wants = copy_wants, .done = copy_done, .finished = copy_finished, \
+    .result = copy_result
 
 const tg__exchange_ops tg__none_exchange = {
     .entry = {"none",
@@ -137,6 +145,8 @@ const tg__exchange_ops tg__none_exchange = {
     .brief = "no exchange, so ranks drift apart",
     .sums = TG__SUMS_ALL,
     COPY,
+    .init = none_init,
+    .start = copy_start,
     .cost = none_cost,
     .apart = true,
     .decodes_own = true,
@@ -146,12 +156,16 @@ const tg__exchange_ops tg__push_exchange = {
     .entry = {"push", "each rank's vector goes to one other: 1 delay",
               "Assran et al. 2019, arXiv:1811.10792", NULL},
     COPY,
+    .init = push_init,
+    .start = push_start,
     .cost = push_cost,
 };
 
 const tg__exchange_ops tg__broadcast_exchange = {
     .entry = {"broadcast", "rank 0's vector goes to all: 1 delay", "", NULL},
     COPY,
+    .init = broadcast_init,
+    .start = copy_start,
     .cost = broadcast_cost,
     .sliceable = true,
 };

@@ -196,4 +196,5 @@ const tg__exchange_ops tg__direct_exchange = {
     .sliceable = true,
     .automatic = true,
     .decodes_own = true,
+    .recodes = true,
 };

@@ -52,7 +52,7 @@ tg_status tg__check_received(int from, const uint8_t *frame, size_t len, size_t 
 
 tg_status tg__mean_only(const tg__exchange *x, int most)
 {
-    if (x->combine != &tg__combine_mean)
+    if (!x->combine->additive)
         return tg_fail(TG_E_UNSUPPORTED, "exchange %s can only form means, not %s",
                        x->ops->entry.name, x->combine->name);
     if (x->size > most)

@@ -21,6 +21,14 @@ typedef struct tg__feedback_params {
     double decay; /* residual feedback: factor of the old residual; 0: no decay */
 } tg__feedback_params;
 
+/* How a feedback forms the vector of what is not yet sent, for passes that form it and encode it at
+ * once (method/fused.c). */
+typedef enum tg__forms {
+    TG__FORMS_OTHERWISE, /* no such pass knows it */
+    TG__FORMS_SUM,       /* pending += g */
+    TG__FORMS_VELOCITY   /* vec[0] = m * vec[0] + g; pending += vec[0]; or with Nesterov momentum */
+} tg__forms;
+
 typedef struct tg__feedback tg__feedback;
 typedef struct tg__feedback_ops {
     tg_entry entry;
@@ -29,6 +37,7 @@ typedef struct tg__feedback_ops {
     const char *names[TG__FEEDBACK_VECTORS];
     size_t pending;     /* index of the vector of what is not yet sent (r; v); >= vectors: none */
     bool owns_momentum; /* replaces the optimizer's momentum */
+    tg__forms forms;    /* how `compensate` forms pending, without clip, decay and filter */
 
     /* Compute p, what should be sent now.
      * scratch  (n) may be used for p; g may be scratch

@@ -61,6 +61,7 @@ const tg__feedback_ops tg__feedback_residual = {
     .vectors = 1,
     .names = {"residual"},
     .pending = R,
+    .forms = TG__FORMS_SUM,
     .compensate = compensate,
     .sent = sent,
     .bypass = bypass,

@@ -83,6 +83,7 @@ const tg__feedback_ops tg__feedback_velocity = {
     .names = {"velocity", "accumulated"},
     .pending = V,
     .owns_momentum = true,
+    .forms = TG__FORMS_VELOCITY,
     .compensate = compensate,
     .sent = sent,
     .bypass = bypass,

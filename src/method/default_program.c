@@ -43,8 +43,7 @@ static tg_status check_leftover(const tg__method *m, const program *p, const tg_
 static const tg__combine *combine_of(const tg__method *m)
 {
     const tg__combine *combine = tg__method_combine(m->def);
-    const bool idle = combine->cuts && strcmp(tg_spec_word(m->spec, "clip"), "median") != 0;
-    return idle ? &tg__combine_mean : combine;
+    return combine->cuts && !tg__method_cuts(m->def, m->spec) ? &tg__combine_mean : combine;
 }
 
 static tg_status make_lane(tg__method *m, program *p, tg__lane *l)
@@ -52,9 +51,9 @@ static tg_status make_lane(tg__method *m, program *p, tg__lane *l)
     const tg__exchange_ops *coded = tg__method_exchange(m);
     const size_t count = m->setup.count;
     const bool twoway = has_flag(m, "twoway");
-    if (twoway && strcmp(coded->entry.name, "direct") != 0)
-        return tg_fail(TG_E_SPEC, "twoway=yes with exchange=%s: allowed: direct, auto",
-                       coded->entry.name);
+    if (twoway && !coded->recodes)
+        return tg_fail(TG_E_SPEC, "twoway=yes with exchange=%s: allowed: %s, auto",
+                       coded->entry.name, tg__method_default_exchange(m->spec));
     TG_TRY(check_leftover(m, p, coded));
     if (coded->leftover != NULL && p->again == NULL)
         TG_TRY(tg__method_derive(m, m->def->codec, &p->again));

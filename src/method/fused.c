@@ -1,14 +1,18 @@
-/* Fused passes: compensate + encode + sent at once, for pairs (feedback, codec). The stepwise path
- * is the specification: frames and state have the same bits (fused_test.c).
+/* Fused passes: compensate + encode + sent at once. What the feedback forms and what the codec can
+ * do decide which. The stepwise path is the specification: frames and state have the same bits
+ * (fused_test.c).
  *
- *     residual           the codec's own pass, if it has one (tg__codec_ops.settle)
- *     residual, topk     one pass: r += g, and the candidates of top-k; then r[idx] -= decoded
- *     velocity, topk     one pass: u, v and the candidates; then v[idx] -= decoded, u[idx] = 0
+ *     feedback forms  the codec has
+ *     a sum           settle           the codec's own pass
+ *     a sum           encode_formed    one pass: r += g, and the candidates of top-k; then
+ *                                      r[idx] -= decoded
+ *     the velocity    encode_formed    one pass: u, v and the candidates; then v[idx] -= decoded,
+ *                                      u[idx] = 0
  *
  * If r + g (or v) is infinite somewhere, the pass returns TG_E_NONFINITE, and the state is spoilt.
  * A pass never runs twice: what it misses is found by looking at r or v as they are then. */
 #include "base/mem.h"
-#include "codec/sparse/codec_topk.h"
+#include "codec/codec_impl.h"
 #include "kernel/kernel.h"
 #include "method/method.h"
 
@@ -28,11 +32,11 @@ static tg_status residual(tg__feedback *f, tg_codec *c, const tg_encode_context 
     return c->ops->settle(c, ctx, tg__feedback_pending(f), g, n, parts, nparts);
 }
 
-/* ---- top-k ----------------------------------------------------------------------------------- */
+/* ---- codecs that select ---------------------------------------------------------------------- */
 
 /* The vector that a pass forms: r, or v with u. */
 typedef struct accumulated {
-    tg__topk_source source; /* first member: the selector passes it back */
+    tg__source source; /* first member: the selector passes it back */
     float *u, *x;
     const float *g;
     float momentum;
@@ -60,20 +64,20 @@ static void clear(float *x, const tg__view *view)
     }
 }
 
-static float residual_peek(const tg__topk_source *s, size_t i)
+static float residual_peek(const tg__source *s, size_t i)
 {
     const accumulated *a = (const accumulated *)s;
     return a->x[i] + a->g[i];
 }
 
-static size_t residual_pass(const tg__topk_source *s, size_t begin, size_t m, float threshold,
+static size_t residual_pass(const tg__source *s, size_t begin, size_t m, float threshold,
                             uint32_t *idx, float *val, size_t cap)
 {
     const accumulated *a = (const accumulated *)s;
     return tg__kernel()->add_select(a->x + begin, a->g + begin, m, threshold, idx, val, cap);
 }
 
-static float velocity_peek(const tg__topk_source *s, size_t i)
+static float velocity_peek(const tg__source *s, size_t i)
 {
     const accumulated *a = (const accumulated *)s;
     if (a->nesterov)
@@ -81,7 +85,7 @@ static float velocity_peek(const tg__topk_source *s, size_t i)
     return a->x[i] + (a->momentum * a->u[i] + a->g[i]);
 }
 
-static size_t velocity_pass(const tg__topk_source *s, size_t begin, size_t m, float threshold,
+static size_t velocity_pass(const tg__source *s, size_t begin, size_t m, float threshold,
                             uint32_t *idx, float *val, size_t cap)
 {
     const accumulated *a = (const accumulated *)s;
@@ -89,10 +93,10 @@ static size_t velocity_pass(const tg__topk_source *s, size_t begin, size_t m, fl
                                     a->nesterov, threshold, idx, val, cap);
 }
 
-static tg_status topk(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx, const float *g,
-                      size_t n, tg__part *parts, size_t nparts)
+static tg_status selecting(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
+                           const float *g, size_t n, tg__part *parts, size_t nparts)
 {
-    const bool velocity = f->ops == &tg__feedback_velocity;
+    const bool velocity = f->ops->forms == TG__FORMS_VELOCITY;
     float *x = tg__feedback_pending(f);
     tg__view view;
     accumulated a = {.source = {.x = x,
@@ -104,8 +108,7 @@ static tg_status topk(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx
                      .momentum = (float)f->params.momentum,
                      .nesterov = f->params.nesterov};
     TG_TRY(room(c, parts, nparts));
-    TG_TRY(tg__topk_begin(c, ctx, n));
-    TG_TRY(tg__topk_encode(c, ctx, &a.source, n, parts, nparts, &view));
+    TG_TRY(c->ops->encode_formed(c, ctx, &a.source, n, parts, nparts, &view));
     subtract(x, &view);
     if (velocity && f->params.masking)
         clear(a.u, &view);
@@ -119,7 +122,7 @@ tg__fused_fn tg__fused_find(const tg__feedback *f, const tg_codec *c)
         return NULL;
     if (tg__feedback_filters(f)) /* compensation yields two vectors */
         return NULL;
-    if (f->ops == &tg__feedback_residual)
-        return c->ops == &tg__codec_topk ? topk : c->ops->settle ? residual : NULL;
-    return f->ops == &tg__feedback_velocity && c->ops == &tg__codec_topk ? topk : NULL;
+    if (f->ops->forms != TG__FORMS_OTHERWISE && c->ops->encode_formed)
+        return selecting;
+    return f->ops->forms == TG__FORMS_SUM && c->ops->settle ? residual : NULL;
 }

@@ -38,11 +38,21 @@ const tg_rate_hint *tg__method_rate(const char *spec)
     return NULL;
 }
 
+/* The exchange of two-way methods. */
+static const char *recoding(void)
+{
+    size_t count, i = 0;
+    const tg__exchange_ops *const *all = tg__exchanges(&count);
+    while (!all[i]->recodes)
+        i++;
+    return all[i]->entry.name;
+}
+
 const char *tg__method_default_exchange(const tg_spec *spec)
 {
     const tg_key *key = tg_spec_entry(spec)->keys;
     if (tg_spec_has(spec, "twoway") && tg_spec_flag(spec, "twoway"))
-        return "direct";
+        return recoding();
     while (strcmp(key->name, "exchange") != 0)
         key++;
     return key->def;
@@ -57,6 +67,11 @@ bool tg__method_is_apart(const tg_spec *spec)
 {
     const tg__exchange_ops *x = tg__exchange_find(tg_spec_word(spec, "exchange"));
     return x != NULL && x->apart;
+}
+
+bool tg__method_cuts(const tg__method_def *def, const tg_spec *spec)
+{
+    return tg__method_combine(def)->cuts && strcmp(tg_spec_word(spec, "clip"), "median") == 0;
 }
 
 tg_status tg__method_parse(const char *text, tg_spec **spec_p, const tg__method_def **def_p)

@@ -153,6 +153,9 @@ static inline const tg__combine *tg__method_combine(const tg__method_def *def)
     return def->combine == NULL ? &tg__combine_mean : def->combine;
 }
 
+/* Whether its combine compares the norms of ranks with these settings. */
+bool tg__method_cuts(const tg__method_def *def, const tg_spec *spec);
+
 struct tg__method {
     const tg__method_def *def;
     tg_spec *spec;          /* with the chosen exchange in place of auto */
@@ -271,8 +274,7 @@ void tg__put_zeros(tg__exchange *x);
  * Errors  those of encoding */
 TG_NODISCARD tg_status tg__put_values(tg__exchange *x, const float *values, tg__task *task);
 
-/* A fused pass: compensate + encode + sent at once, for a pair (feedback, codec). It is registered
- * in fused.c. The stepwise path is its reference: frames and state have the same bits.
+/* A fused pass: compensate + encode + sent at once (fused.c). The stepwise path is its reference: frames and state have the same bits.
  * Errors  TG_E_NONFINITE (the compensated vector; frames and state are spoilt), those of
  *         encoding */
 typedef tg_status (*tg__fused_fn)(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,

@@ -4,8 +4,6 @@
 #include "kernel/parallel.h"
 #include "telegrad/spec.h"
 
-#include <string.h>
-
 typedef enum stage { UP, BETWEEN, DOWN } stage;
 
 typedef struct lane {
@@ -163,8 +161,7 @@ static tg_status refuse(const tg__method *m, const tg__method_def *def, const tg
                        "vote, so ranks would not count alike: allowed: nodes of equal size, or "
                        "another method",
                        tg_spec_name(m->spec), nodes->count);
-    if (tg__method_combine(def)->cuts && !nodes->equal &&
-        strcmp(tg_spec_word(m->spec, "clip"), "median") == 0)
+    if (tg__method_cuts(def, m->spec) && !nodes->equal)
         return tg_fail(
             TG_E_SPEC,
             "method \"%s\" on %d nodes of unequal numbers of ranks: the sums of large "

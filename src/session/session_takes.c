@@ -2,8 +2,6 @@
 #include "session/session_impl.h"
 #include "telegrad/spec.h"
 
-#include <string.h>
-
 /* The strategy that is asked about: in a simulation it need not be that of the configuration. */
 static const char *name_of(const tg_session *s)
 {
@@ -54,8 +52,7 @@ static tg_status takes_weights(const tg_session *s, const tg__rule *rule)
     bool alike = true;
     for (int rank = 0; samples != NULL && rank < s->transport->size; rank++)
         alike = alike && samples[rank] == samples[0];
-    if (alike || !s->strategy->weighted || !tg__method_combine(rule->def)->cuts ||
-        strcmp(tg_spec_word(rule->spec, "clip"), "median") != 0)
+    if (alike || !s->strategy->weighted || !tg__method_cuts(rule->def, rule->spec))
         return TG_OK;
     return refuse(s, rule, "weights ranks by their samples",
                   "would cut what counts more to the median: allowed: clip=no, or weighted=no");

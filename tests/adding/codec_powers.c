@@ -66,6 +66,7 @@ static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool ad
 const tg__codec_ops tg__codec_powers = {
     .entry = {"powers", "the nearest power of two towards zero", "", NULL},
     .wire_id = TG__ID_powers,
+    .promise = {.relative = 0.5, .absolute = 0x1p-63},
     .bound = bound,
     .encode_part = encode_part,
     .check = check,

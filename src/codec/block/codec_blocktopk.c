@@ -45,11 +45,14 @@ static const tg_key keys[] = {
     {.name = NULL},
 };
 
+static const char *const settings[] = {"keep=3", "keep=1,values=f32", "keep=9,values=fp16", NULL};
+
 const tg__codec_ops tg__codec_blocktopk = {
     .entry = {"blocktopk", "the largest elements of each block of 64 x 64",
               "Sarfi et al. 2025, arXiv:2508.15706", keys},
     .wire_id = TG__ID_blocktopk,
     .properties = TG__SPARSE | TG__WHOLE | TG__CUTS,
+    .promise = {.relative = 1, .share = 1, .settings = settings},
     .impl_bytes = sizeof(tg__block_coder),
     .init = tg__block_init,
     .encode = encode,

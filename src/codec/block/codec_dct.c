@@ -127,11 +127,14 @@ static const tg_key keys[] = {
     {.name = NULL},
 };
 
+static const char *const settings[] = {"keep=4", "keep=9,values=fp16", NULL};
+
 const tg__codec_ops tg__codec_dct = {
     .entry = {"dct", "the largest coefficients of each block's cosine transform",
               "Peng et al. 2024, arXiv:2411.19870", keys},
     .wire_id = TG__ID_dct,
     .properties = TG__WHOLE | TG__CUTS,
+    .promise = {.share = 1e-5, .settings = settings},
     .impl_bytes = sizeof(tg__block_coder),
     .init = init,
     .encode_part = encode_part,

@@ -88,11 +88,13 @@ static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool ad
 const tg__codec_ops tg__codec_fp16 = {
     .entry = {"fp16", "IEEE binary16, round to nearest even, saturating at +-65504", "", NULL},
     .wire_id = TG__ID_fp16,
+    .promise = {.relative = 0x1p-11, .absolute = 0x1p-25},
     HALF_OPS,
 };
 
 const tg__codec_ops tg__codec_bf16 = {
     .entry = {"bf16", "bfloat16, round to nearest even, saturating", "", NULL},
     .wire_id = TG__ID_bf16,
+    .promise = {.relative = 0x1p-8},
     HALF_OPS,
 };

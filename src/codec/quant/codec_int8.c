@@ -18,6 +18,7 @@ const tg__codec_ops tg__codec_int8 = {
     .entry = {"int8", "8-bit integers, one scale per 512 elements", "", NULL},
     .wire_id = TG__ID_int8,
     .properties = TG__CUTS,
+    .promise = {.share = 1.0 / 253},
     .init = init,
     TG__QUANT_OPS,
 };

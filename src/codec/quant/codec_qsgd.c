@@ -45,11 +45,21 @@ static tg_status init(tg_codec *c)
 
 static const tg_key keys[] = {TG__QSGD_KEYS, {.name = NULL}};
 
+static const char *const settings[] = {"bits=2,norm=l2",
+                                       "bits=3,bucket=1024",
+                                       "bits=5,levels=8,rounds=10",
+                                       "bits=6,norm=l2",
+                                       "bits=7,bucket=4096,norm=l2,coding=elias",
+                                       "bits=8,coding=elias",
+                                       "bits=4,norm=l2,levels=1,coding=elias",
+                                       NULL};
+
 const tg__codec_ops tg__codec_qsgd = {
     .entry = {"qsgd", "levels of a bucket's norm, rounded at random without bias",
               "Alistarh et al. 2017, arXiv:1610.02132", keys},
     .wire_id = TG__ID_qsgd,
     .properties = TG__UNBIASED | TG__CUTS,
+    .promise = {.settings = settings},
     .init = init,
     TG__QUANT_OPS,
 };

@@ -311,10 +311,13 @@ static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool ad
 
 static const tg_key keys[] = {TG__TERNGRAD_KEYS, {.name = NULL}};
 
+static const char *const settings[] = {"clip=0", "clip=1,rounds=10", NULL};
+
 const tg__codec_ops tg__codec_terngrad = {
     .entry = {"terngrad", "-s, 0 or s at random, one s per tensor",
               "Wen et al. 2017, arXiv:1705.07878", keys},
     .wire_id = TG__ID_terngrad,
+    .promise = {.relative = 1, .share = 1, .settings = settings, .unbiased = "clip=0"},
     .impl_bytes = sizeof(terngrad),
     .init = init,
     .encode = encode,

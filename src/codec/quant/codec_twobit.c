@@ -299,10 +299,18 @@ static const tg_key keys[] = {
     {.name = NULL},
 };
 
+static const char *const settings[] = {"threshold=0.01",
+                                       "threshold=1",
+                                       "threshold=auto",
+                                       "threshold=auto,start=0.01",
+                                       "threshold=auto,target=0.5",
+                                       NULL};
+
 const tg__codec_ops tg__codec_twobit = {
     .entry = {"2bit", "three levels: -threshold, 0, threshold",
               "MXNet kvstore two-bit gradient compression", keys},
     .wire_id = TG__ID_twobit,
+    .promise = {.relative = 1, .settings = settings},
     .impl_bytes = sizeof(twobit),
     .init = tg__thresholds_init,
     .memory = tg__thresholds_memory,

@@ -333,11 +333,14 @@ static const tg_key keys[] = {
     {.name = NULL},
 };
 
+static const char *const settings[] = {"threshold=mean", NULL};
+
 const tg__codec_ops tg__codec_onebit = {
     .entry = {"1bit", "one bit per element, two values per column",
               "Seide et al. 2014, 1-bit stochastic gradient descent, Interspeech", keys},
     .wire_id = TG__ID_onebit,
     .properties = TG__CUTS,
+    .promise = {.share = 1, .settings = settings},
     .impl_bytes = sizeof(onebit),
     .init = init,
     .encode_part = tg__strips_encode,

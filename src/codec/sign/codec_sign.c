@@ -261,12 +261,15 @@ static const tg_key keys[] = {
     {.name = NULL},
 };
 
+static const char *const settings[] = {"scale=tensor", "scale=row", NULL};
+
 const tg__codec_ops tg__codec_sign = {
     .entry = {"sign", "signs, one bit each, with or without scales",
               "Bernstein et al. 2018, arXiv:1802.04434; Karimireddy et al. 2019, arXiv:1901.09847",
               keys},
     .wire_id = TG__ID_sign,
     .properties = TG__CUTS,
+    .promise = {.relative = 1, .share = 1, .absolute = 1, .settings = settings},
     .impl_bytes = sizeof(sign),
     .init = init,
     .bound = bound,

@@ -112,11 +112,16 @@ static const tg_key keys[] = {
     TG__KEY_THRESHOLD("auto"), TG__KEY_START, TG__KEY_TARGET, TG__KEY_INDEX, {.name = NULL},
 };
 
+static const char *const settings[] = {"threshold=0.01",           "threshold=1,index=bitmap",
+                                       "threshold=1e-3,index=raw", "target=0.3,index=rice",
+                                       "start=0.03,index=ef",      NULL};
+
 const tg__codec_ops tg__codec_strom = {
     .entry = {"strom", "elements beyond a threshold, sent as the threshold with their sign",
               "Strom 2015, Interspeech, sec. 4", keys},
     .wire_id = TG__ID_strom,
     .properties = TG__SPARSE | TG__WHOLE,
+    .promise = {.relative = 1, .settings = settings},
     .impl_bytes = sizeof(strom),
     .init = init,
     .memory = tg__thresholds_memory,

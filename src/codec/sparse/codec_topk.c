@@ -7,7 +7,7 @@
  * frame.
  *
  * Source: Aji and Heafield 2017, arXiv:1704.05021; Lin et al. 2018, arXiv:1712.01887, sec. 3 */
-#include "codec/sparse/codec_topk.h"
+#include "codec/sparse/topk_select.h"
 #include "base/mem.h"
 #include "codec/sparse/topk_frame.h"
 #include "kernel/kernel.h"
@@ -58,7 +58,8 @@ static bool next_competition(const topk *own, const tg_encode_context *ctx, size
     return true;
 }
 
-tg_status tg__topk_begin(tg_codec *c, const tg_encode_context *ctx, size_t n)
+/* Check the context and allocate scratch, before anything is changed. */
+static tg_status begin(tg_codec *c, const tg_encode_context *ctx, size_t n)
 {
     topk *own = c->impl;
     double density = ctx->density != 0 ? ctx->density : own->density;
@@ -75,11 +76,12 @@ tg_status tg__topk_begin(tg_codec *c, const tg_encode_context *ctx, size_t n)
     return tg__scratch(c, &own->rebased, total, sizeof(*own->rebased));
 }
 
-tg_status tg__topk_encode(tg_codec *c, const tg_encode_context *ctx, const tg__topk_source *s,
-                          size_t n, tg__part *parts, size_t nparts, tg__view *view_p)
+static tg_status encode_formed(tg_codec *c, const tg_encode_context *ctx, const tg__source *s,
+                               size_t n, tg__part *parts, size_t nparts, tg__view *view_p)
 {
     topk *own = c->impl;
     size_t lo, m, k;
+    TG_TRY(begin(c, ctx, n));
     for (size_t i = 0; next_competition(own, ctx, n, i, &lo, &m, &k); i++)
         if (m > 0)
             TG_TRY(tg__topk_select(&own->select, &own->hints[i], s, lo, m, k));
@@ -96,12 +98,12 @@ tg_status tg__topk_encode(tg_codec *c, const tg_encode_context *ctx, const tg__t
 
 /* ---- a vector that exists already ------------------------------------------------------------ */
 
-static float peek(const tg__topk_source *s, size_t i)
+static float peek(const tg__source *s, size_t i)
 {
     return s->x[i];
 }
 
-static size_t pass(const tg__topk_source *s, size_t begin, size_t m, float threshold, uint32_t *idx,
+static size_t pass(const tg__source *s, size_t begin, size_t m, float threshold, uint32_t *idx,
                    float *val, size_t cap)
 {
     return tg__kernel()->select(s->x + begin, m, threshold, idx, val, cap);
@@ -111,10 +113,8 @@ static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *
                         tg__part *parts, size_t nparts, tg__view *view_p)
 {
     tg__view view;
-    tg__topk_source source = {.x = x, .peek = peek, .pass = pass};
-    TG_TRY(tg__topk_begin(c, ctx, n));
-    TG_TRY(tg__topk_encode(c, ctx, &source, n, parts, nparts, view_p ? view_p : &view));
-    return TG_OK;
+    tg__source source = {.x = x, .peek = peek, .pass = pass};
+    return encode_formed(c, ctx, &source, n, parts, nparts, view_p ? view_p : &view);
 }
 
 static const tg_key keys[] = {
@@ -127,15 +127,32 @@ static const tg_key keys[] = {
     {.name = NULL},
 };
 
+static const char *const settings[] = {"density=1,values=f32",
+                                       "density=1",
+                                       "density=0.3,index=raw",
+                                       "density=0.6,values=f32,index=raw",
+                                       "density=0.25,values=f32,index=bitmap",
+                                       "density=0.05,index=rice",
+                                       "density=1e-9",
+                                       "density=0.3,values=int8",
+                                       "density=0.25,values=4bit,index=bitmap",
+                                       "density=0.2,values=2bit,index=rice",
+                                       "density=0.3,values=1bit,index=ef",
+                                       "density=0.01,index=ef",
+                                       "density=0.1,scope=tensor",
+                                       NULL};
+
 const tg__codec_ops tg__codec_topk = {
     .entry = {"topk", "the elements of largest magnitude",
               "Aji and Heafield 2017, arXiv:1704.05021", keys},
     .wire_id = TG__ID_topk,
     .properties = TG__SPARSE | TG__WHOLE,
+    .promise = {.relative = 1, .settings = settings},
     .impl_bytes = sizeof(topk),
     .init = init,
     .fini = fini,
     .encode = encode,
+    .encode_formed = encode_formed,
     .check = tg__sparse_check,
     .decode = tg__sparse_decode,
 };

@@ -158,7 +158,7 @@ static size_t keep(uint32_t *idx, float *val, size_t n, const bound *b, size_t k
 
 typedef struct pass {
     const tg__topk *t;
-    const tg__topk_source *s;
+    const tg__source *s;
     size_t lo, n, k, size;
     float threshold;
     /* [out] per piece: the candidates left, and the number that reached the threshold at that
@@ -201,7 +201,7 @@ static void collect_piece(void *arg, size_t piece)
 
 /* Collect the candidates of a whole pass, after those already selected: at least k, or all that
  * reach threshold. *seen_p: the number that reached the threshold at that time. */
-static size_t collect(tg__topk *t, const tg__topk_source *s, size_t lo, size_t n, size_t k,
+static size_t collect(tg__topk *t, const tg__source *s, size_t lo, size_t n, size_t k,
                       float threshold, size_t *seen_p)
 {
     pass p; /* its arrays are left uninitialised */
@@ -231,7 +231,7 @@ static tg_status nonfinite(void)
     return tg_fail(TG_E_NONFINITE, "top-k: the vector holds NaN or infinity");
 }
 
-static size_t look(const tg__topk_source *s, size_t begin, size_t m, float threshold, uint32_t *idx,
+static size_t look(const tg__source *s, size_t begin, size_t m, float threshold, uint32_t *idx,
                    float *val, size_t cap)
 {
     return tg__kernel()->select(s->x + begin, m, threshold, idx, val, cap);
@@ -246,7 +246,7 @@ static tg_status rerun(tg__topk *t, const float *x, size_t lo, size_t n, size_t 
         if (hist[bin] > 0)
             return nonfinite();
     bound b = coarse(hist, k);
-    tg__topk_source source = {.x = x, .pass = look};
+    tg__source source = {.x = x, .pass = look};
     size_t seen;
     *count_p = collect(t, &source, lo, n, k, tg__f32_from(b.bits), &seen);
     return TG_OK;
@@ -256,7 +256,7 @@ static tg_status rerun(tg__topk *t, const float *x, size_t lo, size_t n, size_t 
 
 /* The magnitude that about k (1 + 6 sqrt(stride / k)) elements reach, at most 2.5 k, estimated from
  * a jittered sample. */
-static float sampled(tg__topk *t, const tg__topk_source *s, size_t lo, size_t n, size_t k)
+static float sampled(tg__topk *t, const tg__source *s, size_t lo, size_t n, size_t k)
 {
     float *sample = t->val + t->count; /* uses the candidates' memory */
     size_t count = TG__MIN(TG__MAX(n / 1024, (size_t)SAMPLE_MIN), (size_t)SAMPLE_MAX);
@@ -275,7 +275,7 @@ static float sampled(tg__topk *t, const tg__topk_source *s, size_t lo, size_t n,
     return tg__f32_from(kth_largest(sample, count, TG__MAX(rank, (size_t)1)).bits);
 }
 
-static float first_threshold(tg__topk *t, tg__topk_hint *h, const tg__topk_source *s, size_t lo,
+static float first_threshold(tg__topk *t, tg__topk_hint *h, const tg__source *s, size_t lo,
                              size_t n, size_t k)
 {
     if (k >= n - n / 8)
@@ -310,7 +310,7 @@ static uint32_t least_magnitude(const float *x, size_t n)
     return least;
 }
 
-tg_status tg__topk_select(tg__topk *t, tg__topk_hint *hint, const tg__topk_source *s, size_t lo,
+tg_status tg__topk_select(tg__topk *t, tg__topk_hint *hint, const tg__source *s, size_t lo,
                           size_t n, size_t k)
 {
     uint32_t *idx = t->idx + t->count, kth = 0;

@@ -1,24 +1,11 @@
 /* Exact top-k: the k elements of largest magnitude, ties to the lower index, never zeros.
  *
  * The vector may be formed during the pass that examines it (r += g), so the caller supplies that
- * pass. */
+ * pass: a tg__source. */
 #ifndef TG_CODEC_TOPK_SELECT_H
 #define TG_CODEC_TOPK_SELECT_H
 
-#include "base/pool.h"
-
-/* The source of the vector. */
-typedef struct tg__topk_source tg__topk_source;
-struct tg__topk_source {
-    const float *x; /* (n) as it is after `pass` */
-    /* Element i as it will be after `pass`; called before it, for samples. */
-    float (*peek)(const tg__topk_source *s, size_t i);
-    /* Form x[begin, begin + m), and select on it as tg__kernels.select does (indices from begin).
-     * Called once for every range, in order; with a pool in any order, by several threads at
-     * once. */
-    size_t (*pass)(const tg__topk_source *s, size_t begin, size_t m, float threshold, uint32_t *idx,
-                   float *val, size_t cap);
-};
+#include "codec/codec_impl.h"
 
 /* What a selection passes to the next one on the same vector. It affects speed, never the
  * result. */
@@ -50,7 +37,7 @@ void tg__topk_free(tg__topk *t);
 /* Append the k largest of elements [lo, lo + n) to t->idx, t->val (fewer if fewer are not 0). There
  * must be room after the existing entries. 1 <= k <= n.
  * Errors  TG_E_NONFINITE (an infinity, or a NaN if it was seen) */
-TG_NODISCARD tg_status tg__topk_select(tg__topk *t, tg__topk_hint *hint, const tg__topk_source *s,
+TG_NODISCARD tg_status tg__topk_select(tg__topk *t, tg__topk_hint *hint, const tg__source *s,
                                        size_t lo, size_t n, size_t k);
 
 #endif

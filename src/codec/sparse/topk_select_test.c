@@ -55,14 +55,14 @@ typedef struct selector {
 } selector;
 static bool in_order; /* the current selector has no pool */
 
-static float peek(const tg__topk_source *s, size_t i)
+static float peek(const tg__source *s, size_t i)
 {
     peeks++;
     return s->x[i];
 }
 
 /* Called for consecutive ranges, unless by several threads. */
-static size_t pass(const tg__topk_source *s, size_t begin, size_t m, float threshold, uint32_t *idx,
+static size_t pass(const tg__source *s, size_t begin, size_t m, float threshold, uint32_t *idx,
                    float *val, size_t cap)
 {
     if (in_order)
@@ -71,7 +71,7 @@ static size_t pass(const tg__topk_source *s, size_t begin, size_t m, float thres
     return tg__kernel()->select(s->x + begin, m, threshold, idx, val, cap);
 }
 
-static const tg__topk_source source = {.x = x, .peek = peek, .pass = pass};
+static const tg__source source = {.x = x, .peek = peek, .pass = pass};
 
 static tg_status select_into(selector *sel, size_t n, size_t k, size_t *count_p)
 {
@@ -236,7 +236,7 @@ static void ranges_are_appended(void **state)
             assert_int_equal(tg__topk_select(&t, &hints[i], &source, begin[i], n, ks[i]), TG_OK);
             assert_int_equal(t.count, at + ks[i]);
             selector alone = {0};
-            tg__topk_source part = source;
+            tg__source part = source;
             part.x = x + begin[i];
             bool was = in_order;
             size_t so_far = passed;
@@ -261,7 +261,7 @@ static void threads_give_the_same(void **state)
     enum { N = 700001 };
     float *big;
     assert_int_equal(tg_alloc(N, sizeof(*big), &big), TG_OK);
-    tg__topk_source whole = {.x = big, .peek = peek, .pass = pass};
+    tg__source whole = {.x = big, .peek = peek, .pass = pass};
     static const size_t ks[] = {1, 700, 7000, 300000, N};
     for (unsigned v = 0; v < TEST_VECTORS; v++) {
         test_vector(big, N, (enum test_vector)v, v);
