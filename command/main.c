@@ -122,8 +122,8 @@ static int help(int argc, char **argv, bool follows)
 static int run(int argc, char **argv)
 {
     static const char *const versions[] = {"--version", "-V", NULL};
-    int rank;
-    const bool follows = launch_under_mpi(&rank) && rank > 0;
+    int rank, size;
+    const bool follows = launch_under_mpi(&rank, &size) && rank > 0;
     if (follows) {
         console_quiet();
         console_errors_wait(true);

@@ -279,8 +279,8 @@ static const struct cli_command *const parts[] = {&command_bench_codec, &command
 
 static int cmd_bench(int argc, char **argv)
 {
-    int rank;
-    (void)launch_under_mpi(&rank);
+    int rank, size;
+    (void)launch_under_mpi(&rank, &size);
     stop_install_at_once(rank == 0);
     return parts_run(&command_bench, argc, argv);
 }

@@ -21,8 +21,7 @@ static int env_number(const char *name)
     return text && *text && !*end && v >= 0 && v <= 1000000 ? (int)v : -1;
 }
 
-/* Find the job that the environment describes. */
-static bool told_of_job(int *rank_p, int *size_p)
+bool launch_under_mpi(int *rank_p, int *size_p)
 {
     /* Open MPI; MPICH and Slurm's PMI; srun --mpi=pmix (a batch script has no PMIX_RANK). */
     static const char *const names[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
@@ -41,12 +40,6 @@ static bool told_of_job(int *rank_p, int *size_p)
     return false;
 }
 
-bool launch_under_mpi(int *rank_p)
-{
-    int size;
-    return told_of_job(rank_p, &size);
-}
-
 tg_status launch_check_alone(const struct net_options *net)
 {
     const int tasks = env_number("SLURM_STEP_NUM_TASKS");
@@ -62,43 +55,36 @@ tg_status launch_check_alone(const struct net_options *net)
 tg_status launch_check_one(const char *command)
 {
     int rank, size;
-    if (told_of_job(&rank, &size) && size > 1)
+    if (launch_under_mpi(&rank, &size) && size > 1)
         return tg_fail(TG_E_SPEC, "%s runs in one process: start it without mpirun", command);
     return TG_OK;
 }
 
 bool launch_of_processes(const struct net_options *net)
 {
-    int rank;
-    return launch_under_mpi(&rank) || net_options_join(net);
+    const char *how;
+    int rank, size;
+    (void)job_transport_own(net, &how);
+    return how || launch_under_mpi(&rank, &size);
 }
 
 tg_status launch_open(struct launch *l, const struct job_call *call)
 {
     struct launch opened = {.trains = call->trains};
-    int told;
+    const char *how;
+    int rank, size;
     *l = opened;
-    const bool mpi = told_of_job(&opened.rank, &told), tcp = !mpi && net_options_join(call->net);
-    opened.processes = mpi || tcp;
-    opened.transport = job_transport_find(mpi ? "mpi" : tcp ? "tcp" : "inproc");
-    if (!opened.transport)
+    opened.transport = job_transport_own(call->net, &how);
+    opened.processes = how;
+    opened.alone = opened.transport->alone;
+    if (launch_under_mpi(&rank, &size) && !job_transport_find("mpi"))
         return tg_fail(TG_E_UNSUPPORTED, "started by mpirun, but this telegrad was built without "
                                          "MPI: use --workers N without mpirun");
-    if (tcp) {
+    if (opened.alone)
         stop_install(true); /* waiting for others may take minutes */
+    if (how)
         TG_TRY(opened.transport->open(call, &opened.rank, &opened.size));
-    }
-    if (mpi) {
-        const int rank = opened.rank;
-        TG_TRY(opened.transport->open(call, &opened.rank, &opened.size));
-        if (opened.size == 1 && told > 1)
-            return tg_fail(TG_E_UNSUPPORTED,
-                           "started as rank %d of %d, but MPI finds this process alone: mpirun, or "
-                           "srun --mpi, is not that of the MPI which telegrad was built with",
-                           rank, told);
-    }
-    opened.alone = tcp;
-    opened.speaks = opened.rank == 0 || tcp;
+    opened.speaks = opened.rank == 0 || opened.alone;
     console_errors_wait(false); /* launch_fail decides who speaks first */
     *l = opened;
     return TG_OK;

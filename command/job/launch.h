@@ -15,9 +15,9 @@ struct launch {
     int rank, size; /* of this process; with threads: rank 0, and size is set by --workers */
 };
 
-/* Whether mpirun or Slurm started this process as a rank of a job, and as which rank. Reads only
- * the environment, without calling MPI. */
-bool launch_under_mpi(int *rank_p);
+/* Whether mpirun or Slurm started this process as a rank of a job, as which rank of how many (0 of
+ * 0 otherwise). Reads only the environment, without calling MPI. */
+bool launch_under_mpi(int *rank_p, int *size_p);
 
 /* Check that this process, if launch_of_processes says no, is not one of several tasks of srun
  * without --mpi: each would take itself for the whole job and write the same files. For commands
@@ -28,10 +28,11 @@ TG_NODISCARD tg_status launch_check_alone(const struct net_options *net);
  * same files. command: "report", for the message. Errors TG_E_SPEC */
 TG_NODISCARD tg_status launch_check_one(const char *command);
 
-/* Whether the ranks are processes: mpirun started this one, or the options say where they meet. */
+/* Whether the ranks are processes: mpirun or the like started this one, or the options say where
+ * they meet. */
 bool launch_of_processes(const struct net_options *net);
 
-/* Join the MPI job or that of call->net, if there is one. While waiting for others over a network,
+/* Join the job of which this process is a rank, if it is one. While waiting for others over a network,
  * a signal ends this with TG_E_STOPPED. Errors TG_E_UNSUPPORTED (an MPI job, but this program was
  * built without MPI, or with another MPI than the one that started it), TG_E_PEER, and those of
  * tcp_join */

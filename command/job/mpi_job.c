@@ -1,19 +1,32 @@
 /* Ranks that are processes of an MPI job. */
-#include "command/job/transports.h"
+#include "command/job/launch.h"
 #include "telegrad/mpi.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+static const char *started(const struct net_options *net)
+{
+    int rank, told;
+    (void)net;
+    return launch_under_mpi(&rank, &told) ? "under mpirun" : NULL;
+}
+
 static tg_status open_job(const struct job_call *call, int *rank_p, int *size_p)
 {
     (void)call; /* mpirun has said all in the environment */
-    int provided, rank, size;
+    int provided, rank, size, first, told = 0;
+    (void)launch_under_mpi(&first, &told);
     /* The session starts a communication thread only if MPI provides this level. */
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS ||
         MPI_Comm_rank(MPI_COMM_WORLD, &rank) != MPI_SUCCESS ||
         MPI_Comm_size(MPI_COMM_WORLD, &size) != MPI_SUCCESS)
         return tg_fail(TG_E_PEER, "MPI did not start");
+    if (size == 1 && told > 1)
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "started as rank %d of %d, but MPI finds this process alone: mpirun, or "
+                       "srun --mpi, is not that of the MPI which telegrad was built with",
+                       first, told);
     *rank_p = rank;
     *size_p = size;
     return TG_OK;
@@ -54,6 +67,10 @@ static void version(char *text, size_t room)
 
 const struct job_transport job_transport_mpi = {.name = "mpi",
                                                 .about = "processes that mpirun or srun started",
+                                                .requires = "mpirun or srun --mpi, which start its "
+                                                            "processes: mpirun -n N telegrad ...",
+                                                .count = "mpirun -n N or srun -n N",
+                                                .started = started,
                                                 .open = open_job,
                                                 .close = close_job,
                                                 .connect = connect_job,

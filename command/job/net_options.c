@@ -106,11 +106,11 @@ static tg_status check_keys(const struct net_options *o)
 
 tg_status net_options_check(const struct net_options *o)
 {
-    int rank;
+    int rank, size;
     if (!net_options_join(o))
         return check_lonely(o);
     const char *const role = o->join ? "join" : "listen";
-    if (launch_under_mpi(&rank))
+    if (launch_under_mpi(&rank, &size))
         return tg_fail(TG_E_SPEC,
                        "--%s under mpirun or srun --mpi, which connect the ranks already: allowed: "
                        "one of the two",

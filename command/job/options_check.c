@@ -141,51 +141,38 @@ tg_status options_check_length(const struct run_options *o)
                    o->steps, o->epochs);
 }
 
-/* What starts or connects the ranks, if they are processes: "under mpirun". NULL: threads. */
-static const char *launcher_of(const struct run_options *o)
-{
-    int rank;
-    return launch_under_mpi(&rank)     ? "under mpirun"
-           : net_options_join(&o->net) ? o->net.join ? "with --join" : "with --listen"
-                                       : NULL;
-}
-
-static tg_status check_workers(const struct run_options *o, const char *launcher)
+static tg_status check_workers(const struct run_options *o, const struct job_transport *own,
+                               const char *launcher)
 {
     if (!options_given(o, "workers"))
         return launch_check_alone(&o->net);
-    if (!launcher)
-        return TG_OK;
-    return tg_fail(TG_E_SPEC, "--workers %" PRIu64 " %s: each process is one worker, so use %s",
-                   o->workers, launcher,
-                   net_options_join(&o->net) ? "--ranks N" : "mpirun -n N or srun -n N");
+    return launcher ? tg_fail(TG_E_SPEC,
+                              "--workers %" PRIu64 " %s: each process is one worker, so use %s",
+                              o->workers, launcher, own->count)
+                    : TG_OK;
 }
 
-static tg_status check_transport(const struct run_options *o, const char *launcher)
+static tg_status check_transport(const struct run_options *o, const struct job_transport *own,
+                                 const char *launcher)
 {
-    const bool net = net_options_join(&o->net);
-    const char *is = !launcher ? "inproc" : net ? "tcp" : "mpi";
-    if (!o->transport || strcmp(o->transport, is) == 0)
+    if (!o->transport || strcmp(o->transport, own->name) == 0)
         return TG_OK;
     if (launcher)
         return tg_fail(TG_E_SPEC,
                        "--transport %s %s: each process is one worker: allowed: %s, or --workers N "
                        "alone",
-                       o->transport, launcher, is);
-    return tg_fail(TG_E_SPEC,
-                   strcmp(o->transport, "mpi") == 0
-                       ? "--transport %s requires mpirun or srun --mpi, which start its "
-                         "processes: mpirun -n N telegrad ..."
-                       : "--transport %s requires --listen (rank 0) or --join (the others)",
-                   o->transport);
+                       o->transport, launcher, own->name);
+    return tg_fail(TG_E_SPEC, "--transport %s requires %s", o->transport,
+                   job_transport_find(o->transport)->requires);
 }
 
 tg_status options_check(const struct run_options *o)
 {
-    const char *launcher = launcher_of(o);
+    const char *launcher; /* what started the ranks, if they are processes; NULL: threads */
+    const struct job_transport *own = job_transport_own(&o->net, &launcher);
     TG_TRY(net_options_check(&o->net));
-    TG_TRY(check_workers(o, launcher));
-    TG_TRY(check_transport(o, launcher));
+    TG_TRY(check_workers(o, own, launcher));
+    TG_TRY(check_transport(o, own, launcher));
     if (!launcher)
         for (size_t i = 0; i < o->fault_count; i++)
             if (o->faults[i].rank >= o->workers)

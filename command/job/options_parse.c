@@ -96,8 +96,8 @@ static int parse_all(const struct cli_command *command, const struct argp *parse
     error_t error =
         argp_parse(&outer_parser, argc, argv, ARGP_NO_HELP | ARGP_NO_ERRS, NULL, &outer);
     argv[0] = (char *)"telegrad"; /* `name` is out of scope from here on */
-    int rank;
-    if (outer.helped && launch_under_mpi(&rank) && rank > 0) /* rank 0 prints the help */
+    int rank, size;
+    if (outer.helped && launch_under_mpi(&rank, &size) && rank > 0) /* rank 0 prints the help */
         return CLI_OK;
     if (outer.helped)
         return help_text(command);

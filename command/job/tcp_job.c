@@ -17,6 +17,11 @@ static struct {
     unsigned joined; /* how often */
 } job;
 
+static const char *started(const struct net_options *net)
+{
+    return net->join ? "with --join" : net->listen ? "with --listen" : NULL;
+}
+
 static tg_status join(void)
 {
     char name[64];
@@ -79,6 +84,11 @@ static void version(char *text, size_t room)
 
 const struct job_transport job_transport_tcp = {.name = "tcp",
                                                 .about = "processes that --listen and --join",
+                                                .requires = "--listen (rank 0) or --join (the "
+                                                            "others)",
+                                                .count = "--ranks N",
+                                                .started = started,
+                                                .alone = true,
                                                 .open = open_job,
                                                 .close = close_job,
                                                 .connect = connect_job,

@@ -2,17 +2,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct job_transport inproc = {.name = "inproc",
-                                            .about = "threads of one process, through memory"};
+#define TG_TRANSPORT(name) extern const struct job_transport job_transport_##name;
+#include "command/job/transports.def"
+#undef TG_TRANSPORT
 
 static const struct job_transport *const all[] = {
-    &inproc,
-#ifdef HAVE_MPI
-    &job_transport_mpi,
-#endif
-#ifdef HAVE_NET
-    &job_transport_tcp,
-#endif
+#define TG_TRANSPORT(name) &job_transport_##name,
+#include "command/job/transports.def"
+#undef TG_TRANSPORT
 };
 enum { COUNT = sizeof all / sizeof all[0] };
 
@@ -32,4 +29,13 @@ tg_status job_transport_named(const char *name, const struct job_transport **t_p
                                all[i]->name, all[i]->about);
     *t_p = job_transport_find(name);
     return *t_p ? TG_OK : tg_fail(TG_E_SPEC, "--transport \"%.64s\": allowed: %s", name, names);
+}
+
+const struct job_transport *job_transport_own(const struct net_options *net, const char **how_p)
+{
+    for (size_t i = 0; i < COUNT; i++)
+        if (all[i]->started && (*how_p = all[i]->started(net)))
+            return all[i];
+    *how_p = NULL;
+    return job_transport_find("inproc");
 }

@@ -1,5 +1,5 @@
 /* The transports of the command, by the names of --transport and of records. Those between
- * processes fill the functions. A new one is a file, and a line in transports.c. */
+ * processes fill the functions. A new one is a file, and a line in transports.def. */
 #ifndef TG_CLI_TRANSPORTS_H
 #define TG_CLI_TRANSPORTS_H
 
@@ -17,8 +17,17 @@ struct job_call {
 
 struct job_transport {
     const char *name, *about;
-    /* Join the job that the environment or the options describe. NULL: the ranks are threads of
-     * this process. Errors TG_E_PEER (it did not start); for tcp those of tcp_join */
+    /* For errors: what it requires, "--listen (rank 0) or --join (the others)"; and what sets the
+     * number of processes, "--ranks N". */
+    const char *requires, *count;
+    /* What started this process as a rank of such a job, or asks for one: "under mpirun". Reads
+     * only the environment and the options. Returns NULL if nothing did. NULL: the ranks are
+     * threads of this process. */
+    const char *(*started)(const struct net_options *net);
+    /* Each process was started by itself and has a user of its own, perhaps on another machine. */
+    bool alone;
+    /* Join the job. Errors TG_E_PEER (it did not start), TG_E_UNSUPPORTED; for tcp those of
+     * tcp_join */
     tg_status (*open)(const struct job_call *call, int *rank_p, int *size_p);
     void (*close)(void);
     /* Create a transport over all processes of the job (collective call). */
@@ -40,8 +49,8 @@ struct job_transport {
 const struct job_transport *job_transport_find(const char *name);
 /* The same. Errors TG_E_SPEC (names those that there are) */
 TG_NODISCARD tg_status job_transport_named(const char *name, const struct job_transport **t_p);
-
-extern const struct job_transport job_transport_mpi; /* mpi_job.c, compiled only if MPI was found */
-extern const struct job_transport job_transport_tcp; /* tcp_job.c, only with libtelegrad-net */
+/* The transport of this process: inproc if nothing has started it as a rank of a job. how_p: what
+ * its `started` returned; NULL for inproc. */
+const struct job_transport *job_transport_own(const struct net_options *net, const char **how_p);
 
 #endif
