@@ -32,10 +32,10 @@ TG_NODISCARD tg_status launch_check_one(const char *command);
  * they meet. */
 bool launch_of_processes(const struct net_options *net);
 
-/* Join the job of which this process is a rank, if it is one. While waiting for others over a network,
- * a signal ends this with TG_E_STOPPED. Errors TG_E_UNSUPPORTED (an MPI job, but this program was
- * built without MPI, or with another MPI than the one that started it), TG_E_PEER, and those of
- * tcp_join */
+/* Join the job of which this process is a rank, if it is one. While waiting for others over a
+ * network, a signal ends this with TG_E_STOPPED. Errors TG_E_UNSUPPORTED (an MPI job, but this
+ * program was built without MPI, or with another MPI than the one that started it), TG_E_PEER, and
+ * those of tcp_join */
 TG_NODISCARD tg_status launch_open(struct launch *l, const struct job_call *call);
 /* Leave the job. All ranks call it. */
 void launch_close(const struct launch *l);

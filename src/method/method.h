@@ -274,7 +274,8 @@ void tg__put_zeros(tg__exchange *x);
  * Errors  those of encoding */
 TG_NODISCARD tg_status tg__put_values(tg__exchange *x, const float *values, tg__task *task);
 
-/* A fused pass: compensate + encode + sent at once (fused.c). The stepwise path is its reference: frames and state have the same bits.
+/* A fused pass: compensate + encode + sent at once (fused.c). The stepwise path is its reference:
+ * frames and state have the same bits.
  * Errors  TG_E_NONFINITE (the compensated vector; frames and state are spoilt), those of
  *         encoding */
 typedef tg_status (*tg__fused_fn)(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
