@@ -24,12 +24,17 @@ add_test(NAME python_reducer_test COMMAND sh -c "for python in $TELEGRAD_PYTHON 
     $python -c 'import torch' 2>/dev/null && exec $python \"$1\"; done; exec \"$2\" \"$1\"" sh
     ${PROJECT_SOURCE_DIR}/tests/python/reducer_test.py ${Python3_EXECUTABLE})
 tg_python_test(python_reducer_test)
-# Asked of the first Python that has PyTorch; skipped where none has.
-add_test(NAME python_ddp_test COMMAND sh -c "for python in $TELEGRAD_PYTHON python3 /usr/bin/python3; do
-    $python \"$1\"; status=$?
-    [ $status = 77 ] || exit $status; done; exit 77" sh ${PROJECT_SOURCE_DIR}/tests/python/ddp_test.py)
-tg_python_test(python_ddp_test)
-set_tests_properties(python_ddp_test PROPERTIES SKIP_RETURN_CODE 77)
+# tg_python_torch_test(name script [CONFIGURATIONS full]): asked of the first Python that has PyTorch; skipped where none has.
+function(tg_python_torch_test name script)
+    add_test(NAME ${name} ${ARGN} COMMAND sh -c "for python in $TELEGRAD_PYTHON python3 /usr/bin/python3; do
+        $python \"$1\"; status=$?
+        [ $status = 77 ] || exit $status; done; exit 77" sh ${PROJECT_SOURCE_DIR}/tests/python/${script})
+    tg_python_test(${name})
+    set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
+endfunction()
+tg_python_torch_test(python_ddp_test ddp_test.py)
+tg_python_torch_test(python_ddp_full_test ddp_full_test.py CONFIGURATIONS full)
+set_tests_properties(python_ddp_full_test PROPERTIES TIMEOUT 900)
 # The wheel, in an environment of its own: ctest -C full. Skipped where pip finds no scikit-build-core.
 add_test(NAME python_wheel_test CONFIGURATIONS full
     COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/python/wheel_test.py ${PROJECT_SOURCE_DIR})
