@@ -33,6 +33,8 @@ function(tg_python_torch_test name script)
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
 endfunction()
 tg_python_torch_test(python_ddp_test ddp_test.py)
+tg_python_torch_test(python_fsdp_test fsdp_test.py)
+tg_python_torch_test(python_package_test package_test.py)
 tg_python_torch_test(python_ddp_full_test ddp_full_test.py CONFIGURATIONS full)
 set_tests_properties(python_ddp_full_test PROPERTIES TIMEOUT 900)
 # The wheel, in an environment of its own: ctest -C full. Skipped where pip finds no scikit-build-core.

@@ -333,31 +333,6 @@ def case_half(net):
     yield digest(ddp)
 
 
-def case_refused(net):
-    def refused(kind, words, call):
-        try:
-            call()
-        except kind as error:
-            assert words in str(error), error
-        else:
-            assert False, words
-    refused(telegrad.SpecError, "densty", lambda: hooked(net, "topk:densty=1"))
-    refused(telegrad.ArgumentError, "DistributedDataParallel", lambda: telegrad.torch.ddp(Model(), "dense", net))
-    double = DistributedDataParallel(Model().double())
-    refused(telegrad.UnsupportedError, "float64", lambda: telegrad.torch.ddp(double, "dense", net))
-    refused(telegrad.MismatchError, "rank 0 of 1", lambda: hooked(telegrad.Network.local(1)[0], "dense"))
-    ddp, _ = hooked(net, "dense")
-    refused(telegrad.StateError, "once", lambda: telegrad.torch.ddp(ddp, "dense", net))
-    ddp = model()
-    momentum = torch.optim.SGD(ddp.parameters(), 0.1, momentum=0.9)
-    refused(telegrad.ArgumentError, "momentum=0.9", lambda: telegrad.torch.ddp(ddp, "dgc", net, optimizer=momentum))
-    if hasattr(torch, "compile"):
-        torch._dynamo.config.optimize_ddp = "python_reducer"
-        refused(telegrad.UnsupportedError, "python_reducer", lambda: hooked(net, "dense"))
-        torch._dynamo.config.optimize_ddp = True
-    yield "refused"
-
-
 def case_different_specs(net):
     """Ranks that differ learn so in backward()."""
     ddp, _ = hooked(net, "fp16" if RANK == 1 else "dense")
@@ -403,15 +378,19 @@ def begin():
     return net
 
 
+def run_cases(net, names):
+    for name, case in list(names.items()):
+        if name.startswith("case_") and (WHAT == "all" or WHAT in name):
+            for found in case(net):
+                print(name, *(found if isinstance(found, tuple) else (found,)), flush=True)
+
+
 def main():
     net = begin()
     if WHAT in ("killed", "exit"):
         last_words(net)
         return
-    for name, case in list(globals().items()):
-        if name.startswith("case_") and (WHAT == "all" or WHAT in name):
-            for found in case(net):
-                print(name, *(found if isinstance(found, tuple) else (found,)), flush=True)
+    run_cases(net, globals())
     ddp, _ = hooked(net, "dense")
     train(ddp, 2)
     net.close()

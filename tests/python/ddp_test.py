@@ -6,13 +6,18 @@ import unittest
 import torch_jobs
 
 CASES = ("dense_is_ddp", "methods", "rebuild", "unused", "unused_and_nan", "loaded_after_nan", "no_sync", "scaler", "nan_without_scaler",
-         "resumed", "half", "refused", "different_specs")
+         "resumed", "half", "different_specs")
 
 
 class Ddp(unittest.TestCase):
     def test_cases(self):
         output = jobs.run_alike("ddp_rank.py", 2, "all", timeout=150)
         for case in CASES:
+            self.assertIn(f"case_{case} ", output)
+
+    def test_inputs(self):
+        output = jobs.run_alike("ddp_inputs.py", 2, "all", timeout=150)
+        for case in ("rules", "one_nan", "refused"):
             self.assertIn(f"case_{case} ", output)
 
     def test_four_ranks(self):

@@ -1,0 +1,340 @@
+"""The communication hook for DistributedDataParallel."""
+import queue
+import threading
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+import torch
+import torch.distributed
+import telegrad
+from telegrad import _c, _network
+from telegrad._errors import ArgumentError, MismatchError, NonFiniteError, StateError, UnsupportedError, check
+from telegrad._parts import Memory, Methods, Part, check_parameter, cut, figures, slot_name
+
+
+class _Bucket:
+    """A bucket of DDP: the names of its parameters in order, and its parts."""
+
+    def __init__(self, names: Tuple[str, ...], parts: List[Part]) -> None:
+        self.names, self.parts = names, parts
+        self.place = {name: (part, i) for part in parts for i, name in enumerate(part.names)}
+
+
+class _Job:
+    """One call of the hook."""
+
+    def __init__(self, bucket: _Bucket, index: int, buffer: torch.Tensor, future: "torch.futures.Future[torch.Tensor]") -> None:
+        self.bucket, self.index, self.buffer, self.future = bucket, index, buffer, future
+        self.started: List[Part] = []
+        self.error: Optional[BaseException] = None
+
+
+class DdpHook:
+    """The communication hook that `ddp` registers. Its memory is kept by parameter name, so it survives when DDP cuts its
+    buckets anew after the first step."""
+
+    def __init__(self, model: Any, methods: Methods, net: telegrad.Network, scaler: Any, seed: int, settings: Dict[str, Any]) -> None:
+        self.spec, self.net, self._methods = methods.spec, net, methods
+        self._names = {id(p): name for name, p in model.module.named_parameters()}
+        self._parameters = dict(model.module.named_parameters())
+        self._scaler, self._scale = scaler, 1.0 if scaler is None else float(scaler.get_scale())
+        self._seed, self._settings = seed, settings
+        self._keeps_unused = bool(model.find_unused_parameters or getattr(model, "static_graph", False))
+        self._buckets: Dict[int, _Bucket] = {}
+        self._memory: Memory = {}  # of parameters whose bucket has no reducer yet ...
+        self._memory_scale = self._scale  # ... in gradients of this scale
+        self._unused: List[Tuple[str, Part, int, torch.Tensor, Dict[str, torch.Tensor]]] = []
+        self._step = 0
+        self._begun = self._nonfinite = 0
+        self._skipped = 0
+        self._failed: Optional[BaseException] = None
+        self._refusal: Optional[NonFiniteError] = None
+        self._pending = 0
+        self._changed = threading.Condition()
+        self._to_start: "queue.SimpleQueue[Optional[_Job]]" = queue.SimpleQueue()
+        self._to_wait: "queue.SimpleQueue[Optional[_Job]]" = queue.SimpleQueue()
+        self._threads = [threading.Thread(target=run, name=f"telegrad {run.__name__.strip('_')}", daemon=True)
+                         for run in (self._start_jobs, self._wait_for_jobs)]
+        for thread in self._threads:
+            thread.start()
+        net._before_close.append(self._end)
+
+    # ---- the hook, called by DDP in the backward pass ---------------------------------------------------------------
+
+    def __call__(self, state: object, bucket: Any) -> "torch.futures.Future[torch.Tensor]":
+        if self._failed is not None:
+            raise self._failed
+        buffer: torch.Tensor = bucket.buffer()
+        parameters: List[torch.Tensor] = bucket.parameters()
+        names = tuple(self._names[id(p)] for p in parameters)
+        index: int = bucket.index()
+        if index == 0:
+            self._begin_step()
+        known = self._buckets.get(index)
+        if known is None or known.names != names:
+            self._cut_anew(index)
+            shapes = [tuple(p.shape) for p in parameters]
+            known = self._buckets[index] = _Bucket(names, cut(self._methods, names, shapes, [p.numel() for p in parameters]))
+        if self._keeps_unused:
+            self._remember_unused(known, bucket.gradients())
+        job = _Job(known, index, buffer, torch.futures.Future())
+        with self._changed:
+            self._pending += 1
+        self._to_start.put(job)
+        return job.future
+
+    def _begin_step(self) -> None:
+        """The first bucket of a step: all operations of the last one are done."""
+        self._settle()
+        self._begun += 1
+        self._refusal = None
+        if self._scaler is not None:
+            scale = float(self._scaler.get_scale())
+            if scale != self._scale:
+                self._multiply(scale / self._scale)
+                self._scale = scale
+        torch.autograd.Variable._execution_engine.queue_callback(self._after_backward)
+
+    def _after_backward(self) -> None:
+        """Before DDP waits: raise failures with their class, which DDP would lose."""
+        with self._changed:
+            while self._pending > 0 and self._failed is None:
+                self._changed.wait()
+        if self._failed is not None:
+            raise self._failed
+        if self._unused or (self._refusal is not None and self._scaler is None):
+            torch.autograd.Variable._execution_engine.queue_callback(self._after_ddp)
+
+    def _after_ddp(self) -> None:
+        """DDP has given the means to the parameters."""
+        self._restore_unused()
+        if self._refusal is not None and self._scaler is None:
+            raise self._refusal
+
+    # ---- threads: they block in C, and hold no interpreter lock there -----------------------------------------------
+
+    def _start_jobs(self) -> None:
+        for job in iter(self._to_start.get, None):
+            try:
+                if self._failed is not None:
+                    raise self._failed
+                for i, part in enumerate(job.bucket.parts):
+                    if part.reducer is None:
+                        seed = (self._seed * 1000003 + job.index + 8191 * i) % (1 << 64)
+                        part.make_reducer(self.net, self._memory, self._scale / self._memory_scale, self._step, seed, self._settings)
+                    part.start(job.buffer)
+                    job.started.append(part)
+            except BaseException as error:
+                job.error = error
+            self._to_wait.put(job)
+        self._to_wait.put(None)
+
+    def _wait_for_jobs(self) -> None:
+        for job in iter(self._to_wait.get, None):
+            for part in job.started:
+                try:
+                    part.wait(job.buffer)
+                except BaseException as error:  # one that is final counts more
+                    if job.error is None or isinstance(job.error, NonFiniteError):
+                        job.error = error
+            self._finish(job)
+
+    def _finish(self, job: _Job) -> None:
+        """Give the result to DDP. After an error it is infinite, so that it cannot be taken for a gradient. A thread that
+        waits for it is not woken when the interpreter exits: it would end inside of autograd's C++, which then aborts."""
+        if _network.exiting:
+            return
+        error = job.error
+        if error is not None:
+            job.buffer.fill_(float("inf"))
+        with self._changed:
+            if isinstance(error, NonFiniteError):
+                self._nonfinite += 1
+                self._refusal = self._refusal or error
+            elif error is not None and self._failed is None:
+                self._failed = error
+            self._pending -= 1
+            self._changed.notify_all()
+        job.future.set_result(job.buffer)
+
+    def _end(self) -> None:
+        """The network is closed, or the interpreter exits (then net.stop() has ended what waits)."""
+        with self._changed:
+            if self._pending > 0:
+                self.net.stop()
+        self._to_start.put(None)
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(10)
+        if _network.exiting:
+            return
+        with self._changed:  # nobody takes jobs any more
+            self._failed = self._failed or StateError("the network is closed")
+            self._changed.notify_all()
+
+    # ---- memory -----------------------------------------------------------------------------------------------------
+
+    def _cut_anew(self, begin: int) -> None:
+        """DDP has other buckets than before, from this one on, which is the first of this step to differ: take their memory, by
+        names of parameters. The buckets before it may be under way."""
+        for index in [i for i in self._buckets if i >= begin]:
+            bucket = self._buckets.pop(index)
+            self._memory_scale = self._scale
+            for part in bucket.parts:
+                for name, slots in part.memory().items():
+                    self._memory.setdefault(name, {}).update(slots)
+                part.close()
+
+    def _parts(self) -> List[Part]:
+        return [part for bucket in self._buckets.values() for part in bucket.parts]
+
+    def _multiply(self, factor: float) -> None:
+        for part in self._parts():
+            if part.reducer is not None:
+                check(_c.tg_reducer_scale(part.reducer.handle(), factor))
+
+    def _settle(self) -> None:
+        """The last step is over. If a gradient in it was not finite, nobody has applied the means of the other buckets: what
+        was sent for them returns to the memory."""
+        if self._begun == 0:
+            return
+        self._begun = 0
+        self._step += 1
+        if self._nonfinite > 0:
+            self._skipped += 1
+        for part in self._parts():
+            if self._nonfinite > 0 and part.used and part.reducer is not None:
+                part.reducer.undo()
+            part.used = False
+        self._nonfinite = 0
+
+    def _remember_unused(self, bucket: _Bucket, gradients: List[torch.Tensor]) -> None:
+        """DDP discards the mean of a parameter that no rank used. Its gradient is zero here, so it may be one of them."""
+        for name, gradient in zip(bucket.names, gradients):
+            if name in bucket.place and not bool(gradient.any()):
+                part, segment = bucket.place[name]
+                memory = self._memory if part.reducer is None else part.memory({segment})
+                self._unused.append((name, part, segment, gradient, dict(memory.get(name, {}))))
+
+    def _restore_unused(self) -> None:
+        if self._nonfinite > 0:  # the next step takes back everything; its undo must come before slots are touched
+            self._unused = []
+        for name, part, segment, mean, memory in self._unused:
+            own = self._parameters[name].grad
+            if part.reducer is None or (own is not None and torch.equal(own, mean.to(own.dtype))):
+                continue
+            for slot, data in part.reducer.slots():
+                if slot.segment == segment:
+                    kept = memory.get(slot_name(slot))  # None: it had none before
+                    data[:] = bytes(len(data)) if kept is None else kept.numpy().data
+        self._unused = []
+
+    # ---- for the user -----------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> Dict[str, Any]:
+        """The memory of this rank, by names of parameters, to be saved with the model by each rank for itself. Call it
+        between steps."""
+        self._check_idle("state_dict")
+        self._settle()
+        memory: Memory = {name: dict(slots) for name, slots in self._memory.items() if slots}
+        for part in self._parts():
+            for name, slots in part.memory().items():
+                memory.setdefault(name, {}).update(slots)
+        return {"version": 1, "spec": self.spec, "rules": self._methods.rules, "rank": self.net.rank, "size": self.net.size, "step": self._step,
+                "scale": self._scale, "memory": memory}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Continue from a `state_dict` of this rank, after the model's and the scaler's own.
+
+        Raises  MismatchError: it is of another rank, number of ranks, method or model. Nothing has changed then
+        """
+        self._check_idle("load_state_dict")
+        own = {"version": 1, "spec": self.spec, "rules": self._methods.rules, "rank": self.net.rank, "size": self.net.size}
+        for key, value in own.items():
+            if state.get(key) != value:
+                raise MismatchError(f"load_state_dict: {key}={state.get(key)!r}, but this hook has {key}={value!r}")
+        for name in state["memory"]:
+            if name not in self._parameters:
+                raise MismatchError(f"load_state_dict: it has memory of the parameter {name!r}, which the model does not have")
+        self._begun = self._nonfinite = 0
+        self._refusal, self._unused = None, []
+        for part in self._parts():
+            part.close()
+        self._buckets = {}
+        self._memory = {name: {key: value.clone() for key, value in slots.items()} for name, slots in state["memory"].items()}
+        self._step, self._memory_scale = int(state["step"]), float(state["scale"])
+
+    def stats(self) -> Dict[str, float]:
+        """Figures so far: steps, skipped steps (a gradient was not finite), bytes sent, and the ratio of the gradient's size
+        to that of its coded form in the last step."""
+        self._check_idle("stats")
+        return {"steps": self._step + (self._begun > 0), "skipped_steps": self._skipped + (self._nonfinite > 0),
+                **figures(self._parts())}
+
+    def _check_idle(self, call: str) -> None:
+        with self._changed:
+            if self._pending > 0:
+                raise StateError(f"{call}: a backward pass is under way: call it between steps")
+
+
+def ddp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mapping[str, str]] = None, scaler: Any = None,
+        optimizer: Any = None, seed: int = 0, total_steps: int = 0, steps_per_epoch: int = 0, timeout: float = 60,
+        threads: int = 1) -> DdpHook:
+    """Exchange the gradients of a DistributedDataParallel in compressed form. All ranks call it, before the first step.
+
+    model            a DistributedDataParallel whose gradients are float32, bfloat16 or float16 in host memory
+    spec             a method: "dense", "topk:density=0.01", "dgc:density=0.001,warmup=500", "powersgd:rank=2", "qsgd:bits=4"
+    net              telegrad.torch.Network(), between the same ranks
+    rules            other methods for parameters by name, {"*.bias": "dense", "embed*": "topk:density=0.01"}; the first pattern that
+                     matches applies
+    scaler           the GradScaler. If a gradient on some rank is not finite, all ranks get infinite gradients, the scaler skips
+                     the step on each, and the memory stays. Without a scaler the backward pass then raises NonFiniteError on
+                     each; go on with the next batch
+    optimizer        checked: `dgc` and `csc` apply momentum themselves, so the optimizer's must be 0
+    total_steps, steps_per_epoch, seed, timeout, threads   as for telegrad.Reducer
+
+    Errors of the exchange are raised by `loss.backward()`: PeerError names the rank that has died.
+
+    >>> import torch, telegrad.torch                          # a job of one rank; torch.distributed is initialized
+    >>> model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(100, 10))
+    >>> hook = telegrad.torch.ddp(model, "topk:density=0.01", telegrad.torch.Network(), rules={"bias": "dense"})
+    >>> model(torch.ones(4, 100)).sum().backward()
+    >>> int((model.module.weight.grad != 0).sum()), hook.stats()["steps"]
+    (10, 1)
+    """
+    from torch.nn.parallel import DistributedDataParallel
+    if not isinstance(model, DistributedDataParallel):
+        raise ArgumentError(f"model: a {type(model).__name__}: allowed: a torch.nn.parallel.DistributedDataParallel")
+    if net.size != torch.distributed.get_world_size(model.process_group) or net.rank != torch.distributed.get_rank(model.process_group):
+        raise MismatchError(f"net: rank {net.rank} of {net.size}, but the model's process group has rank "
+                            f"{torch.distributed.get_rank(model.process_group)} of "
+                            f"{torch.distributed.get_world_size(model.process_group)}: allowed: a network of the same ranks")
+    if getattr(model, "mixed_precision", None) is not None:
+        raise UnsupportedError("model: DistributedDataParallel(mixed_precision=...) has a communication hook of its own: allowed: "
+                               "a model without it (autocast and bfloat16 parameters work)", "TG_E_UNSUPPORTED")
+    if getattr(model, "_use_python_reducer", False):
+        raise UnsupportedError('model: torch._dynamo.config.optimize_ddp="python_reducer" does not call communication hooks: allowed: '
+                               "other values of it", "TG_E_UNSUPPORTED")
+    parameters = dict(model.module.named_parameters())
+    for name, p in parameters.items():
+        check_parameter(name, p)
+    for path, module in model.module.named_modules():
+        if getattr(module, "sparse", False) is True and isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
+            raise UnsupportedError(f"parameter {path + '.' if path else ''}weight: its gradient is sparse: allowed: "
+                                   f"{type(module).__name__}(..., sparse=False)", "TG_E_UNSUPPORTED")
+    settings = {"total_steps": total_steps, "steps_per_epoch": steps_per_epoch, "timeout": timeout, "threads": threads}
+    methods = Methods(spec, rules, [name for name, p in parameters.items() if p.requires_grad], **settings)
+    methods.check_optimizer(optimizer)
+    hook = DdpHook(model, methods, net, scaler, seed, settings)
+    try:
+        model.register_comm_hook(None, _named(hook))
+    except RuntimeError as error:
+        raise StateError(f"model: {error}") from None
+    return hook
+
+
+def _named(hook: DdpHook) -> Any:
+    """The hook as the function that DDP wants."""
+    def telegrad_hook(state: object, bucket: torch.distributed.GradBucket  # type: ignore[name-defined,unused-ignore]
+                      ) -> torch.futures.Future[torch.Tensor]:
+        return hook(state, bucket)
+    return telegrad_hook

@@ -1,0 +1,206 @@
+"""The hook for FSDP2 (fully_shard): means between replicas, each of which is sharded over its own ranks."""
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+import torch
+import torch.distributed
+import telegrad
+from telegrad import _c
+from telegrad._errors import MismatchError, NonFiniteError, StateError, UnsupportedError, check
+from telegrad._parts import Memory, Methods, Part, check_parameter, cut, figures
+
+
+class _Group:
+    """The parameters that FSDP reduces together, and their parts."""
+
+    def __init__(self, module: str, names: List[str], parts: List[Part], n: int) -> None:
+        self.module, self.names, self.parts, self.n = module, names, parts, n
+
+
+class FsdpHook:
+    """What `fsdp` registers: it averages the shards of a rank over the replicas. Its memory is kept by parameter name."""
+
+    def __init__(self, model: Any, methods: Methods, net: telegrad.Network, scaler: Any, seed: int, settings: Dict[str, Any]) -> None:
+        self.spec, self.net, self._methods = methods.spec, net, methods
+        self._model, self._scaler = model, scaler
+        self._scale = 1.0 if scaler is None else float(scaler.get_scale())
+        self._seed, self._settings = seed, settings
+        self._groups: List[_Group] = []
+        self._shard_group: Any = None
+        self._memory: Memory = {}
+        self._memory_scale = self._scale
+        self._step = self._skipped = 0
+        self._under_way = False
+        self._refusal: Optional[NonFiniteError] = None
+        self._failed: Optional[BaseException] = None
+        names = {id(p): name for name, p in model.named_parameters()}
+        for path, module in model.named_modules():
+            get_state = getattr(module, "_get_fsdp_state", None)
+            if get_state is not None:
+                self._add(module, path or "(the model)", get_state(), names)
+
+    def _add(self, module: Any, path: str, state: Any, names: Dict[int, str]) -> None:
+        groups = getattr(state, "_fsdp_param_groups", None)
+        if groups is None:  # PyTorch before 2.12 has at most one
+            groups = [g for g in (state._fsdp_param_group,) if g is not None]
+        if len(groups) > 1:
+            raise UnsupportedError(f"model: {path} has {len(groups)} groups of parameters (shard_placement_fn gives them different meshes), "
+                                   "of which PyTorch lets none be averaged by a hook: allowed: one mesh for each module", "TG_E_UNSUPPORTED")
+        for group in groups:
+            if group._is_hsdp:
+                raise UnsupportedError(f"model: {path} has a mesh of replicas and shards, over which PyTorch averages itself: allowed: the "
+                                       'mesh of the shards alone, such as fully_shard(module, mesh=mesh["shards"])', "TG_E_UNSUPPORTED")
+            self._shard_group = group.mesh_info.shard_process_group
+            members = [p for p in group.fsdp_params if p.sharded_param.requires_grad]
+            own = [names[id(p.sharded_param)] for p in members]
+            sizes = [int(p.padded_sharded_param_size.numel()) for p in members]
+            shapes = [tuple(p.padded_sharded_param_size) for p in members]
+            index = len(self._groups)
+            self._groups.append(_Group(path, own, cut(self._methods, own, shapes, sizes), sum(sizes)))
+            module.set_all_reduce_hook(lambda shards, group=self._groups[index], index=index: self._average(index, group, shards))
+
+    # ---- in the backward pass ---------------------------------------------------------------------------------------
+
+    def _average(self, index: int, group: _Group, shards: torch.Tensor) -> None:
+        """Called with the gradients of a group, averaged over the shards of this replica. Blocks until the means are there."""
+        if self._failed is not None:
+            raise self._failed
+        if not self._under_way:
+            self._begin_step()
+        if shards.numel() != group.n:
+            raise UnsupportedError(f"module {group.module}: {shards.numel()} of its {group.n} gradients are there: allowed: a step that uses "
+                                   "all parameters, or model.set_reduce_scatter_unused_params(True)", "TG_E_UNSUPPORTED")
+        try:
+            for i, part in enumerate(group.parts):
+                if part.reducer is None:
+                    seed = (self._seed * 1000003 + index + 8191 * i) % (1 << 64)
+                    part.make_reducer(self.net, self._memory, self._scale / self._memory_scale, self._step, seed, self._settings)
+            started = []
+            try:
+                for part in group.parts:
+                    part.start(shards)
+                    started.append(part)
+            finally:
+                for part in started:
+                    try:
+                        part.wait(shards)
+                    except NonFiniteError as error:
+                        self._refusal = self._refusal or error
+        except BaseException as error:
+            self._failed = error
+            raise
+
+    def _begin_step(self) -> None:
+        self._under_way = True
+        self._refusal = None
+        if self._scaler is not None:
+            scale = float(self._scaler.get_scale())
+            if scale != self._scale:
+                for part in self._parts():
+                    if part.reducer is not None:
+                        check(_c.tg_reducer_scale(part.reducer.handle(), scale / self._scale))
+                self._scale = scale
+        torch.autograd.Variable._execution_engine.queue_callback(self._end_step)
+
+    def _end_step(self) -> None:
+        """FSDP has given the means to the parameters. If one of any rank was not finite, no rank applies any: what was sent for
+        them returns to the memory."""
+        self._under_way = False
+        self._step += 1
+        bad = torch.tensor([0.0 if self._refusal is None else 1.0])
+        if self._shard_group is not None:
+            torch.distributed.all_reduce(bad, op=torch.distributed.ReduceOp.MAX, group=self._shard_group)
+        if bool(bad.item()):
+            self._skipped += 1
+            for part in self._parts():
+                if part.used and part.reducer is not None:
+                    part.reducer.undo()
+        for part in self._parts():
+            part.used = False
+        if not bool(bad.item()):
+            return
+        if self._scaler is None:
+            raise self._refusal or NonFiniteError("a gradient is not finite on another rank: that rank's own error says which")
+        for p in self._model.parameters():
+            if p.grad is not None:
+                p.grad.to_local().fill_(float("inf"))
+
+    def _parts(self) -> List[Part]:
+        return [part for group in self._groups for part in group.parts]
+
+    # ---- for the user -----------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> Dict[str, Any]:
+        """The memory of this rank, by names of parameters, to be saved by each rank for itself. Call it between steps."""
+        memory: Memory = {name: dict(slots) for name, slots in self._memory.items() if slots}
+        for part in self._parts():
+            for name, slots in part.memory().items():
+                memory.setdefault(name, {}).update(slots)
+        return {**self._own(), "step": self._step, "scale": self._scale, "memory": memory}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Continue from a `state_dict` of this rank, after the model's and the scaler's own.
+
+        Raises  MismatchError: it is of another rank, number of ranks, method or model. Nothing has changed then
+        """
+        for key, value in self._own().items():
+            if state.get(key) != value:
+                raise MismatchError(f"load_state_dict: {key}={state.get(key)!r}, but this hook has {key}={value!r}")
+        known = {name for group in self._groups for name in group.names}
+        for name in state["memory"]:
+            if name not in known:
+                raise MismatchError(f"load_state_dict: it has memory of the parameter {name!r}, which the model does not have")
+        for part in self._parts():
+            part.close()
+            part.reducer = None
+        self._memory = {name: {key: value.clone() for key, value in slots.items()} for name, slots in state["memory"].items()}
+        self._step, self._memory_scale = int(state["step"]), float(state["scale"])
+
+    def _own(self) -> Dict[str, Any]:
+        shard = torch.distributed.get_rank(self._shard_group)
+        return {"version": 1, "spec": self.spec, "rules": self._methods.rules, "rank": self.net.rank, "size": self.net.size,
+                "shard": shard, "shards": torch.distributed.get_world_size(self._shard_group)}
+
+    def stats(self) -> Dict[str, float]:
+        """Figures so far: steps, skipped steps (a gradient was not finite), bytes sent between replicas, and the ratio of the
+        gradient's size to that of its coded form in the last step."""
+        return {"steps": self._step, "skipped_steps": self._skipped, **figures(self._parts())}
+
+
+def fsdp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mapping[str, str]] = None, scaler: Any = None,
+         optimizer: Any = None, seed: int = 0, total_steps: int = 0, steps_per_epoch: int = 0, timeout: float = 60,
+         threads: int = 1) -> FsdpHook:
+    """Average the gradients of an FSDP2 model over replicas in compressed form. All ranks call it, before the first step.
+
+    Within a replica FSDP averages as always, over its fast network. Over the slow one, between the replicas, each rank
+    exchanges its shard with the ranks that have the same shard:
+
+        mesh = init_device_mesh("cpu", (replicas, shards), mesh_dim_names=("replicas", "shards"))
+        fully_shard(model, mesh=mesh["shards"])
+        net = telegrad.torch.Network(group=mesh["replicas"].get_group())
+        hook = telegrad.torch.fsdp(model, "qsgd:bits=4", net)
+
+    model      a model to which fully_shard was applied (PyTorch 2.6 or newer), over the mesh of the shards alone. All replicas
+               begin with the same parameters
+    net        the ranks of all replicas that have the same shard
+    scaler     if a gradient on some rank is not finite, all ranks get infinite gradients, the scaler skips the step on each, and
+               the memory stays. Without a scaler the backward pass then raises NonFiniteError on each
+    the others as for telegrad.torch.ddp
+    """
+    if not hasattr(model, "set_all_reduce_hook"):
+        raise UnsupportedError(f"model: a {type(model).__name__}: allowed: a model of fully_shard, of PyTorch 2.6 or newer",
+                               "TG_E_UNSUPPORTED")
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    for name, p in parameters.items():
+        if not hasattr(p, "to_local"):
+            raise UnsupportedError(f"parameter {name}: it is not sharded: allowed: fully_shard applied to the whole model as well",
+                                   "TG_E_UNSUPPORTED")
+        check_parameter(name, p)
+    settings = {"total_steps": total_steps, "steps_per_epoch": steps_per_epoch, "timeout": timeout, "threads": threads}
+    methods = Methods(spec, rules, list(parameters), **settings)
+    methods.check_optimizer(optimizer)
+    hook = FsdpHook(model, methods, net, scaler, seed, settings)
+    shards, ranks = torch.distributed.get_world_size(hook._shard_group), torch.distributed.get_world_size()
+    if shards * net.size != ranks:
+        raise MismatchError(f"net: {net.size} replicas of {shards} shards each, but the job has {ranks} ranks: allowed: a network of the "
+                            'ranks that have the same shard, such as Network(group=mesh["replicas"].get_group())')
+    return hook

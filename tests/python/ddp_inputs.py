@@ -1,0 +1,117 @@
+"""One rank of ddp_test.py: RANK SIZE PORT WHAT. Methods by name, what is refused, and one NaN beside PyTorch's PowerSGD hook."""
+import sys
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+import telegrad
+import telegrad.torch
+from ddp_rank import RANK, SIZE, Model, Scaler, begin, digest, hooked, loss_of, model, run_cases, train
+
+STEPS, POISONED = 14, 5
+
+
+def case_rules(net):
+    """Biases by another method than the rest: their means are those of stock DDP."""
+    stock, (ours, hook) = model(), hooked(net, "topk:density=0.05", rules={"*.bias": "dense", "last.*": "qsgd:bits=4"})
+    for ddp in (stock, ours):
+        loss_of(ddp, 0).backward()
+    kept = count = 0
+    for (name, p), q in zip(ours.module.named_parameters(), stock.module.parameters()):
+        if name.endswith("bias"):
+            assert torch.equal(p.grad, q.grad) if SIZE == 2 else torch.allclose(p.grad, q.grad), name
+        elif name != "last.weight":
+            kept, count = kept + int((p.grad != 0).sum()), count + p.numel()
+    assert 0.04 < kept / count < 0.11, kept / count
+    train(ours, 4, 1)
+    saved = {k: v.clone() for k, v in ours.module.state_dict().items()}, hook.state_dict()
+    train(ours, 2, 5)
+    again, two = hooked(net, "topk:density=0.05", rules={"*.bias": "dense", "last.*": "qsgd:bits=4"})
+    loss_of(again, 99).backward()  # DDP cuts other buckets after the first pass
+    again.module.load_state_dict(saved[0])
+    two.load_state_dict(saved[1])
+    train(again, 2, 5)
+    assert digest(again) == digest(ours)
+    refused(telegrad.MismatchError, "rules={}", lambda: two.load_state_dict({**saved[1], "rules": {}}))
+    yield digest(ours)
+
+
+def applied(ddp, scaler):
+    """Train with one NaN on one rank; for each step whether the parameters have moved."""
+    optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
+    moved = []
+    for step in range(STEPS):
+        before = digest(ddp)
+        optimizer.zero_grad(set_to_none=True)
+        poison = ddp.module.first.weight.register_hook(lambda g: g * float("nan")) if step == POISONED and RANK == 1 else None
+        scaler.scale(loss_of(ddp, step)).backward()
+        if poison is not None:
+            poison.remove()
+        scaler.step(optimizer)
+        scaler.update()
+        moved.append(digest(ddp) != before)
+    return moved
+
+
+def case_one_nan(net):
+    """PyTorch's hook keeps the NaN in its memory and never takes another step; telegrad loses one."""
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+    torch.manual_seed(1)
+    torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = 1 << 20
+    stock = DistributedDataParallel(Model())  # with one bucket: over Gloo that hook cannot take several
+    state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2, min_compression_rate=1)
+    stock.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    lost = [step for step, moved in enumerate(applied(stock, Scaler())) if not moved]
+    assert lost == list(range(POISONED, STEPS)), lost
+    scaler = Scaler()
+    ours, hook = hooked(net, "powersgd:rank=2", scaler=scaler)
+    assert [step for step, moved in enumerate(applied(ours, scaler)) if not moved] == [POISONED]
+    assert hook.stats()["skipped_steps"] == 1
+    yield digest(ours)
+
+
+def refused(kind, words, call):
+    try:
+        call()
+    except kind as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(words)
+
+
+def case_refused(net):
+    refused(telegrad.SpecError, "densty", lambda: hooked(net, "topk:densty=1"))
+    refused(telegrad.SpecError, "densty", lambda: hooked(net, "dense", rules={"*": "topk:densty=1"}))
+    refused(telegrad.ArgumentError, "'*.bia' matches no parameter", lambda: hooked(net, "dense", rules={"*.bia": "fp16"}))
+    refused(telegrad.ArgumentError, "DistributedDataParallel", lambda: telegrad.torch.ddp(Model(), "dense", net))
+    double = DistributedDataParallel(Model().double())
+    refused(telegrad.UnsupportedError, "float64", lambda: telegrad.torch.ddp(double, "dense", net))
+    sparse = DistributedDataParallel(torch.nn.Sequential(torch.nn.Embedding(10, 4, sparse=True), torch.nn.Linear(4, 4)))
+    refused(telegrad.UnsupportedError, "0.weight: its gradient is sparse", lambda: telegrad.torch.ddp(sparse, "dense", net))
+    if hasattr(torch, "compile"):  # DistributedDataParallel of 1.13 takes neither
+        complex64 = DistributedDataParallel(torch.nn.Linear(4, 4, dtype=torch.complex64))
+        refused(telegrad.UnsupportedError, "complex64", lambda: telegrad.torch.ddp(complex64, "dense", net))
+    refused(telegrad.MismatchError, "rank 0 of 1", lambda: hooked(telegrad.Network.local(1)[0], "dense"))
+    ddp, _ = hooked(net, "dense")
+    refused(telegrad.StateError, "once", lambda: telegrad.torch.ddp(ddp, "dense", net))
+    ddp = model()
+    momentum = torch.optim.SGD(ddp.parameters(), 0.1, momentum=0.9)
+    refused(telegrad.ArgumentError, "momentum=0.9", lambda: telegrad.torch.ddp(ddp, "dgc", net, optimizer=momentum))
+    refused(telegrad.ArgumentError, "momentum=0.9",
+            lambda: telegrad.torch.ddp(ddp, "dense", net, rules={"*.weight": "dgc"}, optimizer=momentum))
+    if hasattr(torch, "compile"):
+        torch._dynamo.config.optimize_ddp = "python_reducer"
+        refused(telegrad.UnsupportedError, "python_reducer", lambda: hooked(net, "dense"))
+        torch._dynamo.config.optimize_ddp = True
+    yield "refused"
+
+
+def main():
+    net = begin()
+    run_cases(net, globals())
+    net.close()
+    print("end")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

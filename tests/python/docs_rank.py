@@ -1,0 +1,84 @@
+"""One rank of package_test.py: RANK SIZE PORT WHAT. Runs the Python blocks of docs/WHAT.md one after the other, as a script that has the
+usual names; or, for "help", the examples in the help of telegrad.torch."""
+import collections
+import doctest
+import os
+import pathlib
+import re
+import sys
+import tempfile
+import textwrap
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+RANK, SIZE, PORT, WHAT = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FSDP = int(torch.__version__.split(".")[0]) > 1
+
+
+def network():
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Embedding(20, 8), torch.nn.Linear(8, 4))
+
+
+def run_blocks(text):
+    """Each block's first line and, where it made a hook, a training step with it."""
+    names = {"torch": torch, "dist": dist, "DistributedDataParallel": DistributedDataParallel, "rank": RANK, "network": network(),
+             "replicas": SIZE, "shards": 1}
+    if FSDP:
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+        names.update(init_device_mesh=init_device_mesh, fully_shard=fully_shard)
+    for block in re.findall(r"(?ms)^```python\n(.*?)^```$", text):
+        line = text[:text.index(block)].count("\n") + 1
+        if "fully_shard" in block and not FSDP:
+            continue
+        if "rules=" in block:  # a model has one hook
+            names.update(net=names["telegrad"].torch.Network(), model=DistributedDataParallel(torch.nn.Sequential(
+                collections.OrderedDict(embed=torch.nn.Embedding(20, 8), last=torch.nn.Linear(8, 4)))))
+        elif "fully_shard" in block:
+            names["network"] = network()
+        model = names.get("model", names["network"])
+        if "backward" in block:
+            names["loss"] = model(torch.arange(5)).sum()
+        if "optimizer.state_dict" in block:
+            names["optimizer"] = torch.optim.SGD(model.parameters(), 0.1)
+        names["gradient"] = torch.ones(30)
+        names["gradient"].size = 30
+        if "continue" in block:
+            block = "for _ in range(1):\n" + textwrap.indent(block, "    ")
+        exec(compile(block, f"docs/{WHAT}.md:{line}", "exec"), names)
+        if "hook =" in block and "model = Dis" in block:
+            names["model"](torch.arange(5)).sum().backward()
+            assert names["hook"].stats()["steps"] == 1
+        print("line", line, flush=True)
+    names["net"].close()
+
+
+def main():
+    import telegrad.torch
+    if WHAT == "help":
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=PORT, RANK="0", WORLD_SIZE="1")
+        dist.init_process_group("gloo")
+        attempted = 0
+        for name in telegrad.torch.__all__:
+            public = getattr(telegrad.torch, name)
+            assert public.__module__ == "telegrad.torch" and (public.__doc__ or "").strip(), name
+            for test in doctest.DocTestFinder().find(public, name, module=False, globs={}):
+                result = doctest.DocTestRunner().run(test)
+                assert result.failed == 0, name
+                attempted += result.attempted
+        print(attempted, "examples")
+        return
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=PORT, RANK=str(RANK), WORLD_SIZE=str(SIZE))
+    text = (ROOT / "docs" / f"{WHAT}.md").read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        run_blocks(text)
+        os.chdir(ROOT)
+
+
+if __name__ == "__main__":
+    main()

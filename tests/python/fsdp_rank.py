@@ -1,0 +1,179 @@
+"""One rank of fsdp_test.py: RANK SIZE PORT WHAT. Two replicas of SIZE / 2 shards. Prints a line for each case; the lines of all ranks
+must be the same."""
+import copy
+import sys
+
+import torch
+import torch.distributed as dist
+
+import telegrad
+import telegrad.torch
+from ddp_rank import RANK, SIZE, SPECS, Model, batch, begin
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+REPLICAS = 2
+
+
+def model(mesh, dtype=torch.float32):
+    torch.manual_seed(1)
+    made = Model().to(dtype)
+    fully_shard(made.left, mesh=mesh)
+    return fully_shard(made, mesh=mesh)
+
+
+def backward(sharded, step, scale=lambda loss: loss):
+    x, y = batch(step)
+    loss = torch.nn.functional.cross_entropy(sharded(x.to(next(sharded.parameters()).dtype)).float(), y)
+    scale(loss).backward()
+
+
+def train(sharded, steps, first=0, optimizer=None):
+    optimizer = optimizer or torch.optim.SGD(sharded.parameters(), 0.1)
+    for step in range(first, first + steps):
+        optimizer.zero_grad(set_to_none=True)
+        backward(sharded, step)
+        optimizer.step()
+
+
+def weights(sharded):
+    return torch.cat([p.full_tensor().detach().float().reshape(-1) for p in sharded.parameters()])
+
+
+def digest(sharded):
+    """The same on all ranks, or an error."""
+    own = weights(sharded)
+    other = own.clone()
+    dist.broadcast(other, 0)
+    assert torch.equal(own, other)
+    return float(own.double().sum())
+
+
+def poisoned(sharded, step, scale=lambda loss: loss):
+    x, y = batch(step)
+    scale(torch.nn.functional.cross_entropy(sharded(x * float("nan") if RANK == 1 else x), y)).backward()
+
+
+def case_dense(mesh, net):
+    """What HSDP gives, which averages over replicas itself."""
+    native, ours = model(mesh), model(mesh["shards"])
+    hook = telegrad.torch.fsdp(ours, "dense", net)
+    train(native, 3)
+    train(ours, 3)
+    torch.testing.assert_close(weights(native), weights(ours), rtol=1e-5, atol=1e-6)
+    assert hook.stats()["steps"] == 3
+    yield digest(ours)
+
+
+def case_methods(mesh, net):
+    for spec in SPECS[1:]:
+        ours = model(mesh["shards"])
+        hook = telegrad.torch.fsdp(ours, spec, net, rules={"*.bias": "dense"})
+        train(ours, 4)
+        assert hook.stats()["ratio"] > 1.5, hook.stats()
+        yield spec, digest(ours)
+    ours = model(mesh["shards"], torch.bfloat16)
+    telegrad.torch.fsdp(ours, "dense", net)
+    train(ours, 3)
+    yield "bf16", digest(ours)
+
+
+def case_nan(mesh, net):
+    """Each rank raises, none applies anything, and what was sent is not lost."""
+    ours = model(mesh["shards"])
+    hook = telegrad.torch.fsdp(ours, "topk:density=0.05", net)
+    train(ours, 2)
+    try:
+        poisoned(ours, 2)
+        raise AssertionError("no error")
+    except telegrad.NonFiniteError:
+        pass
+    train(ours, 2, 3)
+    assert hook.stats()["skipped_steps"] == 1 and bool(torch.isfinite(weights(ours)).all())
+    yield digest(ours)
+
+
+def case_scaler(mesh, net):
+    ours, scaler = model(mesh["shards"]), torch.amp.GradScaler("cpu", init_scale=1024.0)
+    hook = telegrad.torch.fsdp(ours, "topk:density=0.05", net, scaler=scaler)
+    optimizer = torch.optim.SGD(ours.parameters(), 0.1)
+    for step in range(5):
+        optimizer.zero_grad(set_to_none=True)
+        before = weights(ours)
+        if step == 2:
+            poisoned(ours, step, scaler.scale)
+        else:
+            backward(ours, step, scaler.scale)
+        scaler.step(optimizer)
+        scaler.update()
+        assert torch.equal(before, weights(ours)) == (step == 2), step
+    assert scaler.get_scale() == 512 and hook.stats()["skipped_steps"] == 1
+    yield digest(ours)
+
+
+def case_resumed(mesh, net):
+    one = model(mesh["shards"])
+    hook = telegrad.torch.fsdp(one, "topk:density=0.05", net)
+    train(one, 3)
+    saved = copy.deepcopy(one.state_dict()), hook.state_dict()
+    train(one, 2, 3)
+    two = model(mesh["shards"])
+    again = telegrad.torch.fsdp(two, "topk:density=0.05", net)
+    two.load_state_dict(saved[0])
+    again.load_state_dict(saved[1])
+    train(two, 2, 3)
+    assert torch.equal(weights(one), weights(two)) and again.stats()["steps"] == 5
+    for key, value in (("rank", 7), ("shard", 9), ("shards", 3), ("spec", "fp16"), ("rules", {"*": "fp16"})):
+        try:
+            again.load_state_dict({**saved[1], key: value})
+            raise AssertionError(key)
+        except telegrad.MismatchError as error:
+            assert f"{key}=" in str(error)
+    yield digest(two)
+
+
+def case_refused(mesh, net):
+    def refused(kind, words, call):
+        try:
+            call()
+        except kind as error:
+            assert words in str(error), error
+        else:
+            raise AssertionError(words)
+    refused(telegrad.UnsupportedError, "replicas and shards", lambda: telegrad.torch.fsdp(model(mesh), "dense", net))
+    refused(telegrad.UnsupportedError, "fully_shard", lambda: telegrad.torch.fsdp(Model(), "dense", net))
+    refused(telegrad.UnsupportedError, "float64", lambda: telegrad.torch.fsdp(model(mesh["shards"], torch.float64), "dense", net))
+    refused(telegrad.SpecError, "densty", lambda: telegrad.torch.fsdp(model(mesh["shards"]), "topk:densty=1", net))
+    refused(telegrad.ArgumentError, "'*.bia' matches no parameter",
+            lambda: telegrad.torch.fsdp(model(mesh["shards"]), "dense", net, rules={"*.bia": "dense"}))
+    refused(telegrad.MismatchError, "1 replicas of", lambda: telegrad.torch.fsdp(model(mesh["shards"]), "dense", telegrad.Network.local(1)[0]))
+
+    class Path(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.other = torch.nn.Linear(16, 4), torch.nn.Linear(16, 4)
+
+        def forward(self, x):
+            return self.used(x)
+    ours = fully_shard(Path(), mesh=mesh["shards"])
+    telegrad.torch.fsdp(ours, "dense", net)
+    refused(telegrad.UnsupportedError, "set_reduce_scatter_unused_params", lambda: ours(batch(0)[0]).sum().backward())
+    yield "refused"
+
+
+def main():
+    net_of_all = begin()
+    net_of_all.close()
+    mesh = init_device_mesh("cpu", (REPLICAS, SIZE // REPLICAS), mesh_dim_names=("replicas", "shards"))
+    net = telegrad.torch.Network(group=mesh["replicas"].get_group())
+    assert (net.rank, net.size) == (RANK // (SIZE // REPLICAS), REPLICAS)
+    for name, case in list(globals().items()):
+        if name.startswith("case_"):
+            for found in case(mesh, net):
+                print(name, *(found if isinstance(found, tuple) else (found,)), flush=True)
+    net.close()
+    print("end")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
