@@ -36,7 +36,8 @@ tg_python_torch_test(python_ddp_test ddp_test.py)
 tg_python_torch_test(python_fsdp_test fsdp_test.py)
 tg_python_torch_test(python_package_test package_test.py)
 tg_python_torch_test(python_ddp_full_test ddp_full_test.py CONFIGURATIONS full)
-set_tests_properties(python_ddp_full_test PROPERTIES TIMEOUT 900)
+tg_python_torch_test(python_integrations_test integrations_test.py CONFIGURATIONS full)
+set_tests_properties(python_ddp_full_test python_integrations_test PROPERTIES TIMEOUT 900)
 # The wheel, in an environment of its own: ctest -C full. Skipped where pip finds no scikit-build-core.
 add_test(NAME python_wheel_test CONFIGURATIONS full
     COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/python/wheel_test.py ${PROJECT_SOURCE_DIR})

@@ -30,7 +30,16 @@ class _Job:
 
 class DdpHook:
     """The communication hook that `ddp` registers. Its memory is kept by parameter name, so it survives when DDP cuts its
-    buckets anew after the first step."""
+    buckets anew after the first step.
+
+    >>> import torch, telegrad.torch                          # a job of one rank; torch.distributed is initialized
+    >>> model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(100, 10))
+    >>> hook = telegrad.torch.ddp(model, "topk:density=0.01", telegrad.torch.Network())
+    >>> model(torch.ones(4, 100)).sum().backward()
+    >>> sorted(hook.stats())
+    ['bytes_sent', 'ratio', 'skipped_steps', 'steps']
+    >>> hook.load_state_dict(hook.state_dict())
+    """
 
     def __init__(self, model: Any, methods: Methods, net: telegrad.Network, scaler: Any, seed: int, settings: Dict[str, Any]) -> None:
         self.spec, self.net, self._methods = methods.spec, net, methods

@@ -13,7 +13,14 @@ Shape = Sequence[int]
 
 
 class Operation:
-    """A mean under way (`Reducer.start_`)."""
+    """A mean under way (`Reducer.start_`).
+
+    >>> import array, telegrad
+    >>> reducer = telegrad.Reducer("dense", 2, telegrad.Network.local(1)[0])
+    >>> operation = reducer.start_(array.array("f", [1, 2]))
+    >>> operation.wait(), operation.done()
+    (array('f', [1.0, 2.0]), True)
+    """
 
     def __init__(self, reducer: "Reducer", array: Any, keep: Any) -> None:
         self._reducer: Optional[Reducer] = reducer

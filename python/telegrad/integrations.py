@@ -1,0 +1,96 @@
+"""telegrad in Accelerate, Transformers' Trainer and Lightning: each finds the DistributedDataParallel that the framework makes, and
+gives it the hook of telegrad.torch.ddp.
+
+    model, optimizer, data = accelerator.prepare(model, optimizer, data)
+    hook = telegrad.integrations.accelerate(accelerator, model, "topk:density=0.01")
+
+    trainer = transformers.Trainer(...)
+    telegrad.integrations.trainer(trainer, "topk:density=0.01")
+
+    lightning.Trainer(strategy=telegrad.integrations.lightning("topk:density=0.01"), ...)
+"""
+import os
+from typing import Any, Optional
+
+import torch
+import telegrad
+import telegrad.torch
+from telegrad._errors import ArgumentError
+
+__all__ = ["accelerate", "lightning", "trainer"]
+
+
+def accelerate(accelerator: Any, model: Any, spec: str, net: Optional[telegrad.Network] = None, **settings: Any) -> telegrad.torch.DdpHook:
+    """Exchange the gradients of a model that `accelerator.prepare` has returned. All ranks call it, before the first step.
+
+    net       None: a new telegrad.torch.Network()
+    settings  as for telegrad.torch.ddp; `scaler` is the accelerator's own
+    """
+    from torch.nn.parallel import DistributedDataParallel
+    if not isinstance(model, DistributedDataParallel):
+        raise ArgumentError(f"model: a {type(model).__name__}: allowed: what accelerator.prepare(model) returns in a job of several ranks, a "
+                            "DistributedDataParallel (is it started by accelerate launch or torchrun?)")
+    return telegrad.torch.ddp(model, spec, net or telegrad.torch.Network(), scaler=getattr(accelerator, "scaler", None), **settings)
+
+
+class _Memory:
+    """The hook's memory beside the Trainer's checkpoints."""
+
+    def __init__(self, spec: str, net: Optional[telegrad.Network], settings: Any) -> None:
+        self.spec, self.net, self.settings = spec, net, settings
+        self.hook: Optional[telegrad.torch.DdpHook] = None
+
+    def file(self, arguments: Any, step: int) -> str:
+        return os.path.join(arguments.output_dir, f"checkpoint-{step}", f"telegrad-{torch.distributed.get_rank()}.pt")
+
+
+def trainer(trainer: Any, spec: str, net: Optional[telegrad.Network] = None, **settings: Any) -> None:
+    """Exchange the gradients of a transformers.Trainer. Call it on all ranks before `trainer.train`.
+
+    Each checkpoint gets a file telegrad-RANK.pt beside the model's, from which `trainer.train(resume_from_checkpoint=True)`
+    continues. net and settings as for `accelerate`.
+    """
+    import transformers
+    kept = _Memory(spec, net, settings)
+
+    class Callback(transformers.TrainerCallback):  # type: ignore[misc,unused-ignore]
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            kept.hook = accelerate(trainer.accelerator, trainer.model_wrapped, kept.spec, kept.net, **kept.settings)
+            path = kept.file(args, state.global_step)
+            if state.global_step > 0 and os.path.exists(path):
+                kept.hook.load_state_dict(torch.load(path))
+
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            path = kept.file(args, state.global_step)
+            if kept.hook is not None:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                torch.save(kept.hook.state_dict(), path)
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            trainer.telegrad_stats = None if kept.hook is None else kept.hook.stats()
+    trainer.add_callback(Callback())
+
+
+def lightning(spec: str, **settings: Any) -> Any:
+    """A strategy for lightning.Trainer: DDPStrategy with the hook of telegrad.torch.ddp, whose figures are
+    `trainer.strategy.telegrad.stats()`. Lightning's own `ddp_comm_hook` is ignored without CUDA.
+
+    settings  as for telegrad.torch.ddp (but `net`, which it makes itself) and, with other names, for DDPStrategy
+    """
+    try:
+        from lightning.pytorch.strategies import DDPStrategy
+    except ImportError:
+        from pytorch_lightning.strategies import DDPStrategy  # type: ignore[no-redef,import-not-found,unused-ignore]
+    names = ("rules", "optimizer", "seed", "total_steps", "steps_per_epoch", "timeout", "threads")
+    own = {name: settings.pop(name) for name in names if name in settings}
+
+    class TelegradStrategy(DDPStrategy):  # type: ignore[misc,unused-ignore]
+        telegrad: telegrad.torch.DdpHook
+
+        def _register_ddp_hooks(self) -> None:
+            scaler = getattr(self.precision_plugin, "scaler", None)
+            self.telegrad = telegrad_hook(self.model, scaler)
+
+    def telegrad_hook(model: Any, scaler: Any) -> telegrad.torch.DdpHook:
+        return telegrad.torch.ddp(model, spec, telegrad.torch.Network(), scaler=scaler, **own)
+    return TelegradStrategy(**settings)
