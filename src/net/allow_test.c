@@ -5,11 +5,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "free_ports.h"
+#include "net_by_hand.h"
 #include "net_ranks.h"
 #include "telegrad/telegrad.h"
 #include "telegrad/tools.h"
 #include "transport_suite.h"
 #include "transport_tools.h"
+#include <poll.h>
 #include <stdatomic.h>
 
 static double now_s(void)
@@ -51,6 +53,16 @@ static void *wait_for_each_other(void *arg)
     return NULL;
 }
 
+/* At most a minute. */
+static void wait_until_ready(void)
+{
+    for (int tries = 0; tries < 60000 && atomic_load(&ready) < job.size; tries++)
+        usleep(1000);
+    for (int r = 0; r < job.size && atomic_load(&ready) < job.size; r++)
+        print_error("rank %d: %s\n", r, job.rank[r].error);
+    assert_int_equal(atomic_load(&ready), job.size);
+}
+
 static tg_keys *list_without(int out)
 {
     char list[NET_RANKS_MAX * (TG_KEY_TEXT + 1)] = "", text[TG_KEY_TEXT];
@@ -77,8 +89,7 @@ static void a_key_is_taken_off(void **state)
         for (int r = 0; r < 4; r++)
             assert_int_equal(
                 pthread_create(&job.rank[r].thread, NULL, wait_for_each_other, &job.rank[r]), 0);
-        while (atomic_load(&ready) < 4)
-            usleep(1000);
+        wait_until_ready();
         tg_keys *same = list_without(0), *fewer = list_without(2);
         assert_int_equal(tg_net_allow(job.rank[0].net, same), TG_OK);
         usleep(200000);
@@ -103,6 +114,90 @@ static void a_key_is_taken_off(void **state)
         assert_int_equal(blamed[1], 2);
         tg_keys_destroy(same);
         tg_keys_destroy(fewer);
+        net_job_end(&job);
+    }
+}
+
+/* ---- somebody else is faster ----------------------------------------------------------------- */
+
+/* Between a rank and rank 0: what rank 0 sends is held up. */
+typedef struct way {
+    int listener, port;
+    atomic_bool holds, ends;
+    pthread_t thread;
+} way;
+
+static bool forward(int from, int to)
+{
+    uint8_t bytes[4096];
+    const ssize_t n = recv(from, bytes, sizeof bytes, 0);
+    return n > 0 && send(to, bytes, (size_t)n, MSG_NOSIGNAL) == n;
+}
+
+static void *stand_between(void *arg)
+{
+    way *w = arg;
+    struct pollfd p[2] = {{.fd = w->listener, .events = POLLIN}};
+    (void)poll(p, 1, 20000);
+    p[0].fd = accept(w->listener, NULL, NULL);
+    p[1].fd = net_connect(job.address[0]);
+    while (!atomic_load(&w->ends)) {
+        p[1].events = atomic_load(&w->holds) ? 0 : POLLIN;
+        (void)poll(p, 2, 5);
+        if (((p[0].revents & POLLIN) && !forward(p[0].fd, p[1].fd)) ||
+            ((p[1].revents & POLLIN) && !forward(p[1].fd, p[0].fd)))
+            break;
+    }
+    close(p[0].fd);
+    close(p[1].fd);
+    return NULL;
+}
+
+/* Rank 0's word does not reach one of the ranks, which learns from another one why the job ends: of
+ * ranks 2 and 3 each waits for the other. */
+static void the_reason_comes_another_way(void **state)
+{
+    (void)state;
+    for (int held = 2; held <= 3; held++) {
+        way w = {.listener = -1};
+        char address[48];
+        net_job_begin(&job, 4, false);
+        assert_true(hand_listen("127.0.0.1", &w.listener, &w.port));
+        snprintf(address, sizeof address, "tcp://127.0.0.1:%d", w.port);
+        job.rank[held].config.join = address;
+        atomic_store(&ready, 0);
+        atomic_store(&told, false);
+        assert_int_equal(pthread_create(&w.thread, NULL, stand_between, &w), 0);
+        for (int r = 0; r < 4; r++)
+            assert_int_equal(
+                pthread_create(&job.rank[r].thread, NULL, wait_for_each_other, &job.rank[r]), 0);
+        wait_until_ready();
+        atomic_store(&w.holds, true);
+        usleep(20000);
+        tg_keys *fewer = list_without(2);
+        assert_int_equal(tg_net_allow(job.rank[0].net, fewer), TG_OK);
+        atomic_store(&told, true);
+        pthread_join(job.rank[held].thread, NULL);
+        atomic_store(&w.ends, true);
+        for (int r = 0; r < 4; r++)
+            if (r != held)
+                pthread_join(job.rank[r].thread, NULL);
+        pthread_join(w.thread, NULL);
+        net_job_check(&job);
+        const char *says[] = {
+            "rank 2 is disconnected: its key was taken off the list of allowed keys",
+            "rank 0 has disconnected rank 2: its key was taken off the list of allowed keys",
+            held == 2 ? "rank 0 has disconnected this rank (2): its key was taken off the list of "
+                        "allowed keys, says rank "
+                      : "rank 0 has disconnected this rank (2): its key was taken off the list",
+            held == 3 ? "rank 0 has disconnected rank 2: its key was taken off the list of allowed "
+                        "keys, says rank 2"
+                      : "rank 0 has disconnected rank 2: its key was taken off the list"};
+        for (int r = 0; r < 4; r++)
+            if (!strstr(job.rank[r].error, says[r]))
+                fail_msg("rank %d is held up: rank %d: %s", held, r, job.rank[r].error);
+        tg_keys_destroy(fewer);
+        close(w.listener);
         net_job_end(&job);
     }
 }
@@ -141,8 +236,7 @@ static void all_name_the_rank(void **state)
     atomic_store(&told, false);
     for (int r = 0; r < 4; r++)
         assert_int_equal(pthread_create(&job.rank[r].thread, NULL, train, &job.rank[r]), 0);
-    while (atomic_load(&ready) < 4)
-        usleep(1000);
+    wait_until_ready();
     tg_keys *fewer = list_without(2);
     assert_int_equal(tg_net_allow(job.rank[0].net, fewer), TG_OK);
     atomic_store(&told, true);
@@ -161,6 +255,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_key_is_taken_off),
+        cmocka_unit_test(the_reason_comes_another_way),
         cmocka_unit_test(all_name_the_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

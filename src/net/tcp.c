@@ -19,22 +19,39 @@ static tg__tcp *tcp_of(tg_transport *t)
     return (tg__tcp *)t;
 }
 
+static tg_status fail_expelled(const tg__tcp *t)
+{
+    char whom[48], source[32] = "";
+    if (t->base.rank == 0)
+        snprintf(whom, sizeof whom, "rank %d is disconnected", t->expelled);
+    else if (t->base.rank == t->expelled)
+        snprintf(whom, sizeof whom, "rank 0 has disconnected this rank (%d)", t->expelled);
+    else
+        snprintf(whom, sizeof whom, "rank 0 has disconnected rank %d", t->expelled);
+    if (t->told_by > 0)
+        snprintf(source, sizeof source, ", says rank %d", t->told_by);
+    return tg_fail(TG_E_PEER, "%s: its key was taken off the list of allowed keys%s", whom, source);
+}
+
+/* A key was taken off the list, and this rank is connected to nobody any more. */
+static bool is_cast_out(const tg__tcp *t)
+{
+    return t->expelled > 0 && (t->base.rank == 0 || t->base.rank == t->expelled);
+}
+
 static tg_status check_live(tg_transport *t, const char *verb)
 {
     const tg__tcp *tcp = tcp_of(t);
-    if (tcp->expels)
-        return tg_fail(TG_E_PEER,
-                       "rank %d is disconnected: its key was taken off the list of allowed keys",
-                       tcp->blames);
+    if (is_cast_out(tcp))
+        return fail_expelled(tcp);
     if (tcp->is_shut)
         return tg_fail(TG_E_STATE, "%s: this rank (%d) has left its TCP transport", verb, t->rank);
     return TG_OK;
 }
 
-void tg__peer_lose(tg__tcp *t, tg__peer *p, const char *why)
+/* Nothing comes from the peer any more, and nothing is for it. */
+static void let_go(tg__tcp *t, tg__peer *p)
 {
-    if (p->gone)
-        return;
     p->gone = true;
     p->has_more = false;
     t->changed = true;
@@ -47,10 +64,6 @@ void tg__peer_lose(tg__tcp *t, tg__peer *p, const char *why)
         t->polls = polls;
     }
     (void)epoll_ctl(t->epoll, EPOLL_CTL_DEL, p->stream->fd, NULL);
-    if (!p->stream->failed) {
-        p->stream->failed = true;
-        snprintf(p->stream->why, sizeof p->stream->why, "%s", why);
-    }
     free(p->aside);
     p->aside = NULL;
     if (p->into) /* it fails when it is tested */
@@ -59,27 +72,39 @@ void tg__peer_lose(tg__tcp *t, tg__peer *p, const char *why)
     p->arriving = false;
 }
 
+void tg__peer_lose(tg__tcp *t, tg__peer *p, const char *why)
+{
+    if (p->gone)
+        return;
+    let_go(t, p);
+    if (!p->stream->failed) {
+        p->stream->failed = true;
+        snprintf(p->stream->why, sizeof p->stream->why, "%s", why);
+    }
+}
+
+void tg__peer_expel(tg__tcp *t, tg__peer *p)
+{
+    tg__peer_say_bye(t, p);
+    tg__peer_push(t, p);
+    if (p->gone)
+        return;
+    if (p->stage_at == p->stage_len) /* what is in the stream is sent until this rank leaves */
+        (void)tg__stream_end(p->stream);
+    let_go(t, p);
+}
+
 /* A connection by way of rank 0 has broken off because rank 0 is gone, not the peer. */
 static bool is_cut_off(const tg__tcp *t, const tg__peer *p)
 {
     const tg__peer *zero = &t->peer[0];
-    return !p->said_bye && t->net->relayed[p->rank] && zero->gone &&
-           !(zero->expels && zero->blamed == p->rank);
+    return !p->said_bye && t->net->relayed[p->rank] && zero->gone && t->expelled != p->rank;
 }
 
 static tg_status fail_gone(const tg__tcp *t, const tg__peer *p)
 {
-    const tg__peer *zero = &t->peer[0];
-    if (zero->expels && zero->blamed == t->base.rank)
-        return tg_fail(TG_E_PEER,
-                       "rank 0 has disconnected this rank (%d): its key was taken off the list of "
-                       "allowed keys",
-                       zero->blamed);
-    if (zero->expels && (p == zero || p->rank == zero->blamed))
-        return tg_fail(TG_E_PEER,
-                       "rank 0 has disconnected rank %d: its key was taken off the list of allowed "
-                       "keys",
-                       zero->blamed);
+    if (t->expelled > 0 && (p->rank == 0 || p->rank == t->expelled))
+        return fail_expelled(t);
     if (is_cut_off(t, p))
         return tg_fail(TG_E_PEER, "rank 0 has left, by way of which this rank reached rank %d",
                        p->rank);
@@ -236,22 +261,20 @@ static bool has_more(const tg__tcp *t)
 
 static bool tcp_shut(tg_transport *base);
 
-/* Leave if a member's key was taken off the list. */
-static void expel(tg__tcp *t)
+/* Leave if a member's key was taken off the list: rank 0, and the member, when it is told. */
+static void leave_if_expelled(tg__tcp *t)
 {
-    const int rank = atomic_load(&t->net->expelled);
-    if (rank == 0 || t->is_shut)
-        return;
-    t->blames = rank;
-    t->expels = true;
-    (void)tcp_shut(&t->base);
+    if (t->base.rank == 0 && !t->is_shut)
+        t->expelled = atomic_load(&t->net->expelled);
+    if (is_cast_out(t))
+        (void)tcp_shut(&t->base);
 }
 
 static tg_status tcp_poll(tg_transport *base, int64_t deadline_ns)
 {
     tg__tcp *t = tcp_of(base);
     for (;;) {
-        expel(t);
+        leave_if_expelled(t);
         TG_TRY(check_live(base, "poll"));
         t->polls = true;
         read_on(t);
@@ -287,8 +310,7 @@ static void tcp_wake(tg_transport *t)
 
 static void tcp_blame(tg_transport *t, int rank)
 {
-    if (!tcp_of(t)->expels)
-        tcp_of(t)->blames = rank;
+    tcp_of(t)->blames = rank;
 }
 
 static int tcp_blamed(tg_transport *t, int peer)

@@ -10,8 +10,9 @@
  *   CREDIT   number: cost of messages that have been received, or taken from those kept
  *   WANT     a message of this tag waits to be granted; number: its length
  *   GRANT    the oldest waiting message of this tag may be sent
- *   BYE      nothing follows; number: 0, or 1 + the rank that is to blame. Tag: 0, or 1 from rank 0
- *            if the key of that rank was taken off the list
+ *   BYE      nothing follows; number: 0, or 1 + the rank that is to blame. Tag: 1 if the key of
+ *            that rank was taken off rank 0's list, which others than rank 0 say to that rank, or
+ *            of themselves; else 0
  *
  * Memory. A sender has at most TG__WINDOW bytes of messages on their way without credit. What fits
  * is sent at once; what does not asks with WANT, and is granted once its receive is posted. So a
@@ -81,8 +82,7 @@ typedef struct tg__peer {
     bool gone;          /* nothing comes from it any more, and nothing goes to it */
     bool said_bye;
     int blamed;
-    bool expels; /* it disconnected the rank that it blames, whose key was taken off its list */
-    bool deaf;   /* writing to it has failed; what it has sent is still read */
+    bool deaf;        /* writing to it has failed; what it has sent is still read */
     bool watches_out; /* epoll reports when it can send */
     bool held;        /* by the pace, until pace.tick_ns */
     tg__paced paced;
@@ -123,7 +123,8 @@ typedef struct tg__tcp {
     bool is_shut, changed; /* changed: test may find something new */
     bool polls;            /* the caller of poll hears soon what has changed */
     int blames;            /* the rank to blame; -1: none */
-    bool expels;           /* because its key was taken off the list */
+    int expelled;          /* the rank whose key was taken off rank 0's list; 0: none */
+    int told_by;           /* the rank that said so */
     tg__pace pace;
     int turn;        /* the peer that sends on first */
     tg__peer peer[]; /* (size) */
@@ -156,6 +157,9 @@ static inline uint64_t tg__cost(uint64_t len)
 
 /* The peer is gone, for this reason. */
 void tg__peer_lose(tg__tcp *t, tg__peer *p, const char *why);
+/* Disconnect a peer whose key was taken off rank 0's list. It is told so, if its connection has
+ * room: the ends of other connections may reach it before rank 0's word does. */
+void tg__peer_expel(tg__tcp *t, tg__peer *p);
 
 /* Send as much as the connection takes. */
 void tg__peer_push(tg__tcp *t, tg__peer *p);

@@ -73,6 +73,23 @@ static bool is_wanted(const tg__peer *p, uint32_t tag)
     return find(&p->receives, tag, true) != NULL;
 }
 
+/* Returns false if the peer broke the rules. */
+static bool take_bye(tg__tcp *t, tg__peer *p, uint32_t tag, uint64_t number)
+{
+    const int rank = number > 0 && number <= (uint64_t)t->base.size ? (int)number - 1 : -1;
+    if (number > 0 && rank < 0)
+        return false;
+    if (tag > (uint32_t)(rank > 0 && (p->rank == 0 || p->rank == rank || t->base.rank == rank)))
+        return false;
+    p->said_bye = true;
+    p->blamed = rank < 0 || (tag == 1 && rank == p->rank) ? TG_BLAMED_NOBODY : rank;
+    if (tag == 1 && t->base.rank > 0 && t->expelled == 0) { /* rank 0 knows its list */
+        t->expelled = rank;
+        t->told_by = p->rank;
+    }
+    return true;
+}
+
 /* A frame without a segment. Returns false if the peer broke the rules. */
 static bool take_control(tg__tcp *t, tg__peer *p, int kind, uint32_t tag, uint64_t number)
 {
@@ -103,12 +120,7 @@ static bool take_control(tg__tcp *t, tg__peer *p, int kind, uint32_t tag, uint64
             }
         return false;
     case TG__FRAME_BYE:
-        if (number > (uint64_t)t->base.size || tag > (uint32_t)(p->rank == 0 && number > 1))
-            return false;
-        p->said_bye = true;
-        p->expels = tag == 1;
-        p->blamed = number > 0 ? (int)number - 1 : TG_BLAMED_NOBODY;
-        return true;
+        return take_bye(t, p, tag, number);
     default:
         return false;
     }
@@ -226,9 +238,8 @@ void tg__peer_pull(tg__tcp *t, tg__peer *p)
             finish(t, p);
         if (p->said_bye)
             tg__peer_lose(t, p, "left");
-        for (int r = 0; r < t->base.size && p->expels; r++) /* from this rank it is all others */
-            if (t->peer[r].stream && (r == p->blamed || t->base.rank == p->blamed))
-                tg__peer_lose(t, &t->peer[r], "its key was taken off rank 0's list");
+        if (p->said_bye && t->base.rank > 0 && t->expelled > 0 && t->expelled != t->base.rank)
+            tg__peer_expel(t, &t->peer[t->expelled]);
     }
     if (!p->gone && (p->control_len > 0 || p->owed >= TG__WINDOW / 8 || p->sends.first))
         tg__peer_push(t, p); /* what came may have asked for an answer */

@@ -206,7 +206,10 @@ void tg__peer_say_bye(tg__tcp *t, tg__peer *p)
     memcpy(aside, p->stage + p->stage_at, rest);
     if (more > 0)
         memcpy(aside + rest, p->sending->buf + p->sending->done, more);
-    put_head(aside + rest + more, TG__FRAME_BYE, t->expels, 0, (uint64_t)(t->blames + 1));
+    const int out = t->expelled, self = t->base.rank;
+    const bool expels = out > 0 && (self == 0 || self == out || p->rank == out);
+    put_head(aside + rest + more, TG__FRAME_BYE, expels, 0,
+             (uint64_t)((expels ? out : t->blames) + 1));
     free(p->stage);
     p->stage = aside;
     p->stage_at = 0;
