@@ -23,6 +23,7 @@ function(tg_fuzz_target name source)
     add_test(NAME ${name} COMMAND ${name}_replay ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name}
         ${PROJECT_BINARY_DIR}/fuzz_seeds.d/${name})
     set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS fuzz FIXTURES_REQUIRED fuzz_seeds)
+    tg_built_for(${name}_replay fuzz)
     set(TG_FUZZ_TARGETS ${TG_FUZZ_TARGETS} ${name} PARENT_SCOPE)
 endfunction()
 
@@ -68,6 +69,7 @@ target_link_libraries(fuzz_seeds PRIVATE tg_flags telegrad_static Threads::Threa
 target_include_directories(fuzz_seeds PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 add_test(NAME fuzz_seeds COMMAND fuzz_seeds ${PROJECT_BINARY_DIR}/fuzz_seeds.d)
 set_tests_properties(fuzz_seeds PROPERTIES TIMEOUT 300 LABELS fuzz FIXTURES_SETUP fuzz_seeds)
+tg_built_for(fuzz_seeds fuzz)
 file(WRITE ${PROJECT_BINARY_DIR}/fuzz_targets "")
 foreach(target ${TG_FUZZ_TARGETS})
     file(APPEND ${PROJECT_BINARY_DIR}/fuzz_targets "${target}\n")

@@ -30,15 +30,6 @@ function(tg_instruction_sets list)
     set(${list} ${${list}} PARENT_SCOPE)
 endfunction()
 
-# tg_torch_test(name label script [argument...]): the script ends with status 0; asked of the first Python that has PyTorch
-# (with status 77 it says that its own has not), skipped where none has.
-function(tg_torch_test name label)
-    add_test(NAME ${name} COMMAND sh -c "for python in python3 /usr/bin/python3; do
-    $python \"$@\"; status=$?
-    [ $status = 77 ] || exit $status; done; exit 77" sh ${ARGN})
-    set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS ${label} SKIP_RETURN_CODE 77)
-endfunction()
-
 function(tg_room name)
     cmake_parse_arguments(ARG "" "" "EXCLUDE" ${ARGN})
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS src/${name}/*.c)
