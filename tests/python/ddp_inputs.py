@@ -36,6 +36,23 @@ def case_rules(net):
     yield digest(ours)
 
 
+def case_frozen(net):
+    """Parameters without gradients."""
+    digests = []
+    for hook in (False, True):
+        torch.manual_seed(1)
+        whole = Model()
+        whole.left.requires_grad_(False)
+        ddp = DistributedDataParallel(whole, bucket_cap_mb=0.01)
+        if hook:
+            telegrad.torch.ddp(ddp, "dense", net, rules={"*.bias": "dense"})
+            refused(telegrad.ArgumentError, "matches no parameter", lambda: hooked(net, "dense", rules={"leftover*": "dense"}))
+        train(ddp, 3)
+        digests.append(digest(ddp))
+    assert SIZE > 2 or digests[0] == digests[1], digests
+    yield digests[1]
+
+
 def applied(ddp, scaler):
     """Train with one NaN on one rank; for each step whether the parameters have moved."""
     optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
@@ -88,7 +105,11 @@ def case_refused(net):
     refused(telegrad.UnsupportedError, "float64", lambda: telegrad.torch.ddp(double, "dense", net))
     sparse = DistributedDataParallel(torch.nn.Sequential(torch.nn.Embedding(10, 4, sparse=True), torch.nn.Linear(4, 4)))
     refused(telegrad.UnsupportedError, "0.weight: its gradient is sparse", lambda: telegrad.torch.ddp(sparse, "dense", net))
-    if hasattr(torch, "compile"):  # DistributedDataParallel of 1.13 takes neither
+    if hasattr(torch, "compile"):  # DistributedDataParallel of 1.13 takes neither of them
+        from torch.nn.parallel.distributed import _MixedPrecision
+        mixed = DistributedDataParallel(Model())
+        mixed.mixed_precision = _MixedPrecision(param_dtype=torch.bfloat16)  # its constructor wants a GPU for that
+        refused(telegrad.UnsupportedError, "mixed_precision", lambda: telegrad.torch.ddp(mixed, "dense", net))
         complex64 = DistributedDataParallel(torch.nn.Linear(4, 4, dtype=torch.complex64))
         refused(telegrad.UnsupportedError, "complex64", lambda: telegrad.torch.ddp(complex64, "dense", net))
     refused(telegrad.MismatchError, "rank 0 of 1", lambda: hooked(telegrad.Network.local(1)[0], "dense"))

@@ -51,3 +51,5 @@ with tempfile.TemporaryDirectory() as name:
     run(python, "-m", "pip", "install", "-q", "--no-deps", wheels[0])
     (folder / "codec.c").write_text((SOURCES / "examples" / "codec.c").read_text())
     print(run(python, "-c", USE, cwd=folder, env=clean), end="")
+    doctor = run(python, "-m", "telegrad.doctor", cwd=folder, env=clean)
+    assert doctor.count("\nok ") == 4 and "no PyTorch" in doctor, doctor
