@@ -4,11 +4,12 @@
 #define TG_NET_CONNECTION_H
 
 #include "net/key.h"
-#include <openssl/ssl.h>
+#include "net/record.h"
 
-/* Bytes accepted for sending that the socket has not taken yet. Large enough that the kernel cuts
- * segments from it, not from single TLS records. */
+/* Bytes accepted for sending that the socket has not taken yet; bytes of a socket that wait to be
+ * opened. Many records, because each call of the kernel costs as much as copying one. */
 #define TG__STREAM_OUT ((size_t)256 << 10)
+#define TG__STREAM_IN ((size_t)256 << 10)
 #define TG__STREAM_WHY 160
 /* AES-GCM's keys are good for 2^24.5 records (RFC 8446, 5.5); they are changed long before. */
 #define TG__STREAM_KEY_BYTES ((int64_t)64 << 30)
@@ -22,19 +23,27 @@ void tg__tls_destroy(tg__tls *tls);
 
 typedef struct tg__stream {
     int fd;   /* -1: closed */
-    SSL *ssl; /* NULL: no TLS */
+    bool tls; /* nothing is sent or taken that is not sealed */
+    SSL *ssl; /* until the handshake is complete */
+    /* Of client and server: what the handshake has made. */
+    uint8_t secret[2][TG__RECORD_SECRET];
+    bool has_secret[2];
+    tg__record_keys seals, opens; /* then */
     /* Whether the peer's key may connect. Asked once, in the handshake. */
     bool (*accepts)(void *arg, const tg__public_key *key);
     void *accepts_arg;
     tg__public_key peer; /* known after the handshake; zeros without TLS */
     uint8_t *out;        /* (TG__STREAM_OUT) */
     size_t out_at, out_len;
-    uint8_t *in; /* without TLS: bytes read ahead */
+    uint8_t *in; /* bytes read ahead; with TLS, after the handshake: records */
     size_t in_at, in_len;
+    tg__record opened;  /* what is left of a record that was opened, in `in` */
     int64_t key_left;   /* bytes until the keys of this direction are changed */
     int64_t received;   /* bytes read over TLS */
-    int64_t asides;     /* messages of TLS itself that came after the handshake: new keys */
-    bool retries;       /* a record is waiting for the socket */
+    int64_t new_keys;   /* times that the peer has changed its keys */
+    int empty;          /* records without bytes, in a row */
+    bool broken;        /* what has come is not TLS 1.3: nothing is read any more */
+    bool exact;         /* tg__stream_read_exactly was called */
     bool ending, ended; /* tg__stream_end was called; and is complete */
     bool drained;       /* tg__stream_drain was called: nothing can be read any more */
     bool failed;

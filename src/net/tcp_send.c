@@ -112,10 +112,12 @@ static bool stage_next(tg__tcp *t, tg__peer *p)
  * still to be read. */
 static void hear_last_words(tg__tcp *t, tg__peer *p)
 {
-    const tg__stream before = *p->stream;
+    char why[TG__STREAM_WHY];
+    const bool lost = p->stream->lost;
+    memcpy(why, p->stream->why, sizeof why);
     p->deaf = true;
     t->polls = false; /* nothing may wait */
-    if (before.lost) {
+    if (lost) {
         p->stream->failed = p->stream->lost = false;
         do
             tg__peer_pull(t, p);
@@ -123,7 +125,7 @@ static void hear_last_words(tg__tcp *t, tg__peer *p)
     }
     if (!p->gone) {
         p->stream->failed = false;
-        tg__peer_lose(t, p, before.why);
+        tg__peer_lose(t, p, why);
     }
 }
 
@@ -146,7 +148,7 @@ static size_t write_some(tg__tcp *t, tg__peer *p, const uint8_t *bytes, size_t l
 /* Bytes of a segment that may go now; 0: later. */
 static size_t room_now(tg__tcp *t, tg__peer *p)
 {
-    if (!p->paced.far || p->stream->retries || t->is_shut)
+    if (!p->paced.far || t->is_shut)
         return SIZE_MAX;
     const size_t room = tg__pace_room(&t->pace, &p->paced, tg_now_ns(t->base.clock));
     p->held = room == 0;
@@ -196,7 +198,6 @@ void tg__peer_say_bye(tg__tcp *t, tg__peer *p)
 {
     if (p->gone)
         return;
-    /* A stream that could not take a record must be given the same bytes again. */
     const size_t rest = p->stage_len - p->stage_at, more = p->segment_left;
     uint8_t *aside = malloc(rest + more + TG__HEAD);
     if (!aside) {

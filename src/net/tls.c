@@ -48,19 +48,6 @@ static int check_peer(X509_STORE_CTX *ctx, void *arg)
     return 0;
 }
 
-/* Sees every message of TLS. */
-static void watch(int writes, int version, int type, const void *bytes, size_t len, SSL *ssl,
-                  void *arg)
-{
-    (void)version;
-    (void)arg;
-    if (writes || type != SSL3_RT_HANDSHAKE || len == 0)
-        return;
-    const int kind = *(const uint8_t *)bytes;
-    if (kind == SSL3_MT_KEY_UPDATE || kind == SSL3_MT_NEWSESSION_TICKET)
-        tg__stream_aside(SSL_get_app_data(ssl));
-}
-
 static bool set_rules(SSL_CTX *ctx, const tg_key_pair *key)
 {
     X509 *certificate = self_signed(key->pair);
@@ -76,13 +63,11 @@ static bool set_rules(SSL_CTX *ctx, const tg_key_pair *key)
         return false;
     SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
-    SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     SSL_CTX_set_cert_verify_callback(ctx, check_peer, NULL);
-    SSL_CTX_set_msg_callback(ctx, watch);
+    SSL_CTX_set_keylog_callback(ctx, tg__stream_keylog);
     SSL_CTX_set_max_cert_list(ctx, CERTIFICATES_MAX);
-    SSL_CTX_set_read_ahead(ctx, 1);
-    SSL_CTX_set_default_read_buffer_len(ctx, (size_t)64 << 10);
+    SSL_CTX_set_read_ahead(ctx, 0); /* what follows the handshake is not OpenSSL's to read */
     return true;
 }
 
