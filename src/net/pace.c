@@ -27,6 +27,13 @@ static double clamp(double v, double least, double most)
 
 /* ---- the sockets ----------------------------------------------------------------------------- */
 
+uint64_t tg__pace_under_way(const struct tcp_info *i, uint64_t unacked)
+{
+    const uint64_t lost = i->tcpi_lost > i->tcpi_retrans ? i->tcpi_lost - i->tcpi_retrans : 0;
+    const uint64_t absent = (i->tcpi_sacked + lost) * i->tcpi_snd_mss;
+    return unacked > absent ? unacked - absent : 0;
+}
+
 static void read_socket(tg__paced *c)
 {
     struct tcp_info i = {.tcpi_min_rtt = 0};
@@ -35,13 +42,11 @@ static void read_socket(tg__paced *c)
     if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &i, &len) != 0 || i.tcpi_min_rtt == 0 ||
         i.tcpi_min_rtt == UINT32_MAX || ioctl(c->fd, SIOCOUTQ, &unacked) != 0)
         return;
-    /* What arrived behind a loss is not acknowledged, but not on its way either. */
-    const uint64_t behind = (uint64_t)i.tcpi_sacked * i.tcpi_snd_mss, out = (uint64_t)unacked;
     c->shortest_us = i.tcpi_min_rtt;
     c->usual_us = i.tcpi_rtt > i.tcpi_min_rtt ? i.tcpi_rtt : i.tcpi_min_rtt;
-    c->arrived = i.tcpi_bytes_acked + behind;
+    c->arrived = i.tcpi_bytes_acked + (uint64_t)i.tcpi_sacked * i.tcpi_snd_mss;
     c->resent = i.tcpi_bytes_retrans;
-    c->out = out > behind ? out - behind : 0;
+    c->out = tg__pace_under_way(&i, (uint64_t)unacked);
     c->full = i.tcpi_notsent_bytes >= UNSENT_MOST;
 }
 

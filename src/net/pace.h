@@ -55,6 +55,13 @@ typedef struct tg__pace {
     int64_t tick_ns; /* when connections without room may ask again */
 } tg__pace;
 
+struct tcp_info;
+
+/* Of the bytes without an acknowledgement: those on their way. Not those that arrived behind a
+ * loss, nor those that are known to be lost, until they are sent again: a peer that is cut off
+ * would keep its bytes on their way, and so the others' from being sent. */
+uint64_t tg__pace_under_way(const struct tcp_info *i, uint64_t unacked);
+
 void tg__pace_init(tg__pace *pace);
 /* Begin with a connected socket; decide whether the peer is far, and its congestion control. */
 void tg__pace_connect(tg__pace *pace, tg__paced *c, int fd);

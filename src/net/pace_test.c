@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "net/pace.h"
+#include <linux/tcp.h>
 
 enum { CONNECTIONS = 3, FLIGHTS = 1 << 14, MS = 1000000, ROUND_MS = 100, QUEUE = 375000 };
 static const double rate = 20e6 / 8 / 1e9; /* bytes a nanosecond */
@@ -169,9 +170,28 @@ static void one_that_asks_often_delays_nobody(void **state)
     }
 }
 
+/* Packets that arrived behind a loss, and lost ones that have not been sent again, are not. */
+static void bytes_under_way(void **state)
+{
+    (void)state;
+    struct tcp_info i = {.tcpi_snd_mss = 1000};
+    assert_int_equal(tg__pace_under_way(&i, 50500), 50500);
+    i.tcpi_sacked = 10;
+    assert_int_equal(tg__pace_under_way(&i, 50500), 40500);
+    i.tcpi_lost = 5;
+    assert_int_equal(tg__pace_under_way(&i, 50500), 35500);
+    i.tcpi_retrans = 2;
+    assert_int_equal(tg__pace_under_way(&i, 50500), 37500);
+    i.tcpi_retrans = 7; /* some of these have been lost again, or were sent for others */
+    assert_int_equal(tg__pace_under_way(&i, 50500), 40500);
+    i = (struct tcp_info){.tcpi_snd_mss = 1000, .tcpi_lost = 51}; /* a cut: the last one is short */
+    assert_int_equal(tg__pace_under_way(&i, 50500), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_under_way),
         cmocka_unit_test(a_queue_does_not_overflow),
         cmocka_unit_test(short_messages_go_at_once),
         cmocka_unit_test(one_that_is_full_stands_aside),
