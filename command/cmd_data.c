@@ -222,10 +222,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case WORKERS:
     case SEED:
     case SHARD:
-        if (options_set(&o->common, OPT_TRAIN, names[key - OPTIONS_KEY], arg) == TG_OK)
-            return 0;
-        console_error("%s", tg_error());
-        return EINVAL;
+        return cli_parsed(options_set(&o->common, OPT_TRAIN, names[key - OPTIONS_KEY], arg));
     case ARGP_KEY_ARGS:
         o->specs = state->argv + state->next;
         o->count = (size_t)(state->argc - state->next);
@@ -275,9 +272,7 @@ static int cmd_data(int argc, char **argv)
         status = show(&o, o.specs[i]);
     if (status == TG_OK)
         status = output_flush();
-    if (status != TG_OK)
-        console_error("%s", tg_error());
-    return cli_exit_status(status);
+    return cli_end(status);
 }
 
 const struct cli_command command_data = {

@@ -297,10 +297,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     struct eval_options *o = state->input;
     if (key < RESUME || key > JSON)
         return ARGP_ERR_UNKNOWN;
-    if (set(o, key, arg) == TG_OK)
-        return 0;
-    console_error("%s", tg_error());
-    return EINVAL;
+    return cli_parsed(set(o, key, arg));
 }
 
 static int cmd_eval(int argc, char **argv)

@@ -31,20 +31,6 @@ static const struct cli_command *const commands[] = {&command_train,
 #endif
                                                      NULL};
 
-int cli_exit_status(tg_status status)
-{
-    switch (status) {
-    case TG_OK:
-        return CLI_OK;
-    case TG_E_SPEC:
-    case TG_E_ARG:
-    case TG_E_UNSUPPORTED:
-        return CLI_USAGE;
-    default:
-        return CLI_FAILED;
-    }
-}
-
 /* If the name is that of a method or a strategy, write where it belongs. */
 static bool registry_hint(const char *name, char *hint, size_t room)
 {

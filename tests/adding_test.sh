@@ -1,13 +1,13 @@
 #!/bin/sh
-# What docs/adding-a-method.md says: a codec, a method, an exchange and a strategy are a file and a line each. They are added to a
-# copy of the library, which then trains with them, and whose tests take them in.
+# What docs/adding-a-method.md says: a codec, a method, an exchange, a strategy and a transport are a file and a line each. They
+# are added to a copy of the library, which then trains with them, and whose tests take them in.
 set -eu
 root=$1 cc=$2
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-cp -r "$root/src" "$dir"
+cp -r "$root/src" "$root/command" "$dir"
 for name in "$root"/*; do
-    case $name in */src | */build) ;; *) ln -s "$name" "$dir" ;; esac
+    case $name in */src | */command | */build) ;; *) ln -s "$name" "$dir" ;; esac
 done
 cp "$root/tests/adding/codec_powers.c" "$dir/src/codec/quant/"
 echo 'TG_CODEC(powers, 250)' >>"$dir/src/codec/codecs.def"
@@ -17,13 +17,20 @@ cp "$root/tests/adding/exchange_relay.c" "$dir/src/exchange/"
 echo 'TG_EXCHANGE(relay)' >>"$dir/src/exchange/exchanges.def"
 cp "$root/tests/adding/strategy_half.c" "$dir/src/strategy/"
 echo 'TG_STRATEGY(half)' >>"$dir/src/strategy/strategies.def"
+cp "$root/tests/adding/files_job.c" "$dir/command/job/"
+echo 'TG_TRANSPORT(files)' >>"$dir/command/job/transports.def"
 
 { cmake -S "$dir" -B "$dir/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_BUILD_TYPE=Debug -DTG_WERROR=ON -DTG_MPI=OFF -DTG_TRAIN=OFF &&
-    cmake --build "$dir/build" -j 2 --target telegrad_static codec_test context_test finite_test method_test hostile_test; } >"$dir/log" 2>&1 ||
-    { tail -n 60 "$dir/log"; exit 1; }
-"$cc" -std=c17 -Wall -Wextra -Werror -I "$dir/include" "$root/tests/adding/added_test.c" "$dir/build/libtelegrad.a" -lm -pthread \
-    -o "$dir/added_test"
-"$dir/added_test"
+    cmake --build "$dir/build" -j 2 --target telegrad_static codec_test context_test finite_test method_test hostile_test; } \
+    >"$dir/log" 2>&1 || { tail -n 60 "$dir/log"; exit 1; }
+(cd "$dir" && "$cc" -std=c17 -D_GNU_SOURCE -Wall -Wextra -Werror -I . -I include -I tests tests/adding/added_test.c \
+    command/job/transports.c command/job/inproc_job.c command/job/files_job.c build/libtelegrad.a -lm -pthread -o added_test)
+for what in suite train; do
+    mkdir "$dir/$what"
+    FILES_FOLDER=$dir/$what FILES_SIZE=2 FILES_RANK=1 "$dir/added_test" $what &
+    FILES_FOLDER=$dir/$what FILES_SIZE=2 FILES_RANK=0 "$dir/added_test" $what
+    wait $!
+done
 for test in codec_test context_test finite_test method_test hostile_test; do # what loops over registries
     "$dir/build/$test" >"$dir/log" 2>&1 || { tail -n 60 "$dir/log"; echo "$test failed"; exit 1; }
 done

@@ -52,6 +52,23 @@ static inline void ranks_start(const char *text, int size)
     }
 }
 
+/* Each text is refused with a message that contains the second one. */
+typedef struct refusal {
+    const char *text, *say;
+} refusal;
+static inline void ranks_refuse(const refusal *cases, size_t count)
+{
+    memset(ranks, 0, sizeof ranks);
+    ranks_size = 2;
+    assert_int_equal(tg__state_create(&ranks[0].state), TG_OK);
+    for (size_t c = 0; c < count; c++) {
+        assert_int_equal(ranks_make(0, cases[c].text), TG_E_SPEC);
+        if (strstr(tg_error(), cases[c].say) == NULL)
+            fail_msg("%s says \"%s\" without \"%s\"", cases[c].text, tg_error(), cases[c].say);
+    }
+    tg__state_destroy(ranks[0].state);
+}
+
 static inline void ranks_stop(void)
 {
     for (int r = 0; r < ranks_size; r++) {

@@ -10,7 +10,7 @@
 #include "../examples/socket_transport.h"
 #include "free_ports.h"
 #include "kernel/kernel.h"
-#include "telegrad/telegrad.h"
+#include "two_tensors.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -30,44 +30,17 @@ typedef struct place {
 
 static float w[N], g[N];
 
-static void draw(int of_rank, int step)
+static void draw(void *arg, int step)
 {
+    const tg_transport *t = arg;
     const tg_rng_key key = {
-        .seed = 4, .purpose = TG_PURPOSE_TEST, .rank = (uint32_t)of_rank, .step = (uint64_t)step};
+        .seed = 4, .purpose = TG_PURPOSE_TEST, .rank = (uint32_t)t->rank, .step = (uint64_t)step};
     for (size_t i = 0; i < N; i += 4) {
         uint32_t r[4];
         tg_rng_block(&key, i, r);
         for (size_t k = 0; k < 4 && i + k < N; k++) /* both signs and many magnitudes */
             g[i + k] = ldexpf((float)(int32_t)r[k], -31 - (int)(r[k] & 7));
     }
-}
-
-static tg_status train(tg_session *s, int own_rank, uint64_t *hash_p)
-{
-    static const size_t shape[2][2] = {{ROWS, COLS}, {REST, 1}};
-    uint32_t id[2];
-    memset(w, 0, sizeof w);
-    for (int i = 0; i < 2; i++) {
-        const size_t at = i == 0 ? 0 : (size_t)ROWS * COLS, n = shape[i][0] * shape[i][1];
-        const tg_tensor tensor = {.struct_size = sizeof tensor,
-                                  .name = i == 0 ? "matrix" : "rest",
-                                  .shape = shape[i],
-                                  .ndim = 2,
-                                  .param = tg_array_f32(w + at, n),
-                                  .grad = tg_array_f32(g + at, n)};
-        TG_TRY(tg_session_add(s, &tensor, &id[i]));
-    }
-    TG_TRY(tg_session_begin(s));
-    for (int step = 0; step < STEPS; step++) {
-        for (int i = 1; i >= 0; i--)
-            TG_TRY(tg_session_grad_wait(s, id[i]));
-        draw(own_rank, step);
-        for (int i = 1; i >= 0; i--)
-            TG_TRY(tg_session_grad_ready(s, id[i]));
-        TG_TRY(tg_session_step(s, NULL));
-    }
-    TG_TRY(tg_session_finish(s));
-    return tg_session_params_hash(s, hash_p);
 }
 
 /* Print a line for each method: its name and the hash of the parameters. */
@@ -81,12 +54,9 @@ static tg_status run_methods(const place *at, tg_transport *t)
                                           .steps_per_epoch = 1,
                                           .driver = at->driver,
                                           .codec_threads = at->threads};
-        tg_session *s;
+        const two_tensors m = {ROWS, COLS, REST, STEPS, w, g, draw, t};
         uint64_t hash = 0;
-        TG_TRY(tg_session_create(&config, t, &s));
-        const tg_status status = train(s, t->rank, &hash);
-        tg_session_destroy(s);
-        TG_TRY(status);
+        TG_TRY(two_tensors_train(&m, &config, t, &hash));
         printf("%s %016" PRIx64 "\n", list[i]->name, hash);
     }
     return TG_OK;

@@ -5,7 +5,6 @@
 #include "command/output/cli.h"
 #include "command/train/cli_run.h"
 #include "command/job/clock_options.h"
-#include "command/output/console.h"
 #include "command/job/options_check.h"
 #include "command/output/outfile.h"
 #include "command/output/stop.h"
@@ -93,10 +92,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 {
     if (key < MODEL || key > MEASURE)
         return ARGP_ERR_UNKNOWN;
-    if (set(state->input, key, arg) == TG_OK)
-        return 0;
-    console_error("%s", tg_error());
-    return EINVAL;
+    return cli_parsed(set(state->input, key, arg));
 }
 
 static tg_status check(const struct command *c)

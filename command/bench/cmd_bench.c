@@ -103,10 +103,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 {
     if (key < JSON || key > SECONDS)
         return ARGP_ERR_UNKNOWN;
-    if (set(state->input, key, arg) == TG_OK)
-        return 0;
-    console_error("%s", tg_error());
-    return EINVAL;
+    return cli_parsed(set(state->input, key, arg));
 }
 
 static const struct cli_option options[] = {
@@ -253,9 +250,7 @@ static int cmd_bench_codec(int argc, char **argv)
     if (c.levels > 1 || (c.levels == 1 && strcmp(c.level[0], tg_cpu_level()) != 0))
         return run_levels(&c, argc, argv);
     tg_status status = measure(&c);
-    if (status != TG_OK)
-        console_error("%s", tg_error());
-    return cli_exit_status(status);
+    return cli_end(status);
 }
 
 const struct cli_command command_bench_codec = {

@@ -111,10 +111,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 {
     if ((key < JSON || key > SECONDS) && key != ARGP_KEY_ARG)
         return ARGP_ERR_UNKNOWN;
-    if (set(state->input, key, arg) == TG_OK)
-        return 0;
-    console_error("%s", tg_error());
-    return EINVAL;
+    return cli_parsed(set(state->input, key, arg));
 }
 
 static const struct cli_option options[] = {

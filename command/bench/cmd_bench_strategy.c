@@ -44,10 +44,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 {
     if (key < JSON || key > SECONDS)
         return ARGP_ERR_UNKNOWN;
-    if (set(state->input, key, arg) == TG_OK)
-        return 0;
-    console_error("%s", tg_error());
-    return EINVAL;
+    return cli_parsed(set(state->input, key, arg));
 }
 
 static const struct cli_option options[] = {
@@ -163,9 +160,7 @@ static int cmd_bench_strategy(int argc, char **argv)
         tg_status status = launch_check_one("bench strategy");
         if (status == TG_OK)
             status = measure(&c);
-        if (status != TG_OK)
-            console_error("%s", tg_error());
-        result = cli_exit_status(status);
+        result = cli_end(status);
     }
     table_destroy(c.table);
     return result;

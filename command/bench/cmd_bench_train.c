@@ -92,10 +92,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 {
     if (key < JSON || key > PRECISION)
         return ARGP_ERR_UNKNOWN;
-    if (set(state->input, key, arg) == TG_OK)
-        return 0;
-    console_error("%s", tg_error());
-    return EINVAL;
+    return cli_parsed(set(state->input, key, arg));
 }
 
 static const struct cli_option options[] = {
@@ -191,9 +188,7 @@ static int cmd_bench_train(int argc, char **argv)
         tg_status status = launch_check_one("bench train");
         if (status == TG_OK)
             status = measure(&c);
-        if (status != TG_OK)
-            console_error("%s", tg_error());
-        result = cli_exit_status(status);
+        result = cli_end(status);
     }
     free(c.models);
     return result;

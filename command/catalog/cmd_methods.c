@@ -168,9 +168,7 @@ static int cmd_methods(int argc, char **argv)
     if (parsed >= 0)
         return parsed;
     const tg_status status = print(&o);
-    if (status != TG_OK)
-        console_error("%s", tg_error());
-    return cli_exit_status(status);
+    return cli_end(status);
 }
 
 #define SPEC_STRINGS                                                                            \

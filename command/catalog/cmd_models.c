@@ -288,9 +288,7 @@ static int cmd_models(int argc, char **argv)
     tg_status status = print(&o);
     if (status == TG_OK)
         status = output_flush();
-    if (status != TG_OK)
-        console_error("%s", tg_error());
-    return cli_exit_status(status);
+    return cli_end(status);
 }
 
 const struct cli_command command_models = {

@@ -29,10 +29,7 @@ static error_t add_run(struct compare_options *o, const char *text)
 {
     char where[32];
     snprintf(where, sizeof where, "--run %zu", o->plan.count + 1);
-    if (plan_add(&o->plan, NULL, text, where) == TG_OK)
-        return 0;
-    console_error("%s", tg_error());
-    return EINVAL;
+    return cli_parsed(plan_add(&o->plan, NULL, text, where));
 }
 
 static error_t set_dense_timed(struct compare_options *o, const char *text)

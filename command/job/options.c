@@ -3,7 +3,6 @@
 #include "command/output/cli.h"
 #include "command/job/clock_options.h"
 #include "command/job/option_table.h"
-#include "command/output/console.h"
 #include "command/job/launch.h"
 #include "telegrad/transport.h"
 #include "telegrad/tools.h"
@@ -416,10 +415,7 @@ error_t options_parse_shared(int key, char *arg, struct argp_state *state)
     if (key < KEY_FIRST || key >= KEY_FIRST + (int)option_table_count)
         return ARGP_ERR_UNKNOWN;
     const struct option_def *option = &option_table[key - KEY_FIRST];
-    if (options_set(state->input, option->where, option->o.name, arg) == TG_OK)
-        return 0;
-    console_error("%s", tg_error());
-    return EINVAL;
+    return cli_parsed(options_set(state->input, option->where, option->o.name, arg));
 }
 
 /* The rows of the table for one place, with keys, ending with an empty row. */

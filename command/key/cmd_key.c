@@ -3,7 +3,6 @@
 #include "command/job/options.h"
 #include "command/job/parts.h"
 #include "command/output/cli.h"
-#include "command/output/console.h"
 #include "command/output/output.h"
 #include "telegrad/net.h"
 #include <errno.h>
@@ -46,9 +45,7 @@ static int with_word(const struct cli_command *command, int argc, char **argv,
         status = act(o.words[0]);
     if (status == TG_OK)
         status = output_flush();
-    if (status != TG_OK)
-        console_error("%s", tg_error());
-    return cli_exit_status(status);
+    return cli_end(status);
 }
 
 static void print_public(const tg_key_pair *key)

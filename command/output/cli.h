@@ -25,5 +25,9 @@ extern const struct cli_command command_key_new, command_key_show, command_key_f
 
 /* CLI_USAGE for statuses that blame the settings, CLI_FAILED for all others. */
 int cli_exit_status(tg_status status);
+/* The same, after printing tg_error() unless it is TG_OK. */
+int cli_end(tg_status status);
+/* For parsers of options: 0, or EINVAL after printing tg_error(). */
+int cli_parsed(tg_status status);
 
 #endif

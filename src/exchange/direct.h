@@ -20,12 +20,15 @@ typedef struct tg__direct {
     uint32_t told, over; /* messages returned as wishes, and completed */
 } tg__direct;
 
-/* Members of tg__exchange_ops. Blocks are coded if x has a leftover. */
+/* Members of tg__exchange_ops, which TG__DIRECT_OPS sets. Blocks are coded if x has a leftover. */
 TG_NODISCARD tg_status tg__direct_init(tg__exchange *x);
 TG_NODISCARD tg_status tg__direct_start(tg__exchange *x);
 size_t tg__direct_wants(tg__exchange *x, tg__wish *wish, size_t max);
 TG_NODISCARD tg_status tg__direct_done(tg__exchange *x, uint32_t id, size_t len);
 bool tg__direct_finished(const tg__exchange *x);
 void tg__direct_result(tg__exchange *x, float *dst);
+#define TG__DIRECT_OPS                                                                    \
+    .impl_bytes = sizeof(tg__direct), .init = tg__direct_init, .start = tg__direct_start, \
+    .wants = tg__direct_wants, .done = tg__direct_done, .finished = tg__direct_finished
 
 #endif

@@ -404,9 +404,7 @@ static void several_cores(void **state)
 
 static void refused(void **state)
 {
-    static const struct {
-        const char *text, *say;
-    } cases[] = {
+    static const refusal cases[] = {
         {"csc:chunk=0", "chunk=0: allowed: 1 <= chunk <= 1e+09; or auto"},
         {"csc:chunk=64.5", "not a whole number of 64 bits; allowed: 1 <= chunk"},
         {"csc:chunk=all", "or auto"},
@@ -416,15 +414,7 @@ static void refused(void **state)
         {"csc:values=fp16", "values"},
     };
     (void)state;
-    memset(ranks, 0, sizeof ranks);
-    ranks_size = 2;
-    assert_int_equal(tg__state_create(&ranks[0].state), TG_OK);
-    for (size_t c = 0; c < TG_COUNT(cases); c++) {
-        assert_int_equal(ranks_make(0, cases[c].text), TG_E_SPEC);
-        if (strstr(tg_error(), cases[c].say) == NULL)
-            fail_msg("%s says \"%s\" without \"%s\"", cases[c].text, tg_error(), cases[c].say);
-    }
-    tg__state_destroy(ranks[0].state);
+    ranks_refuse(cases, TG_COUNT(cases));
 }
 
 int main(void)

@@ -180,9 +180,7 @@ static void owners_draw_their_own(void **state)
 
 static void refused(void **state)
 {
-    static const struct {
-        const char *text, *say;
-    } cases[] = {
+    static const refusal cases[] = {
         {"topk:feedback=none,exchange=reducescatter", "feedback=none"},
         {"topk:feedback=none,exchange=gtopk", "feedback=none"},
         {"strom:exchange=reducescatter", "allowed: allgather, direct, auto, none"},
@@ -190,15 +188,7 @@ static void refused(void **state)
         {"signsgd:exchange=reducescatter", "allowed: allgather, direct, auto, none"},
     };
     (void)state;
-    memset(ranks, 0, sizeof ranks);
-    ranks_size = 2;
-    assert_int_equal(tg__state_create(&ranks[0].state), TG_OK);
-    for (size_t c = 0; c < TG_COUNT(cases); c++) {
-        assert_int_equal(ranks_make(0, cases[c].text), TG_E_SPEC);
-        if (strstr(tg_error(), cases[c].say) == NULL)
-            fail_msg("%s says \"%s\" without \"%s\"", cases[c].text, tg_error(), cases[c].say);
-    }
-    tg__state_destroy(ranks[0].state);
+    ranks_refuse(cases, TG_COUNT(cases));
 }
 
 int main(void)

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 #include "free_ports.h"
 #include "net_ranks.h"
-#include "telegrad/telegrad.h"
+#include "two_tensors.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -26,42 +26,15 @@ typedef struct member {
     float w[N], g[N];
 } member;
 
-static void draw(member *m, int step)
+static void draw(void *arg, int step)
 {
+    member *m = arg;
     const tg_rng_key key = {.seed = 9,
                             .purpose = TG_PURPOSE_TEST,
                             .rank = (uint32_t)m->t->rank,
                             .step = (uint64_t)step};
     for (size_t i = 0; i < N; i++)
         m->g[i] = (float)(tg_rng_uniform(&key, i) - 0.5);
-}
-
-static tg_status train(member *m, tg_session *s)
-{
-    static const size_t shape[2][2] = {{ROWS, COLS}, {REST, 1}};
-    uint32_t id[2];
-    memset(m->w, 0, sizeof m->w);
-    for (int i = 0; i < 2; i++) {
-        const size_t at = i == 0 ? 0 : (size_t)ROWS * COLS, n = shape[i][0] * shape[i][1];
-        const tg_tensor tensor = {.struct_size = sizeof tensor,
-                                  .name = i == 0 ? "matrix" : "rest",
-                                  .shape = shape[i],
-                                  .ndim = 2,
-                                  .param = tg_array_f32(m->w + at, n),
-                                  .grad = tg_array_f32(m->g + at, n)};
-        TG_TRY(tg_session_add(s, &tensor, &id[i]));
-    }
-    TG_TRY(tg_session_begin(s));
-    for (int step = 0; step < STEPS; step++) {
-        for (int i = 1; i >= 0; i--)
-            TG_TRY(tg_session_grad_wait(s, id[i]));
-        draw(m, step);
-        for (int i = 1; i >= 0; i--)
-            TG_TRY(tg_session_grad_ready(s, id[i]));
-        TG_TRY(tg_session_step(s, NULL));
-    }
-    TG_TRY(tg_session_finish(s));
-    return tg_session_params_hash(s, &m->hash);
 }
 
 static void *be_member(void *arg)
@@ -73,13 +46,10 @@ static void *be_member(void *arg)
                                       .optimizer = "sgd:lr=0.01",
                                       .steps_per_epoch = 2,
                                       .bucket_bytes = 8000};
-    tg_session *s = NULL;
-    m->status = tg_session_create(&config, m->t, &s);
-    if (m->status == TG_OK)
-        m->status = train(m, s);
+    const two_tensors two = {ROWS, COLS, REST, STEPS, m->w, m->g, draw, m};
+    m->status = two_tensors_train(&two, &config, m->t, &m->hash);
     if (m->status != TG_OK)
         snprintf(m->error, sizeof m->error, "%s", tg_error());
-    tg_session_destroy(s);
     tg_transport_destroy(m->t);
     return NULL;
 }

@@ -9,6 +9,7 @@
 #include "codec/lowrank/atomo_matrix.h"
 #include "codec/codec_impl.h"
 #include "each_level.h"
+#include "from_hex.h"
 #include <golden/golden_atomo.h> /* tests/golden */
 #include "vectors.h"
 #include "telegrad/random.h"
@@ -301,24 +302,6 @@ static void refusals(void **state)
 }
 
 /* ---- produced by independent code (tools/golden_atomo.py) ------------------------------------ */
-
-static size_t from_hex(uint8_t *dst, const char *hex)
-{
-    size_t len = strlen(hex) / 2;
-    for (size_t i = 0; i < 2 * len; i++) {
-        unsigned digit = (unsigned)(hex[i] <= '9' ? hex[i] - '0' : hex[i] - 'a' + 10);
-        dst[i / 2] = (uint8_t)(i % 2 ? dst[i / 2] | digit : digit << 4);
-    }
-    return len;
-}
-
-static size_t floats_from_hex(float *dst, const char *hex)
-{
-    static uint8_t bytes[4 * MAX_N];
-    size_t n = from_hex(bytes, hex) / sizeof(float);
-    tg__floats_get(dst, bytes, n);
-    return n;
-}
 
 static void golden_frames(void **state)
 {

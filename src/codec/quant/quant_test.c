@@ -10,6 +10,7 @@
 #include "codec/quant/quant.h"
 #include "codec/quant/quant_elias.h"
 #include "each_level.h"
+#include "from_hex.h"
 #include <golden/golden_quant.h> /* tests/golden */
 #include "vectors.h"
 #include "telegrad/random.h"
@@ -52,24 +53,10 @@ static tg_encode_context at_step(uint64_t step)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-static size_t from_hex(uint8_t *dst, const char *hex)
-{
-    size_t len = strlen(hex) / 2;
-    for (size_t i = 0; i < len; i++) {
-        unsigned byte = 0;
-        for (size_t j = 0; j < 2; j++) {
-            char c = hex[2 * i + j];
-            byte = byte * 16 + (unsigned)(c <= '9' ? c - '0' : c - 'a' + 10);
-        }
-        dst[i] = (uint8_t)byte;
-    }
-    return len;
-}
-
 static void golden(void **state)
 {
     (void)state;
-    static uint8_t bytes[4096];
+    static uint8_t bytes[MAX_BYTES];
     for (size_t i = 0; i < TG_COUNT(golden_quant); i++) {
         const struct golden_quant *g = &golden_quant[i];
         size_t n = from_hex(bytes, golden_quant_x[g->x]) / sizeof(float);

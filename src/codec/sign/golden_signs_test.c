@@ -9,29 +9,9 @@
 #include "base/mem.h"
 #include "codec/codec_impl.h"
 #include "each_level.h"
+#include "from_hex.h"
 #include <golden/golden_signs.h> /* tests/golden */
 #include <string.h>
-
-enum { MAX_BYTES = 4096 };
-
-static size_t from_hex(uint8_t *dst, const char *hex)
-{
-    size_t len = strlen(hex) / 2;
-    assert_true(len <= MAX_BYTES);
-    for (size_t i = 0; i < 2 * len; i++) {
-        unsigned digit = (unsigned)(hex[i] <= '9' ? hex[i] - '0' : hex[i] - 'a' + 10);
-        dst[i / 2] = (uint8_t)((unsigned)dst[i / 2] << 4 | (unsigned)digit);
-    }
-    return len;
-}
-
-static size_t floats_from_hex(float *dst, const char *hex)
-{
-    static uint8_t bytes[MAX_BYTES];
-    size_t n = from_hex(bytes, hex) / sizeof(float);
-    tg__floats_get(dst, bytes, n);
-    return n;
-}
 
 static void frames(void **state)
 {

@@ -9,33 +9,11 @@
 #include "base/mem.h"
 #include "codec/codec_impl.h"
 #include "each_level.h"
+#include "from_hex.h"
 #include <golden/golden_strom.h> /* tests/golden */
 #include <string.h>
 
-enum { MAX_BYTES = 4096, MAX_N = MAX_BYTES / 4, MAX_CUTS = 12 };
-
-static size_t from_hex(uint8_t *dst, const char *hex)
-{
-    size_t len = strlen(hex) / 2;
-    assert_true(len <= MAX_BYTES);
-    for (size_t i = 0; i < len; i++) {
-        unsigned byte = 0;
-        for (size_t j = 0; j < 2; j++) {
-            char c = hex[2 * i + j];
-            byte = byte * 16 + (unsigned)(c <= '9' ? c - '0' : c - 'a' + 10);
-        }
-        dst[i] = (uint8_t)byte;
-    }
-    return len;
-}
-
-static size_t floats_from_hex(float *dst, const char *hex)
-{
-    static uint8_t bytes[MAX_BYTES];
-    size_t n = from_hex(bytes, hex) / sizeof(float);
-    tg__floats_get(dst, bytes, n);
-    return n;
-}
+enum { MAX_N = MAX_BYTES / 4, MAX_CUTS = 12 };
 
 static void frames(void **state)
 {
