@@ -85,7 +85,8 @@ static inline bool hand_listen(const char *host, int *fd_p, int *port_p)
     return listens;
 }
 
-/* Wait until a message has come. Returns false if the connection has failed, or after so long. */
+/* Wait until a message has come, other than WAITS. Returns false if the connection has failed, or
+ * after so long. */
 static inline bool hand_hear(hand *h, double seconds)
 {
     for (const double until = hand_seconds() + seconds; hand_seconds() < until;) {
@@ -93,8 +94,10 @@ static inline bool hand_hear(hand *h, double seconds)
         (void)poll(&p, 1, 50);
         if (!tg__caller_step(&h->c))
             return false;
-        if (h->c.arrived)
+        if (h->c.arrived && tg__caller_kind(&h->c) != TG__SAID_WAITS)
             return true;
+        if (h->c.arrived)
+            tg__caller_next(&h->c);
     }
     return false;
 }

@@ -91,6 +91,24 @@ static inline void net_job_check(const net_job *job)
             fail_msg("%d ranks, rank %d: %s", job->size, r, job->rank[r].error);
 }
 
+/* What joining gave: this status, and a text with this in it. */
+static inline void net_expect(const net_rank *r, tg_status status, const char *part)
+{
+    if (r->status != status || !strstr(r->error, part))
+        fail_msg("%s: %s; expected %s: %s", tg_status_name(r->status), r->error,
+                 tg_status_name(status), part);
+}
+
+/* Joining so is refused at once, with this status, and a text with this in it. */
+static inline void net_refuses(const tg_net_config *config, tg_status status, const char *part)
+{
+    tg_net *net = NULL;
+    const tg_status said = tg_net_join(config, &net);
+    if (said != status || net || !strstr(tg_error(), part))
+        fail_msg("%s: %s; expected %s: %s", tg_status_name(said), tg_error(),
+                 tg_status_name(status), part);
+}
+
 /* Connect to "tcp://127.0.0.1:PORT" as a stranger, as soon as somebody listens. -1: nobody does. */
 static inline int net_connect(const char *address)
 {

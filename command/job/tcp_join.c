@@ -32,16 +32,28 @@ static void on_wait(void *arg, const char *text)
     console_note("%s", line);
 }
 
+/* A call that failed: in any case only some of a flood are told. */
+static void on_refused(void *arg, const char *text)
+{
+    (void)arg;
+    console_note("%s", text);
+}
+
 static bool stopped(void *arg)
 {
     (void)arg;
     return stop_signal != 0;
 }
 
-/* Put the option's dashes before a message about one of the addresses. */
+/* Put the option's dashes into a message about one of the addresses, or about rank 0's key. */
 static tg_status of_option(tg_status status)
 {
     static const char *const names[] = {"listen \"", "join \"", "advertise \""};
+    static const char key[] = "(peer_key)";
+    const char *at = status == TG_E_PEER ? strstr(tg_error(), key) : NULL;
+    if (at)
+        return tg_fail(status, "%.*s(--peer-key)%s", (int)(at - tg_error()), tg_error(),
+                       at + sizeof key - 1);
     for (size_t i = 0; status == TG_E_SPEC && i < TG_COUNT(names); i++)
         if (strncmp(tg_error(), names[i], strlen(names[i])) == 0)
             return tg_fail(status, "--%s", tg_error());
@@ -87,6 +99,17 @@ void tcp_join_await_hangups(const struct net_options *o)
     sigaction(SIGHUP, &action, NULL);
 }
 
+/* Say how reading the list again went. */
+static void say_read_again(const struct net_options *o, tg_status status, const tg_keys *allow)
+{
+    if (status == TG_OK)
+        console_note("SIGHUP: --allow %s is read again: %zu key%s", o->allow, tg_keys_count(allow),
+                     tg_keys_count(allow) == 1 ? "" : "s");
+    else
+        console_warning("SIGHUP: the list of keys stays as it was: %s", tg_error());
+}
+
+/* Once all have joined. */
 void tcp_join_refresh(const struct net_options *o, tg_net *net)
 {
     tg_keys *allow = NULL;
@@ -95,12 +118,30 @@ void tcp_join_refresh(const struct net_options *o, tg_net *net)
     tg_status status = read_list(o->allow, &allow);
     if (status == TG_OK)
         status = tg_net_allow(net, allow);
-    if (status == TG_OK)
-        console_note("SIGHUP: --allow %s is read again: %zu key%s", o->allow, tg_keys_count(allow),
-                     tg_keys_count(allow) == 1 ? "" : "s");
-    else
-        console_warning("SIGHUP: the list of keys stays as it was: %s", tg_error());
+    say_read_again(o, status, allow);
     tg_keys_destroy(allow);
+}
+
+/* Until then. */
+struct lists {
+    const struct net_options *options;
+    tg_keys *current, *before; /* the library may still use the latter when it asks for the next */
+};
+
+static const tg_keys *allow_now(void *arg)
+{
+    struct lists *l = arg;
+    tg_keys *allow = NULL;
+    if (!atomic_exchange(&hung_up, false))
+        return NULL;
+    const tg_status status = read_list(l->options->allow, &allow);
+    say_read_again(l->options, status, allow);
+    if (status != TG_OK)
+        return NULL;
+    tg_keys_destroy(l->before);
+    l->before = l->current;
+    l->current = allow;
+    return allow;
 }
 
 /* ---- joining --------------------------------------------------------------------------------- */
@@ -109,10 +150,10 @@ tg_status tcp_join(const struct net_options *o, const char *job, int rank, doubl
                    tg_net **net_p)
 {
     tg_key_pair *key = NULL;
-    tg_keys *allow = NULL;
+    struct lists lists = {.options = o};
     tg_net *net = NULL;
     struct waiting waiting = {.said = ""};
-    tg_status status = read_keys(o, &key, &allow);
+    tg_status status = read_keys(o, &key, &lists.current);
     if (status == TG_OK && o->insecure)
         console_say("warning: --insecure: no keys and no encryption: whoever reaches the port can "
                     "join, read and change everything");
@@ -124,18 +165,22 @@ tg_status tcp_join(const struct net_options *o, const char *job, int rank, doubl
                                   .rank = rank,
                                   .job = job,
                                   .key = key,
-                                  .allow = allow,
+                                  .allow = lists.current,
                                   .peer_key = o->peer_key,
                                   .insecure = o->insecure,
                                   .timeout_s = timeout_s,
                                   .stop = stopped,
                                   .on_wait = on_wait,
-                                  .on_wait_arg = &waiting};
+                                  .on_wait_arg = &waiting,
+                                  .allow_now = o->allow ? allow_now : NULL,
+                                  .allow_now_arg = &lists,
+                                  .on_refused = on_refused};
     if (status == TG_OK)
         status = of_option(tg_net_join(&config, &net));
     console_status("");
     tg_key_destroy(key);
-    tg_keys_destroy(allow);
+    tg_keys_destroy(lists.current);
+    tg_keys_destroy(lists.before);
     if (status == TG_OK)
         *net_p = net;
     return status;

@@ -15,8 +15,8 @@
 TG_NODISCARD tg_status tcp_join(const struct net_options *o, const char *job, int rank,
                                 double timeout_s, tg_net **net_p);
 
-/* From now on SIGHUP does not end this process, but waits for tcp_join_refresh. Without --allow:
- * does nothing. */
+/* From now on SIGHUP does not end this process: the list of keys is read again, while it joins, and
+ * then by tcp_join_refresh. Without --allow: does nothing. */
 void tcp_join_await_hangups(const struct net_options *o);
 /* Give the list of keys anew to rank 0's job, if SIGHUP has come since this was last asked; if the
  * file cannot be read, the list stays, and a warning says so. Any thread, while net lives. */

@@ -128,6 +128,20 @@ typedef struct tg_net_config {
     tg_status (*set)(void *arg, const char *name, const char *value);
     tg_status (*get)(void *arg, const char *name, char *value, size_t room);
     void *store_arg;
+
+    /* Rank 0, with `allow`: the list of keys that counts from now on, for example because its file
+     * has changed; NULL, or the last one: no other. Asked about ten times a second until all ranks
+     * have joined; tg_net_allow is for the time after. Who has joined with a key that is not on it
+     * is turned away. Borrowed until the next one is given, or tg_net_join returns. Called by the
+     * joining thread. NULL: `allow` stays */
+    const tg_keys *(*allow_now)(void *arg);
+    void *allow_now_arg;
+    /* Rank 0: a call that failed, in words: the caller's address, its key's fingerprint if it
+     * showed one, and why, as "a call from 10.0.0.7 with the key 93af-... failed: it is not on the
+     * list of allowed keys". Of a flood only some are told: at first 8, then one in 10 s, and the
+     * same words once a minute. Called by the joining thread. NULL: nobody wants to know */
+    void (*on_refused)(void *arg, const char *text);
+    void *on_refused_arg;
 } tg_net_config;
 
 /* Join a job. Returns when all ranks are connected to all others. The meeting point tells all ranks

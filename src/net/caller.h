@@ -25,6 +25,9 @@ enum tg__said {
     TG__SAID_RELAY,    /* to it: connect this connection with that of another rank */
     TG__SAID_INVITE,   /* from it: a rank that cannot reach this one asked for that */
     TG__SAID_BRIDGED,  /* from it: what follows on this connection is the other rank's */
+    TG__SAID_WAITS,    /* from it: who has not joined yet */
+    TG__SAID_LEAVES,   /* both ways: the sender gives up, and why */
+    TG__SAID_COUNT
 };
 
 typedef enum tg__caller_state {

@@ -1,6 +1,7 @@
 #include "net/door.h"
 #include "telegrad/clock.h"
 #include "telegrad/tools.h"
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <openssl/rand.h>
@@ -30,6 +31,19 @@ static uint8_t source_of(const tg__door *d, const struct sockaddr_storage *s)
     return (uint8_t)((hash * UINT64_C(0x9e3779b97f4a7c15)) >> 56);
 }
 
+/* "10.0.0.7", "2001:db8::7" */
+static void write_host(const struct sockaddr_storage *s, char host[TG__IP_MAX])
+{
+    const struct in6_addr *six = &((const struct sockaddr_in6 *)s)->sin6_addr;
+    *host = '\0';
+    if (s->ss_family == AF_INET)
+        (void)inet_ntop(AF_INET, &((const struct sockaddr_in *)s)->sin_addr, host, TG__IP_MAX);
+    else if (IN6_IS_ADDR_V4MAPPED(six))
+        (void)inet_ntop(AF_INET, six->s6_addr + 12, host, TG__IP_MAX);
+    else
+        (void)inet_ntop(AF_INET6, six, host, TG__IP_MAX);
+}
+
 static uint64_t roll(tg__door *d)
 {
     d->dice ^= d->dice << 13;
@@ -55,6 +69,12 @@ static void end_knock(tg__door *d, tg__knock *k, bool closes)
         close(k->fd);
     k->fd = -1;
     d->knocking[k->source]--;
+}
+
+static void say_failed(const tg__door *d, const char *host, const tg__caller *c, const char *why)
+{
+    if (d->on_failed)
+        d->on_failed(d->on_failed_arg, host, c, why);
 }
 
 static void end_guest(tg__guest *g)
@@ -184,14 +204,18 @@ static tg_status hear_knock(tg__door *d, tg__knock *k)
         return TG_OK;
     }
     const int fd = k->fd;
-    const uint8_t source = k->source;
     end_knock(d, k, !g);
+    if (!g && n > 0)
+        say_failed(d, k->host, NULL, "it does not speak telegrad's protocol");
     if (!g)
         return TG_OK;
-    *g = (tg__guest){.source = source, .since_ns = now};
+    *g = (tg__guest){.source = k->source, .since_ns = now};
+    memcpy(g->host, k->host, sizeof g->host);
     TG_TRY(tg__caller_accept(&g->caller, fd, d->tls, d->body_max, d->accepts, d->accepts_arg));
-    if (!tg__caller_step(&g->caller)) /* before another one may take the place */
+    if (!tg__caller_step(&g->caller)) { /* before another one may take the place */
+        say_failed(d, g->host, &g->caller, g->caller.why);
         end_guest(g);
+    }
     return TG_OK;
 }
 
@@ -227,6 +251,7 @@ static void let_in(tg__door *d)
         *k = (tg__knock){.fd = fd,
                          .until_ns = tg_now_ns(tg_clock_monotonic()) + TG__GREETING_NS,
                          .source = source_of(d, &from)};
+        write_host(&from, k->host);
         d->knocking[k->source]++;
     }
 }
@@ -249,8 +274,10 @@ tg_status tg__door_step(tg__door *d)
         tg__guest *g = &d->guest[i];
         if (g->caller.state == TG__CALLER_NONE)
             continue;
-        if (!tg__caller_step(&g->caller) || now > g->caller.until_ns ||
-            (g->caller.ends && tg__caller_has_said(&g->caller)))
+        const bool ok = tg__caller_step(&g->caller);
+        if (!ok && !g->caller.ends && !g->caller.arrived)
+            say_failed(d, g->host, &g->caller, g->caller.why);
+        if (!ok || now > g->caller.until_ns || (g->caller.ends && tg__caller_has_said(&g->caller)))
             end_guest(g);
     }
     return TG_OK;

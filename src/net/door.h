@@ -17,17 +17,20 @@
 #define TG__HALF_OPEN 64 /* places for handshakes, beside one for each rank */
 #define TG__YOUNG_NS INT64_C(100000000)
 #define TG__SOURCES 256
+#define TG__IP_MAX 46 /* bytes of an IP address as text, with the NUL */
 
 typedef struct tg__knock {
     int fd; /* -1: an empty place */
     int64_t until_ns;
     uint8_t source;
+    char host[TG__IP_MAX];
 } tg__knock;
 
 typedef struct tg__guest {
     tg__caller caller;
     int64_t since_ns;
     uint8_t source;
+    char host[TG__IP_MAX];
     int rank; /* for the door's owner: who it is; 0: not known */
 } tg__guest;
 
@@ -36,6 +39,10 @@ typedef struct tg__door {
     tg__tls *tls;
     bool (*accepts)(void *arg, const tg__public_key *key);
     void *accepts_arg;
+    /* A call has failed before the caller's message came. c: NULL: it did not even greet. NULL:
+     * nobody wants to know. */
+    void (*on_failed)(void *arg, const char *host, const tg__caller *c, const char *why);
+    void *on_failed_arg;
     size_t body_max; /* of what they say */
     tg__knock *knock;
     size_t knocks;

@@ -66,6 +66,14 @@ void tg_key_text(const tg_key_pair *key, char text[TG_KEY_TEXT])
         tg__key_text(&key->public_key, text);
 }
 
+void tg__key_mark(const tg__public_key *key, char text[TG_KEY_TEXT])
+{
+    unsigned char hash[SHA256_DIGEST_LENGTH];
+    SHA256(key->bytes, sizeof key->bytes, hash);
+    for (int i = 0; i < 10; i++)
+        text += sprintf(text, "%s%02x", i > 0 && i % 2 == 0 ? "-" : "", hash[i]);
+}
+
 tg_status tg_key_fingerprint(const char *key_text, char text[TG_KEY_TEXT])
 {
     TG__ARG(key_text);
@@ -75,11 +83,7 @@ tg_status tg_key_fingerprint(const char *key_text, char text[TG_KEY_TEXT])
         return tg_fail(TG_E_ARG,
                        "\"%.64s\" is no public key: allowed: " PREFIX " and %d characters",
                        key_text, BASE64_LEN);
-    unsigned char hash[SHA256_DIGEST_LENGTH];
-    SHA256(key.bytes, sizeof key.bytes, hash);
-    char *at = text;
-    for (int i = 0; i < 10; i++)
-        at += sprintf(at, "%s%02x", i > 0 && i % 2 == 0 ? "-" : "", hash[i]);
+    tg__key_mark(&key, text);
     return TG_OK;
 }
 

@@ -33,6 +33,8 @@ void tg__key_text(const tg__public_key *key, char text[TG_KEY_TEXT]);
 /* Parse the first len characters of text as a public key. Returns false, and leaves *key_p
  * unchanged, if they are none. */
 bool tg__key_parse(const char *text, size_t len, tg__public_key *key_p);
+/* Its fingerprint, as tg_key_fingerprint gives it. */
+void tg__key_mark(const tg__public_key *key, char text[TG_KEY_TEXT]);
 bool tg__key_equal(const tg__public_key *a, const tg__public_key *b);
 /* The key's position on the list; -1: it is not there. */
 int tg__keys_find(const tg_keys *keys, const tg__public_key *key);

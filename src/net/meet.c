@@ -5,10 +5,13 @@
  *          address to be reached at (text; "": that of the connection, and the port)
  * ROSTER   nonce (16), size (4), the rank of its receiver (4), then per rank: key (32), machine
  *          (8), host (text; "": where the receiver found the meeting point), port (2)
+ * WAITS    text, text: whom it waits for, as tg__net_patience_for has them
+ * LEAVES   status (4), text: the sender gives up
  * REFUSED  status (4), text */
 #include "net/meet.h"
 #include "net/directory.h"
 #include "net/fields.h"
+#include "telegrad/clock.h"
 #include "telegrad/tools.h"
 #include <openssl/rand.h>
 #include <poll.h>
@@ -16,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define TAKEN_OFF "this rank's key was taken off the list of allowed keys"
 
 static const char *job_of(const tg_net *n)
 {
@@ -25,8 +30,8 @@ static const char *job_of(const tg_net *n)
 static bool is_allowed(void *arg, const tg__public_key *key)
 {
     const tg_net *n = arg;
-    if (n->config->allow)
-        return tg__keys_find(n->config->allow, key) >= 0;
+    if (n->allow)
+        return tg__keys_find(n->allow, key) >= 0;
     for (int r = 1; r < n->size; r++) {
         const tg__public_key *known = tg__directory_key(n, r);
         if (known && tg__key_equal(known, key))
@@ -35,24 +40,52 @@ static bool is_allowed(void *arg, const tg__public_key *key)
     return false;
 }
 
-void tg__hall_refuse(tg__caller *c, tg_status status)
+void tg__hall_note(void *hall, const char *host, const tg__caller *c, const char *why)
 {
-    uint8_t body[4 + 2 + 512];
-    char text[512];
+    static const tg__public_key none;
+    tg__hall *h = hall;
+    const tg_net_config *config = h->n->config;
+    const tg__public_key *key = c && c->stream ? &c->stream->peer : NULL;
+    if (key && tg__key_equal(key, &none))
+        key = NULL;
+    if (key && !h->door.accepts(h->n, key))
+        why = h->n->allow && h->door.accepts == is_allowed
+                  ? "it is not on the list of allowed keys"
+                  : "it is not the key of a rank of this job";
+    const char *tells =
+        tg__refusals_add(&h->refusals, tg_now_ns(tg_clock_monotonic()), host, key, why);
+    if (tells && config->on_refused)
+        config->on_refused(config->on_refused_arg, tells);
+}
+
+/* Say REFUSED, with at most TG__TEXT_MAX bytes of text. Returns false if it is out of memory. */
+static bool say_refused(tg__caller *c, tg_status status, const char *text)
+{
+    uint8_t body[4 + 2 + TG__TEXT_MAX];
     tg__pack p = {.at = body, .end = body + sizeof body};
-    snprintf(text, sizeof text, "%s", tg_error());
     tg__pack_number(&p, 4, (uint64_t)status);
     tg__pack_text(&p, text);
-    if (tg__caller_say(c, TG__SAID_REFUSED, body, (size_t)(p.at - body)) != TG_OK)
-        tg__caller_end(c);
+    return tg__caller_say(c, TG__SAID_REFUSED, body, (size_t)(p.at - body)) == TG_OK;
+}
+
+void tg__hall_refuse(tg__hall *h, tg__guest *g, tg_status status)
+{
+    char text[TG__TEXT_MAX];
+    snprintf(text, sizeof text, "%s", tg_error());
+    tg__make_printable(text);
+    tg__hall_note(h, g->host, &g->caller, text);
+    if (say_refused(&g->caller, status, text))
+        g->caller.ends = true;
     else
-        c->ends = true;
+        tg__caller_end(&g->caller);
 }
 
 /* With a list or a store, each rank has a key of its own. */
 static tg_status check_key(tg_net *n, int rank, const tg__public_key *key)
 {
-    if (n->config->insecure || n->config->allow)
+    if (n->allow && !is_allowed(n, key))
+        return tg_fail(TG_E_PEER, TAKEN_OFF);
+    if (n->config->insecure || n->allow)
         return TG_OK;
     if (rank == 0)
         return tg_fail(TG_E_MISMATCH,
@@ -75,8 +108,7 @@ static tg_status read_join(tg__hall *h, const tg__caller *c, tg__joined *g)
     char job[TG__JOB_MAX], address[TG__ADDRESS_MAX];
     const uint64_t wants = tg__unpack_number(&u, 4), size = tg__unpack_number(&u, 4);
     const int port = (int)tg__unpack_number(&u, 2);
-    *g = (tg__joined){.turn = ++h->turn,
-                      .position = tg__keys_find(n->config->allow, &c->stream->peer)};
+    *g = (tg__joined){.turn = ++h->turn, .position = tg__keys_find(n->allow, &c->stream->peer)};
     g->member = (tg__member){.key = c->stream->peer, .machine = tg__unpack_number(&u, 8)};
     tg__unpack_text(&u, job, sizeof job);
     tg__unpack_text(&u, address, sizeof address);
@@ -106,89 +138,88 @@ static tg_status read_join(tg__hall *h, const tg__caller *c, tg__joined *g)
     return TG_OK;
 }
 
-static void admit(tg__hall *h, tg__caller *c)
+static void admit(tg__hall *h, tg__guest *guest)
 {
     tg__joined g;
+    tg__caller *c = &guest->caller;
     const tg_status status = read_join(h, c, &g);
     if (status != TG_OK) {
-        tg__hall_refuse(c, status);
+        tg__hall_refuse(h, guest, status);
         return;
     }
     int i = 0;
     while (h->joined[i].caller.state)
         i++;
     tg__caller_next(c);
-    c->body_max = 0; /* it has nothing to say until it knows the others */
+    c->body_max = TG__LEAVES_MAX; /* it has nothing else to say until it knows the others */
     c->until_ns = INT64_MAX;
+    memcpy(g.host, guest->host, sizeof g.host);
     g.caller = *c;
     *c = (tg__caller){.state = TG__CALLER_NONE};
     h->joined[i] = g;
     h->count++;
+    *h->waits = '\0'; /* it is to be told, too */
 }
 
-/* What the meeting point waits for: "2 of 3 other ranks (not here: anna, bob)". */
-static void describe(const tg__hall *h, char *text, size_t room)
+/* One who has joined goes; it may come again. */
+static void dismiss(tg__hall *h, tg__joined *g, const char *why)
 {
-    const tg_net *n = h->n;
-    const tg_keys *list = n->config->allow;
-    size_t at =
-        (size_t)snprintf(text, room, "%d of %d other ranks", n->size - 1 - h->count, n->size - 1);
-    const char *sep = " (not here: ";
-    for (size_t k = 0; list && k < list->count; k++) {
-        bool here = false;
-        for (int i = 0; i < n->size - 1; i++)
-            here |= h->joined[i].caller.state && h->joined[i].position == (int)k;
-        if (here || at + sizeof list->entry[k].name + 8 > room)
-            continue;
-        at += (size_t)snprintf(text + at, room - at, "%s%s", sep,
-                               *list->entry[k].name ? list->entry[k].name : "one without a name");
-        sep = ", ";
-    }
-    if (*sep == ',')
-        snprintf(text + at, room - at, ")");
+    tg__hall_note(h, g->host, &g->caller, why);
+    tg__caller_end(&g->caller);
+    h->count--;
 }
 
-tg_status tg__hall_look(tg__hall *h)
+/* What one who has joined says, if it has said something: goodbye. */
+static void hear_joined(tg__hall *h, tg__joined *g)
 {
-    const size_t most = tg__door_watch_max(&h->door) + (size_t)h->n->size + h->leg_count;
-    if (h->polled_cap < most) {
-        struct pollfd *grown = realloc(h->polled, 2 * most * sizeof *grown);
-        if (!grown)
-            return tg_fail(TG_E_NOMEM, "out of memory: meeting point");
-        h->polled = grown;
-        h->polled_cap = 2 * most;
-    }
-    size_t count = tg__door_watch(&h->door, h->polled);
-    for (int i = 0; i < h->n->size - 1; i++)
-        if (h->joined[i].caller.state)
-            h->polled[count++] = tg__caller_watch(&h->joined[i].caller);
-    for (size_t i = 0; i < h->leg_count; i++)
-        h->polled[count++] = tg__caller_watch(&h->legs[i].caller);
-    (void)poll(h->polled, (nfds_t)count, TG__LOOK_MS);
-    return tg__door_step(&h->door);
+    char text[TG__TEXT_MAX], why[TG__TEXT_MAX + 40];
+    tg_status status;
+    if (!tg__caller_step(&g->caller))
+        snprintf(why, sizeof why, "it has left again: %s", g->caller.why);
+    else if (!g->caller.arrived)
+        return;
+    else if (tg__net_read_leaves(&g->caller, &status, text))
+        snprintf(why, sizeof why, "it has left again: %s", text);
+    else
+        snprintf(why, sizeof why, "its message is malformed");
+    dismiss(h, g, why);
 }
 
-/* One round: callers come, speak, are admitted or refused; those who have joined may have left. */
+/* One round: callers come, speak, are admitted or refused; those who have joined may leave. */
 static tg_status receive(tg__hall *h)
 {
     TG_TRY(tg__hall_look(h));
     for (size_t i = 0; i < h->door.room; i++) {
-        tg__caller *c = &h->door.guest[i].caller;
-        if (c->arrived && !c->ends)
-            admit(h, c);
+        tg__guest *g = &h->door.guest[i];
+        if (g->caller.arrived && !g->caller.ends)
+            admit(h, g);
     }
-    for (int i = 0; i < h->n->size - 1; i++) {
-        tg__caller *c = &h->joined[i].caller;
-        struct pollfd p = {.events = POLLRDHUP};
-        if (!c->state)
-            continue;
-        p.fd = c->stream->fd;
-        if (poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR))) {
-            tg__caller_end(c); /* it may come again */
-            h->count--;
-        }
-    }
+    for (int i = 0; i < h->n->size - 1; i++)
+        if (h->joined[i].caller.state)
+            hear_joined(h, &h->joined[i]);
     return TG_OK;
+}
+
+/* Go by a new list of keys, if there is one. */
+static void renew_list(tg__hall *h)
+{
+    tg_net *n = h->n;
+    const tg_net_config *c = n->config;
+    const tg_keys *list = n->allow && c->allow_now ? c->allow_now(c->allow_now_arg) : NULL;
+    if (!list || list == n->allow)
+        return;
+    n->allow = list;
+    for (int i = 0; i < n->size - 1; i++) {
+        tg__joined *g = &h->joined[i];
+        if (!g->caller.state)
+            continue;
+        g->position = tg__keys_find(list, &g->member.key);
+        if (g->position >= 0)
+            continue;
+        if (say_refused(&g->caller, TG_E_PEER, TAKEN_OFF))
+            (void)tg__caller_step(&g->caller);
+        dismiss(h, g, "");
+    }
 }
 
 /* Whether a gets a lower rank than b, if neither wants a certain one. */
@@ -257,7 +288,23 @@ static tg_status open_hall(tg__hall *h)
     tg_net *n = h->n;
     TG_TRY(tg_alloc((size_t)n->size, sizeof *h->joined, &h->joined));
     TG_TRY(tg_alloc((size_t)n->size, sizeof *h->at_rank, &h->at_rank));
-    return tg__door_open(&h->door, n->listener, n->tls, n->size, TG__JOIN_MAX, is_allowed, n);
+    TG_TRY(tg__door_open(&h->door, n->listener, n->tls, n->size, TG__JOIN_MAX, is_allowed, n));
+    h->door.on_failed = tg__hall_note;
+    h->door.on_failed_arg = h;
+    return TG_OK;
+}
+
+/* All are here: what they send next is for others than this file. Whoever has begun to say goodbye
+ * does not stay. */
+static void listen_no_more(tg__hall *h)
+{
+    for (int i = 0; i < h->n->size - 1; i++) {
+        tg__joined *g = &h->joined[i];
+        if (g->caller.state && g->caller.heard > 0)
+            dismiss(h, g, "it has left again");
+    }
+    for (int i = 0; h->count == h->n->size - 1 && i < h->n->size - 1; i++)
+        h->joined[i].caller.body_max = 0;
 }
 
 static tg_status gather(tg__hall *h)
@@ -265,12 +312,14 @@ static tg_status gather(tg__hall *h)
     tg_net *n = h->n;
     TG_TRY(open_hall(h));
     while (h->count < n->size - 1) {
-        char text[400];
+        renew_list(h);
         TG_TRY(tg__directory_refresh(n));
         TG_TRY(receive(h));
-        describe(h, text, sizeof text);
-        if (h->count < n->size - 1)
-            TG_TRY(tg__net_patience(n, text));
+        if (h->count == n->size - 1)
+            listen_no_more(h);
+        if (h->count == n->size - 1)
+            break;
+        TG_TRY(tg__hall_wait(h));
     }
     TG_TRY(tell_roster(h));
     TG_TRY(tg__hall_link(h));
@@ -307,6 +356,8 @@ tg_status tg__net_host(tg_net *n)
         return tg_fail(TG_E_ARG, "tg_net_join: allow has no keys");
     tg__hall h = {.n = n};
     const tg_status status = gather(&h);
+    if (status != TG_OK)
+        tg__hall_leave(&h, status);
     close_hall(&h);
     return status;
 }

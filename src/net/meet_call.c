@@ -59,13 +59,19 @@ static tg_status read_roster(tg_net *n, const tg__caller *c)
     return tg__directory_check_roster(n);
 }
 
-static tg_status read_answer(tg_net *n, const tg__caller *c)
+/* again  set if the meeting point may come back */
+static tg_status read_answer(tg_net *n, const tg__caller *c, bool *again)
 {
     tg__unpack u = {.at = c->body, .end = c->body + c->body_len};
-    char text[512], address[TG__ADDRESS_MAX];
+    char text[TG__TEXT_MAX], address[TG__ADDRESS_MAX];
+    tg_status left;
     tg__address_text(&n->meeting, address);
     if (tg__caller_kind(c) == TG__SAID_ROSTER)
         return read_roster(n, c);
+    if (tg__net_read_leaves(c, &left, text)) {
+        *again = left == TG_E_STOPPED;
+        return tg_fail(TG_E_PEER, "the meeting point at %s has left: %s", address, text);
+    }
     const uint64_t status = tg__unpack_number(&u, 4);
     tg__unpack_text(&u, text, sizeof text);
     if (tg__caller_kind(c) != TG__SAID_REFUSED || !tg__unpack_whole(&u))
@@ -86,9 +92,38 @@ static tg_status fail_call(const tg_net *n, const tg__caller *c, bool *again)
                            : "";
     /* What a store says may change, and not all of rank 0's addresses lead to it from here. */
     *again = (c->lost && !c->unknown) || n->config->get;
+    char key[200];
+    const char *source = !n->config->peer_key   ? " (of the store)"
+                         : n->config->addresses ? " (public_keys[0])"
+                                                : " (peer_key)";
+    if (n->tls && tg__net_describe_key(c, &n->peer_key, source, key, sizeof key))
+        return tg_fail(TG_E_PEER, "the meeting point at %s: %s", address, key);
     return tg_fail(c->unknown && !*again ? TG_E_IO : TG_E_PEER, "%s%s%s%s%s",
                    c->unknown ? "" : "the meeting point at ", c->unknown ? "" : address,
                    c->unknown ? "" : ": ", c->why, hint);
+}
+
+/* Whom the meeting point waits for. */
+static tg_status read_waits(tg__caller *c, char waits[TG__TEXT_MAX], char lacks[TG__TEXT_MAX])
+{
+    tg__unpack u = {.at = c->body, .end = c->body + c->body_len};
+    tg__unpack_text(&u, waits, TG__TEXT_MAX);
+    tg__unpack_text(&u, lacks, TG__TEXT_MAX);
+    TG_TRY(tg__unpack_whole(&u) ? TG_OK : malformed());
+    tg__caller_next(c);
+    return TG_OK;
+}
+
+/* What a call waits for, which has not been answered. */
+static tg_status wait_once(tg_net *n, const tg__caller *c, const char *before)
+{
+    char what[400];
+    snprintf(what, sizeof what, "%s%s%s",
+             c->state == TG__CALLER_TALKS      ? "other ranks to join"
+             : c->state == TG__CALLER_LOOKS_UP ? "the meeting point's name to be looked up"
+                                               : "the meeting point to answer",
+             *before ? "; before: " : "", before);
+    return tg__net_patience(n, what);
 }
 
 /* One call, until it is answered or has failed.
@@ -96,6 +131,7 @@ static tg_status fail_call(const tg_net *n, const tg__caller *c, bool *again)
 static tg_status call_once(tg_net *n, const char *before, bool *again)
 {
     tg__caller c;
+    char waits[TG__TEXT_MAX] = "", lacks[TG__TEXT_MAX] = "";
     *again = false;
     TG_TRY(tg__caller_call(&c, &n->meeting, n->meeting_turn, n->tls,
                            TG__NONCE_BYTES + 8 + (size_t)TG_RANKS_MAX * TG__ENTRY_MAX,
@@ -110,17 +146,15 @@ static tg_status call_once(tg_net *n, const char *before, bool *again)
         }
         if (c.state == TG__CALLER_TALKS)
             c.until_ns = INT64_MAX; /* others may take their time */
-        char what[400];
-        snprintf(what, sizeof what, "%s%s%s",
-                 c.state == TG__CALLER_TALKS      ? "other ranks to join"
-                 : c.state == TG__CALLER_LOOKS_UP ? "the meeting point's name to be looked up"
-                                                  : "the meeting point to answer",
-                 *before ? "; before: " : "", before);
-        if (!c.arrived)
-            status = tg__net_patience(n, what);
+        if (c.arrived && tg__caller_kind(&c) == TG__SAID_WAITS)
+            status = read_waits(&c, waits, lacks);
+        if (status == TG_OK && !c.arrived)
+            status = *waits ? tg__net_patience_for(n, waits, lacks, "") : wait_once(n, &c, before);
     }
     if (status == TG_OK)
-        status = read_answer(n, &c);
+        status = read_answer(n, &c, again);
+    else if (c.state == TG__CALLER_TALKS)
+        tg__net_say_leaves(&c, status);
     if (status == TG_OK) {
         tg__caller_next(&c);
         n->control = c;

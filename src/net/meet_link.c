@@ -6,6 +6,7 @@
  *          rank asks first, and the lower one is told by INVITE
  * INVITE   the rank that has asked (4)
  * BRIDGED  nothing; to both. What follows on both connections goes from one to the other
+ * LEAVES   as in meet.c
  *
  * For two ranks there is nothing to do, and none of these messages is sent. */
 #include "net/fields.h"
@@ -75,14 +76,15 @@ static tg_status take_leg(tg__hall *h, tg__caller *c, int from, int to)
 static tg_status hear_guests(tg__hall *h)
 {
     for (size_t i = 0; i < h->door.room; i++) {
-        tg__caller *c = &h->door.guest[i].caller;
+        tg__guest *g = &h->door.guest[i];
+        tg__caller *c = &g->caller;
         int from, to;
         if (!c->arrived || c->ends)
             continue;
         if (tg__caller_kind(c) == TG__SAID_RELAY && tg__net_read_pair(h->n, c, &from, &to))
             TG_TRY(take_leg(h, c, from, to));
         else
-            tg__hall_refuse(c, tg_fail(TG_E_MISMATCH, "all %d ranks have joined", h->n->size));
+            tg__hall_refuse(h, g, tg_fail(TG_E_MISMATCH, "all %d ranks have joined", h->n->size));
     }
     return TG_OK;
 }
@@ -140,9 +142,14 @@ static tg_status hear_joined(tg__hall *h, int *linked_p)
     *linked_p = 0;
     for (int r = 1; r < h->n->size; r++) {
         tg__joined *g = h->at_rank[r];
-        if (!tg__caller_step(&g->caller))
+        char why[TG__TEXT_MAX];
+        tg_status left;
+        const bool lost = !tg__caller_step(&g->caller);
+        if (lost)
+            snprintf(why, sizeof why, "%s", g->caller.why);
+        if (lost || (g->caller.arrived && tg__net_read_leaves(&g->caller, &left, why)))
             return tg_fail(TG_E_PEER, "rank %d has left while ranks connected to each other: %s", r,
-                           g->caller.why);
+                           why);
         if (g->caller.arrived && tg__caller_kind(&g->caller) == TG__SAID_LINKED) {
             g->linked = true;
             tg__caller_next(&g->caller);
@@ -187,7 +194,7 @@ tg_status tg__hall_link(tg__hall *h)
         return TG_OK;
     h->door.accepts = tg__net_is_member;
     for (int r = 1; r < n->size; r++)
-        h->at_rank[r]->caller.body_max = 1;
+        h->at_rank[r]->caller.body_max = TG__LEAVES_MAX;
     for (int linked = 0;;) {
         char text[100];
         TG_TRY(hear_joined(h, &linked));

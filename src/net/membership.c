@@ -16,13 +16,18 @@
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
+static bool is_late(const tg_net *n)
+{
+    return tg_now_ns(tg_clock_monotonic()) >= n->deadline_ns;
+}
+
 tg_status tg__net_patience(tg_net *n, const char *waits_for)
 {
     const int64_t now = tg_now_ns(tg_clock_monotonic());
     const tg_net_config *c = n->config;
     if (c->stop && c->stop(c->stop_arg))
         return tg_fail(TG_E_STOPPED, "joining was stopped while waiting for %s", waits_for);
-    if (now >= n->deadline_ns)
+    if (is_late(n))
         return tg_fail(TG_E_PEER, "joining timed out while waiting for %s", waits_for);
     if (c->on_wait && now - n->told_ns > INT64_C(1000000000)) {
         n->told_ns = now;
@@ -31,11 +36,65 @@ tg_status tg__net_patience(tg_net *n, const char *waits_for)
     return TG_OK;
 }
 
+tg_status tg__net_patience_for(tg_net *n, const char *waits, const char *lacks, const char *more)
+{
+    char text[TG__TEXT_MAX + 16];
+    if (is_late(n))
+        return tg_fail(TG_E_PEER, "joining timed out: %s not joined within %g s%s%s", lacks,
+                       (double)n->timeout_ns / 1e9, *more ? "; " : "", more);
+    snprintf(text, sizeof text, "%s to join", waits);
+    return tg__net_patience(n, text);
+}
+
+/* ---- giving up ------------------------------------------------------------------------------- */
+
+size_t tg__net_write_leaves(tg_status status, uint8_t body[TG__LEAVES_MAX])
+{
+    tg__pack p = {.at = body, .end = body + TG__LEAVES_MAX};
+    char text[TG__TEXT_MAX];
+    snprintf(text, sizeof text, "%s", status == TG_E_STOPPED ? "it was interrupted" : tg_error());
+    tg__make_printable(text);
+    tg__pack_number(&p, 4, (uint64_t)status);
+    tg__pack_text(&p, text);
+    return (size_t)(p.at - body);
+}
+
+void tg__net_say_leaves(tg__caller *c, tg_status status)
+{
+    uint8_t body[TG__LEAVES_MAX];
+    const size_t len = tg__net_write_leaves(status, body);
+    c->body_max = 0;
+    if (tg__caller_say(c, TG__SAID_LEAVES, body, len) == TG_OK)
+        (void)tg__caller_step(c);
+}
+
+bool tg__net_read_leaves(const tg__caller *c, tg_status *status_p, char *text)
+{
+    tg__unpack u = {.at = c->body, .end = c->body + c->body_len};
+    *status_p = tg__unpack_number(&u, 4) == TG_E_STOPPED ? TG_E_STOPPED : TG_E_PEER;
+    tg__unpack_text(&u, text, TG__TEXT_MAX);
+    return tg__caller_kind(c) == TG__SAID_LEAVES && tg__unpack_whole(&u);
+}
+
 /* ---- who is who ------------------------------------------------------------------------------ */
 
 bool tg__net_is_key(void *arg, const tg__public_key *key)
 {
     return tg__key_equal(key, arg);
+}
+
+bool tg__net_describe_key(const tg__caller *c, const tg__public_key *expected, const char *source,
+                          char *text, size_t room)
+{
+    static const tg__public_key none;
+    char found[TG_KEY_TEXT], right[TG_KEY_TEXT];
+    if (!c->stream || c->state != TG__CALLER_SHAKES || tg__key_equal(&c->stream->peer, &none) ||
+        tg__key_equal(&c->stream->peer, expected))
+        return false;
+    tg__key_mark(&c->stream->peer, found);
+    tg__key_mark(expected, right);
+    snprintf(text, room, "its key is %s, but the expected one%s is %s", found, source, right);
+    return true;
 }
 
 bool tg__net_is_member(void *arg, const tg__public_key *key)
@@ -215,10 +274,13 @@ tg_status tg_net_join(const tg_net_config *config, tg_net **net_p)
     if (status == TG_OK) {
         const double seconds = c.timeout_s > 0 ? c.timeout_s : 60;
         n->told_ns = tg_now_ns(tg_clock_monotonic());
-        n->deadline_ns = n->told_ns + (int64_t)(seconds * 1e9);
+        n->timeout_ns = (int64_t)(seconds * 1e9);
+        n->deadline_ns = n->told_ns + n->timeout_ns;
+        n->allow = c.allow;
         status = join(n);
     }
     n->config = NULL;
+    n->allow = NULL;
     tg__directory_close(n);
     if (n->listener >= 0)
         close(n->listener); /* members are complete: nobody else is let in */

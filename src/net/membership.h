@@ -7,8 +7,10 @@
 #include <stdatomic.h>
 
 #define TG__NONCE_BYTES 16
-#define TG__JOB_MAX 128   /* bytes of a job's name, with the NUL */
-#define TG__JOIN_MAX 1024 /* bytes of the message of a rank that joins */
+#define TG__JOB_MAX 128                       /* bytes of a job's name, with the NUL */
+#define TG__JOIN_MAX 1024                     /* bytes of the message of a rank that joins */
+#define TG__TEXT_MAX 512                      /* bytes of a text in a message, with the NUL */
+#define TG__LEAVES_MAX (4 + 2 + TG__TEXT_MAX) /* bytes of the message of a rank that gives up */
 
 typedef struct tg__member {
     tg__public_key key;
@@ -33,12 +35,13 @@ struct tg_net {
     atomic_int wake; /* an eventfd that ends the transport's waiting; -1: none */
     /* While joining. */
     const tg_net_config *config;
+    const tg_keys *allow; /* the list of keys that counts now */
     tg__directory *directory;
     tg__public_key peer_key; /* the meeting point's */
     tg__address meeting;
     int meeting_turn;   /* which of its addresses has answered */
     tg__caller control; /* the connection to it, until all are connected */
-    int64_t deadline_ns, told_ns;
+    int64_t timeout_ns, deadline_ns, told_ns;
 };
 
 #define TG__LEAVE_NS INT64_C(5000000000) /* for what is on its way when a rank leaves */
@@ -65,6 +68,26 @@ bool tg__net_is_member(void *arg, const tg__public_key *key);
 /* Check the caller's wish to stop, and tell what is waited for, about once a second.
  * Errors  TG_E_STOPPED, TG_E_PEER (the deadline has passed) */
 TG_NODISCARD tg_status tg__net_patience(tg_net *n, const char *waits_for);
+/* The same for other ranks that have not joined.
+ * waits  whom it waits for: "1 of 2 other ranks (not here: anna)"
+ * lacks  the same, if it does not come: "anna has", or "2 of 3 other ranks have"
+ * more   what to add then; "": nothing */
+TG_NODISCARD tg_status tg__net_patience_for(tg_net *n, const char *waits, const char *lacks,
+                                            const char *more);
+/* This rank gives up, with the status and text of tg_fail: what it says to others in LEAVES.
+ * Returns its length. */
+size_t tg__net_write_leaves(tg_status status, uint8_t body[TG__LEAVES_MAX]);
+/* Say it, if the socket takes it at once. Keeps the text of tg_fail. */
+void tg__net_say_leaves(tg__caller *c, tg_status status);
+/* Read LEAVES. Returns false if it is malformed.
+ * text  (TG__TEXT_MAX) why */
+bool tg__net_read_leaves(const tg__caller *c, tg_status *status_p, char *text);
+/* Where a call has failed because of the key at the other end: say so. Returns false, and leaves
+ * text, if it has failed otherwise.
+ * expected  the key that is accepted
+ * source    what says that it is */
+bool tg__net_describe_key(const tg__caller *c, const tg__public_key *expected, const char *source,
+                          char *text, size_t room);
 
 /* The meeting point: wait until all ranks have joined, tell them of each other, and wait until
  * they are connected. */

@@ -29,7 +29,7 @@ typedef struct link {
     bool bridged;       /* the other rank is at the other end */
     int turn, failures; /* failures: since it tries this way */
     int64_t since_ns, next_ns;
-    char why[TG__STREAM_WHY];
+    char why[240];
 } link;
 
 typedef struct mesh {
@@ -91,12 +91,15 @@ static void fail_call(mesh *m, int r)
     link *l = &m->links[r];
     const int addresses = l->caller.addresses > 1 ? l->caller.addresses : 1;
     const bool calls_back = m->n->rank < r;
-    char address[TG__ADDRESS_MAX];
+    char address[TG__ADDRESS_MAX], why[160];
     tg__address_text(&m->n->member[r].address, address);
+    if (!m->n->tls || l->caller.accepts_arg == NULL ||
+        !tg__net_describe_key(&l->caller, l->caller.accepts_arg, "", why, sizeof why))
+        snprintf(why, sizeof why, "%s", l->caller.why);
     if (!l->relays)
-        snprintf(l->why, sizeof l->why, "%.70s: %.70s", address, l->caller.why);
+        snprintf(l->why, sizeof l->why, "%.70s: %.140s", address, why);
     else
-        snprintf(l->why, sizeof l->why, "by way of rank 0: %.120s", l->caller.why);
+        snprintf(l->why, sizeof l->why, "by way of rank 0: %.140s", why);
     tg__caller_end(&l->caller);
     l->next_ns = now_ns() + AGAIN_NS;
     l->failures++;
@@ -225,6 +228,10 @@ static tg_status hear_meeting_point(mesh *m)
         return tg_fail(TG_E_PEER, "the meeting point has left: %s", c->why);
     if (!c->arrived)
         return TG_OK;
+    char text[TG__TEXT_MAX];
+    tg_status left;
+    if (tg__net_read_leaves(c, &left, text))
+        return tg_fail(TG_E_PEER, "the meeting point has left: %s", text);
     tg__unpack u = {.at = c->body, .end = c->body + c->body_len};
     const enum tg__said kind = tg__caller_kind(c);
     const uint64_t from = c->body_len > 0 ? tg__unpack_number(&u, 4) : 0;
@@ -321,6 +328,8 @@ tg_status tg__net_mesh(tg_net *n)
     const tg_status status = n->size > 2 ? connect_all(&m) : TG_OK;
     if (status == TG_OK)
         n->stream[0] = tg__caller_take(&n->control);
+    else if (n->control.state == TG__CALLER_TALKS)
+        tg__net_say_leaves(&n->control, status);
     tg__door_close(&m.door);
     for (int r = 1; m.links && r < n->size; r++)
         tg__caller_end(&m.links[r].caller);

@@ -31,13 +31,6 @@ static void start(net_rank *r)
     assert_int_equal(pthread_create(&r->thread, NULL, join, r), 0);
 }
 
-static void assert_failed(const net_rank *r, tg_status status, const char *part)
-{
-    if (r->status != status || !strstr(r->error, part))
-        fail_msg("%s: %s; expected %s: %s", tg_status_name(r->status), r->error,
-                 tg_status_name(status), part);
-}
-
 /* The ranks that have not started yet do, and the job is whole. */
 static void goes_on(net_job *job, int from)
 {
@@ -112,7 +105,7 @@ static void tls_1_2_is_refused(void **state)
     SSL_set_fd(ssl, at);
     assert_true(SSL_accept(ssl) <= 0);
     pthread_join(job.rank[1].thread, NULL);
-    assert_failed(&job.rank[1], TG_E_PEER, "protocol version");
+    net_expect(&job.rank[1], TG_E_PEER, "protocol version");
     assert_true(hand_seconds() - before < 10);
     SSL_free(ssl);
     SSL_CTX_free(old);
@@ -274,7 +267,7 @@ static void another_version_is_named(void **state)
     fd = accept(listener, NULL, NULL);
     assert_int_equal(send(fd, newer, 12, MSG_NOSIGNAL), 12);
     pthread_join(job.rank[1].thread, NULL);
-    assert_failed(&job.rank[1], TG_E_PEER, "speaks version 7 of the protocol, and this rank 1");
+    net_expect(&job.rank[1], TG_E_PEER, "speaks version 7 of the protocol, and this rank 1");
     close(fd);
     close(listener);
     net_job_end(&job);

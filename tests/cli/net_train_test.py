@@ -90,6 +90,8 @@ class Train(net_tool.NetTest):
         mistaken = net_tool.Done(self.quick("--join", self.meeting, "--peer-key", self.public[1], "--key", self.path("1.key")))
         self.assertEqual(mistaken.returncode, 1)
         self.assertIn("the meeting point at tcp://127.0.0.1:", mistaken.stderr)
+        found, expected = (self.ok("key", "fingerprint", self.path(f"{r}.key")).strip() for r in range(2))
+        self.assertIn(f"its key is {found}, but the expected one (--peer-key) is {expected}", mistaken.stderr)
         friend = net_tool.Done(self.quick(*self.options(1, 2)))  # strangers are turned away, friends are not
         self.assertEqual((friend.returncode, net_tool.Done(meeting).returncode), (0, 0), friend.stderr)
 
@@ -182,16 +184,29 @@ class Train(net_tool.NetTest):
         self.assertIn("rank 1", done[0].stderr.splitlines()[-1])
 
     def test_hangup_while_waiting(self):
-        """SIGHUP does not end rank 0 while it waits for others: the list is read again once they are there."""
+        """After SIGHUP a key that was put on the list counts while rank 0 still waits, which says who was turned away before."""
         self.new_keys(2)
+        self.ok("key", "new", self.path("1.key.late"))
+        late = self.ok("key", "show", self.path("1.key.late")).strip()
+        mark = self.ok("key", "fingerprint", self.path("1.key.late")).strip()
+        join = ["--join", self.meeting, "--peer-key", self.public[0], "--key", self.path("1.key.late")]
         for command in (["train", *TINY, *MLP, "--steps", "2"], ["doctor", "--seconds", "0.1"]):
+            self.new_list(self.public[1])
             host = self.start(*command, *self.options(0, 2))
             self.line_with(host, "waiting for")
+            self.assertEqual(net_tool.Done(self.start(*command, *join)).returncode, 1)
+            line = self.line_with(host, "a call from 127.0.0.1")
+            self.assertIn(mark, line)
+            self.assertIn("it is not on the list of allowed keys", line)
+            self.new_list(late)
             host.send_signal(signal.SIGHUP)
-            guest = self.start(*command, *self.options(1, 2))
-            for done in (net_tool.Done(host), net_tool.Done(guest)):
+            self.line_with(host, "is read again: 1 key")
+            for done in (net_tool.Done(self.start(*command, *join)), net_tool.Done(host)):
                 self.assertEqual(done.returncode, 0, done.stderr)
-                self.assertEqual("is read again: 1 key" in done.stderr, "rank 0 of" in done.stderr, done.stderr)
+
+    def new_list(self, *keys):
+        with open(self.path("friends"), "w", encoding="utf-8") as file:
+            file.writelines(f"{key}\n" for key in keys)
 
     def test_diverged(self):
         """Each says that the run failed, and exits with status 1."""
