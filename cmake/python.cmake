@@ -19,6 +19,9 @@ endfunction()
 add_test(NAME python_binding_test
     COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/python/binding_test.py ${CMAKE_C_COMPILER})
 tg_python_test(python_binding_test)
+add_test(NAME python_joining_test
+    COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/python/joining_test.py)
+tg_python_test(python_joining_test)
 # With PyTorch if a Python has it; else the same without its tensors.
 add_test(NAME python_reducer_test COMMAND sh -c "for python in $TELEGRAD_PYTHON /usr/bin/python3; do
     $python -c 'import torch' 2>/dev/null && exec $python \"$1\"; done; exec \"$2\" \"$1\"" sh
@@ -33,6 +36,7 @@ function(tg_python_torch_test name script)
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
 endfunction()
 tg_python_torch_test(python_ddp_test ddp_test.py)
+tg_python_torch_test(python_network_test network_test.py)
 tg_python_torch_test(python_fsdp_test fsdp_test.py)
 tg_python_torch_test(python_package_test package_test.py)
 tg_python_torch_test(python_ddp_full_test ddp_full_test.py CONFIGURATIONS full)

@@ -90,7 +90,7 @@ typedef struct tg_net_config {
      * point, and becomes rank 0. */
     const char *join;
     /* The address where other ranks reach this one, if it is not that of the interface that leads
-     * to the meeting point (port forwarding). NULL: found out */
+     * to the meeting point (port forwarding). Port 0: the one where it listens. NULL: found out */
     const char *advertise;
     int size; /* ranks of the job. Only the meeting point must know; others: 0, or the same */
     /* The rank that this process wants to be, 1 to size - 1. 0: the meeting point chooses, in the

@@ -2,15 +2,38 @@
 import atexit
 import ctypes
 import os
+import threading
 import weakref
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence, Set
 
 from telegrad import _c
-from telegrad._errors import ArgumentError, StateError, check
+from telegrad._errors import ArgumentError, StateError, StoppedError, check
 
 
-def _text(value: Optional[str]) -> Optional[bytes]:
-    return None if value is None else os.fsencode(value)
+def _text(name: str, value: Optional[str]) -> Optional[bytes]:
+    if value is None:
+        return None
+    if not isinstance(value, (str, os.PathLike)):
+        raise ArgumentError(f"{name}: a {type(value).__name__}: allowed: a str")
+    text = os.fsencode(value)
+    if b"\0" in text:
+        raise ArgumentError(f"{name}: {value!r}: allowed: text without a null character")
+    return text
+
+
+def _check_key(name: str, value: object) -> None:
+    if not isinstance(value, Key):
+        raise ArgumentError(f"{name}: a {type(value).__name__}: allowed: a telegrad.Key (telegrad.Key.load(path) reads one from a file)")
+
+
+def _check_public(name: str, value: object) -> bytes:
+    """A public key as text."""
+    if not isinstance(value, str):
+        raise ArgumentError(f"{name}: a {type(value).__name__}: allowed: a public key as text, as Key.public gives it")
+    text = value.strip().encode()
+    if _c.tg_key_fingerprint(text, ctypes.create_string_buffer(_c.TG_KEY_TEXT)) != _c.TG_OK:
+        raise ArgumentError(f"{name}: {value[:64]!r} is no public key: allowed: tgk1: and 43 characters, as Key.public gives them")
+    return text
 
 
 class Key:
@@ -33,13 +56,13 @@ class Key:
         key = cls.__new__(cls)
         key._handle = None
         handle = ctypes.c_void_p()
-        check(_c.tg_key_load(_text(path), ctypes.byref(handle)))
+        check(_c.tg_key_load(_text("path", path), ctypes.byref(handle)))
         key._handle = handle.value
         return key
 
     def save(self, path: str) -> None:
         """Write the pair to a new file that only its owner may read."""
-        check(_c.tg_key_save(self._handle, _text(path)))
+        check(_c.tg_key_save(self._handle, _text("path", path)))
 
     @property
     def public(self) -> str:
@@ -59,7 +82,7 @@ class Network:
 
     Several reducers share a network; all ranks create them in the same order. Leave it by `close`, or use it in a `with`
     statement: the other ranks then learn at once that this one has gone, and those that still wait for it get a
-    `PeerError`. Different threads may use different reducers of a network at the same time.
+    `PeerError`. Different threads may use different reducers of a network at the same time. Ctrl-C ends `meet` and `join`.
 
     >>> import telegrad
     >>> with telegrad.Network.local(1)[0] as net:
@@ -160,32 +183,108 @@ class Network:
 
 
 _open: "weakref.WeakSet[Network]" = weakref.WeakSet()
+_joining: "Set[_Joining]" = set()  # joins that are under way
 
 
-def _join(*, listen: Optional[str] = None, join: Optional[str] = None, advertise: Optional[str] = None, size: int = 0,
-          rank: int = 0, key: Optional[Key] = None, allow: Sequence[str] = (), peer_key: Optional[str] = None,
-          insecure: bool = False, job: str = "", timeout: float = 60) -> int:
-    """Join, and return the transport."""
+class _Joining:
+    """tg_net_join in a thread of its own, because a thread inside the library cannot take a signal: whoever waits for it here
+    can be interrupted, which ends it."""
+
+    def __init__(self, call: Callable[["_Joining"], int]) -> None:
+        self._call = call
+        self.asked = False  # to stop
+        self._transport: Optional[int] = None
+        self._error: Optional[BaseException] = None
+        self._lock = threading.Lock()
+        self.done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="telegrad join", daemon=True)
+
+    def _run(self) -> None:
+        transport: Optional[int] = None
+        try:
+            transport = self._call(self)
+            with self._lock:
+                if self.asked:
+                    raise StoppedError("joining was stopped")
+                self._transport, transport = transport, None
+        except BaseException as error:
+            self._error = error
+        finally:
+            if transport is not None:
+                _c.tg_transport_destroy(transport)
+            self.done.set()
+
+    def stop(self) -> None:
+        """End the wait, within a second."""
+        with self._lock:
+            self.asked = True
+            transport, self._transport = self._transport, None
+        if transport is not None:
+            _c.tg_transport_destroy(transport)
+        self.done.wait(5)
+
+    def wait(self) -> int:
+        """Returns the transport."""
+        _joining.add(self)
+        try:
+            self._thread.start()
+            while not self.done.wait(0.5):  # a signal that another thread has taken is seen then
+                pass
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            _joining.discard(self)
+        if self._error is not None:
+            raise self._error
+        assert self._transport is not None
+        return self._transport
+
+
+_stop_function = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)
+
+
+def _join(*, key: Optional[Key] = None, allow: Sequence[str] = (), peer_key: Optional[str] = None, insecure: bool = False,
+          **more: Any) -> int:
+    """Join with keys, and return the transport. more: see _join_with."""
     if key is None and not insecure:
-        raise ArgumentError("key: allowed: a telegrad.Key; or insecure=True for a network that you trust")
-    config = _c.tg_net_config(struct_size=ctypes.sizeof(_c.tg_net_config), listen=_text(listen), join=_text(join),
-                              advertise=_text(advertise), size=size, rank=rank, job=_text(job),
-                              key=None if key is None else key._handle, peer_key=_text(peer_key), insecure=insecure,
-                              timeout_s=timeout)
-    keys, membership, transport = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-    if allow:
-        check(_c.tg_keys_parse("".join(f"{k} rank{i + 1}\n" for i, k in enumerate(allow)).encode(), ctypes.byref(keys)))
+        raise ArgumentError("key: None: allowed: a telegrad.Key; or insecure=True for a network that you trust")
+    if key is not None:
+        _check_key("key", key)
+    if isinstance(allow, (str, bytes)) or not isinstance(allow, Sequence):
+        raise ArgumentError(f"allow: a {type(allow).__name__}: allowed: a list of public keys as text, as Key.public gives them")
+    lines = [_check_public(f"allow[{i}]", k) + f" rank{i + 1}\n".encode() for i, k in enumerate(allow)]
+    config = _c.tg_net_config(insecure=insecure, key=None if key is None else key._handle,
+                              peer_key=None if peer_key is None else _check_public("peer_key", peer_key))
+    keys = ctypes.c_void_p()
+    if lines:
+        check(_c.tg_keys_parse(b"".join(lines), ctypes.byref(keys)))
         config.allow = keys.value
     try:
-        check(_c.tg_net_join(ctypes.byref(config), ctypes.byref(membership)))
+        return _join_with(config, **more)
     finally:
         _c.tg_keys_destroy(keys)
-    status = _c.tg_transport_tcp(membership, ctypes.byref(transport))
-    if status != _c.TG_OK:
-        _c.tg_net_destroy(membership)
-        check(status)
-    assert transport.value is not None
-    return transport.value
+
+
+def _join_with(config: _c.tg_net_config, *, listen: Optional[str] = None, join: Optional[str] = None,
+               advertise: Optional[str] = None, size: int = 0, rank: int = 0, job: str = "", timeout: float = 60) -> int:
+    """Fill in the rest of the config, join, and return the transport."""
+    config.struct_size = ctypes.sizeof(_c.tg_net_config)
+    config.listen, config.join, config.advertise = _text("listen", listen), _text("address", join), _text("advertise", advertise)
+    config.size, config.rank, config.job, config.timeout_s = size, rank, _text("job", job), timeout
+
+    def call(joining: _Joining) -> int:
+        membership, transport = ctypes.c_void_p(), ctypes.c_void_p()
+        stop = _stop_function(lambda _: joining.asked)  # lives until tg_net_join has returned
+        config.stop = ctypes.cast(stop, ctypes.c_void_p)
+        check(_c.tg_net_join(ctypes.byref(config), ctypes.byref(membership)))
+        status = _c.tg_transport_tcp(membership, ctypes.byref(transport))
+        if status != _c.TG_OK:
+            _c.tg_net_destroy(membership)
+            check(status)
+        assert transport.value is not None
+        return transport.value
+    return _Joining(call).wait()
 
 
 exiting = False  # the interpreter exits
@@ -196,6 +295,8 @@ def _leave() -> None:
     """The interpreter exits: end what still waits, so that no thread is left inside the library."""
     global exiting
     exiting = True
+    for joining in list(_joining):
+        joining.stop()
     for net in list(_open):
         net.stop()
     for net in list(_open):

@@ -153,8 +153,8 @@ static tg_status publish_meeting_point(tg_net *n)
     const bool everywhere =
         !*at.host || strcmp(at.host, "0.0.0.0") == 0 || strcmp(at.host, "::") == 0;
     const size_t len = strlen(text);
-    if (c->advertise || !everywhere)
-        snprintf(text + len, sizeof text - len, " %s", c->advertise ? c->advertise : address);
+    if (*n->advertise || !everywhere)
+        snprintf(text + len, sizeof text - len, " %s", *n->advertise ? n->advertise : address);
     else
         append_interfaces(n, text, sizeof text);
     return set(n, text);

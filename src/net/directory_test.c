@@ -238,6 +238,26 @@ static void by_a_store(void **state)
     }
 }
 
+/* A port that is not known before: that of the listener is told. */
+static void any_port_is_advertised(void **state)
+{
+    (void)state;
+    net_job job;
+    static store s;
+    char address[TG__ADDRESS_MAX];
+    store_begin(&job, &s, 3, false);
+    for (int r = 0; r < 3; r++)
+        job.rank[r].config.advertise = "tcp://localhost:0";
+    net_job_run(&job, join_only);
+    net_job_check(&job);
+    for (int i = 0; i < s.count; i++)
+        if (strcmp(s.entry[i].name, "telegrad/of today/0") == 0)
+            snprintf(address, sizeof address, "%s", strrchr(s.entry[i].value, ' ') + 1);
+    assert_int_equal(strncmp(address, "tcp://localhost:", 16), 0);
+    assert_int_not_equal(atoi(address + 16), 0);
+    net_job_end(&job);
+}
+
 /* What ranks of an earlier try have left behind is replaced: nobody answers at the old address, and
  * rank 1's old key is not its key any more. */
 static void old_entries_do_no_harm(void **state)
@@ -431,6 +451,7 @@ int main(void)
         cmocka_unit_test(ranks_are_named),
         cmocka_unit_test(rank_0_is_not_believed),
         cmocka_unit_test(by_a_store),
+        cmocka_unit_test(any_port_is_advertised),
         cmocka_unit_test(old_entries_do_no_harm),
         cmocka_unit_test(the_store_is_not_believed_over_keys),
         cmocka_unit_test(places_are_kept),

@@ -233,6 +233,8 @@ static void bad_settings(void **state)
     REFUSES(TG_E_SPEC, "tcp://host");
     c.advertise = "host:1";
     REFUSES(TG_E_SPEC, "host:1");
+    c.advertise = "tcp://:1";
+    REFUSES(TG_E_SPEC, "advertise \"tcp://:1\": it has no host");
     c.join = "tcp://nowhere.invalid:4242";
     REFUSES(TG_E_IO, "nowhere.invalid");
     c.timeout_s = 0.5; /* nobody listens there */

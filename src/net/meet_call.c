@@ -24,7 +24,7 @@ static tg_status say_join(const tg_net *n, tg__caller *c)
     tg__pack_number(&p, 2, (uint64_t)n->port);
     tg__pack_number(&p, 8, tg__this_machine());
     tg__pack_text(&p, config->job ? config->job : "");
-    tg__pack_text(&p, config->advertise ? config->advertise : "");
+    tg__pack_text(&p, n->advertise);
     return tg__caller_say(c, TG__SAID_JOIN, body, (size_t)(p.at - body));
 }
 

@@ -240,13 +240,19 @@ static tg_status join(tg_net *n)
     const tg_net_config *c = n->config;
     if (c->join && !c->set)
         TG_TRY(tg__address_parse("join", c->join, false, &n->meeting));
-    if (c->advertise) {
-        tg__address unused;
-        TG_TRY(tg__address_parse("advertise", c->advertise, false, &unused));
-    }
+    tg__address advertised = {.port = 0};
+    if (c->advertise)
+        TG_TRY(tg__address_parse("advertise", c->advertise, true, &advertised));
+    if (c->advertise && !*advertised.host)
+        return tg_fail(TG_E_SPEC, "advertise \"%.256s\": it has no host: allowed: tcp://HOST:PORT",
+                       c->advertise);
     if (!c->insecure)
         TG_TRY(tg__tls_create(c->key, &n->tls));
     TG_TRY(listen_at(n));
+    if (advertised.port == 0)
+        advertised.port = n->port;
+    if (c->advertise)
+        tg__address_text(&advertised, n->advertise);
     if (n->listener >= 0)
         TG_TRY(tg__directory_publish(n));
     if (!c->join)
