@@ -1,4 +1,5 @@
 #include "net/directory.h"
+#include "net/fields.h"
 #include "telegrad/clock.h"
 #include "telegrad/tools.h"
 #include <ifaddrs.h>
@@ -96,7 +97,10 @@ static tg_status get(tg_net *n, int rank, char value[TG_NET_VALUE])
     *value = '\0';
     TG_TRY(n->config->get(n->config->store_arg, name, value, TG_NET_VALUE));
     value[TG_NET_VALUE - 1] = '\0';
-    return TG_OK;
+    return tg__is_printable(value, strlen(value))
+               ? TG_OK
+               : tg_fail(TG_E_CORRUPT, "what rank %d has set in the store is no printable text",
+                         rank);
 }
 
 static tg_status set(tg_net *n, const char *value)

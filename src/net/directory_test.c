@@ -373,6 +373,10 @@ static void errors_of_a_store(void **state)
     pthread_join(job.rank[0].thread, NULL);
     net_expect(&job.rank[0], TG_E_CORRUPT,
                "what rank 1 has set in the store is no public key: rubbish");
+    assert_int_equal(store_set(&s, "telegrad/of today/1", "\033[2J"), TG_OK); /* for terminals */
+    assert_int_equal(pthread_create(&job.rank[0].thread, NULL, join_only, &job.rank[0]), 0);
+    pthread_join(job.rank[0].thread, NULL);
+    net_expect(&job.rank[0], TG_E_CORRUPT, "what rank 1 has set in the store is no printable text");
     assert_int_equal(store_set(&s, "telegrad/of today/0", "rubbish"), TG_OK);
     assert_int_equal(pthread_create(&job.rank[2].thread, NULL, join_only, &job.rank[2]), 0);
     pthread_join(job.rank[2].thread, NULL);

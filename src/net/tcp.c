@@ -336,8 +336,9 @@ static void leave(tg__tcp *t, int64_t until_ns, bool drains)
     t->is_shut = true;
     for (bool pending = true; pending;) {
         pending = false;
-        for (int r = 0; r < size; r++) {
-            tg__peer *p = &t->peer[r];
+        for (int i = 0; i < size; i++) {
+            /* The one to blame comes last: if it leaves at once, the others know why. */
+            tg__peer *p = &t->peer[(t->blames + 1 + i) % size];
             if (!p->stream || p->gone)
                 continue;
             if (drains)

@@ -1,7 +1,8 @@
 /* A rank that joins, among others that say what the input says: at the meeting point, to it, and
- * where ranks connect with each other. The first byte of the input chooses which rank joins (bits 0
- * and 1: 0, the meeting point, to 2); then each action is a byte, with some more: see `act`. One
- * action is done each time the joining rank asks whether it is to stop.
+ * where ranks connect with each other. The first byte of the input chooses which rank joins (modulo
+ * 3: 0 is the meeting point) and how ranks find each other (bits 4 and 5: see `ways`); then each
+ * action is a byte, with some more: see `act`. One action is done each time the joining rank asks
+ * whether it is to stop. What it finds in a store is the input's, too: see `get`.
  *
  * It is linked with its own poll, which never waits, and its own connect and getaddrinfo, which
  * know this machine only. */
@@ -22,6 +23,7 @@
 #define must(fact) ((fact) ? (void)0 : abort())
 
 enum { SLOTS = 8, RANKS = 3, BODY_MAX = 2048 };
+enum ways { BY_MEETING_POINT, BY_LIST, BY_STORE, BY_STORE_WITH_KEYS, WAYS };
 
 int __real_poll(struct pollfd *p, nfds_t n, int timeout);
 int __wrap_poll(struct pollfd *p, nfds_t n, int timeout);
@@ -65,6 +67,7 @@ typedef struct world {
     int fd[SLOTS]; /* -1: none */
     int its_port;  /* where the rank that joins listens; 0: not known */
     uint8_t nonce[TG__NONCE_BYTES];
+    enum ways way;
 } world;
 
 static int listen_here(int *port_p)
@@ -147,7 +150,7 @@ static size_t make_body(world *w, int kind, uint8_t *body)
         tg__pack_number(&p, 4, (uint64_t)(a >> 2 & 3));
         tg__pack_number(&p, 2, (uint64_t)w->port[1]);
         tg__pack_number(&p, 8, a >> 4);
-        tg__pack_text(&p, b & 64 ? "other" : "");
+        tg__pack_text(&p, b & 64 ? "other" : w->way >= BY_STORE ? "fuzz" : "");
         tg__pack_text(&p, addresses[b & 3]);
         break;
     case TG__SAID_ROSTER:
@@ -171,6 +174,14 @@ static size_t make_body(world *w, int kind, uint8_t *body)
         tg__pack_bytes(&p, w->nonce, sizeof w->nonce);
         tg__pack_number(&p, 4, a & 3);
         tg__pack_number(&p, 4, (uint64_t)(a >> 2 & 3));
+        break;
+    case TG__SAID_WAITS:
+        tg__pack_text(&p, hosts[a % 6]);
+        tg__pack_text(&p, hosts[b % 6]);
+        break;
+    case TG__SAID_LEAVES:
+        tg__pack_number(&p, 4, a);
+        tg__pack_text(&p, hosts[b % 6]);
         break;
     case TG__SAID_INVITE:
         tg__pack_number(&p, 4, a & 3);
@@ -230,7 +241,7 @@ static void act(world *w)
     case 4:
         break; /* a round without anything */
     default:
-        say_message(w, i, next(w) % 12);
+        say_message(w, i, next(w) % TG__SAID_COUNT);
     }
 }
 
@@ -245,6 +256,46 @@ static bool play(void *arg)
         w->rounds++;
     listen_to_all(w);
     return w->rounds > 6;
+}
+
+/* ---- the store ------------------------------------------------------------------------------- */
+
+static tg_status set(void *arg, const char *name, const char *value)
+{
+    world *w = arg;
+    const char *at = strrchr(value, ':');
+    must(tg__is_printable(name, strlen(name)) && strlen(value) < TG_NET_VALUE);
+    if (strcmp(name, "telegrad/fuzz/0") == 0 && at)
+        w->its_port = atoi(at + 1);
+    return next(w) == 99 ? tg_fail(TG_E_IO, "the store is down") : TG_OK;
+}
+
+/* What rank 0 would say, or another rank, or something else. */
+static tg_status get(void *arg, const char *name, char *value, size_t room)
+{
+    static const char key[] = "tgk1:Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE";
+    static const char *const addresses[] = {"tcp://127.0.0.1:9", "tcp://[::1]:9", "tcp://nowhere:1",
+                                            "tcp://127.0.0.1:0", "udp://a:1",     ""};
+    world *w = arg;
+    const uint8_t what = next(w);
+    const bool keys = w->way == BY_STORE_WITH_KEYS;
+    size_t len = 0;
+    must(room == TG_NET_VALUE && strncmp(name, "telegrad/fuzz/", 14) == 0);
+    if (what >= 250)
+        return what == 250 ? tg_fail(TG_E_IO, "the store is down") : TG_OK; /* "" as it came */
+    if (name[14] != '0' && what < 200)
+        len = (size_t)snprintf(value, room, "%s", key);
+    else if (what < 200)
+        len = (size_t)snprintf(value, room, "%s %x tcp://127.0.0.1:%d %s %s", keys ? key : "-",
+                               what, w->port[0], addresses[what % 6], addresses[what / 6 % 6]);
+    for (size_t n = what >= 200 ? next(w) : 0; len < n && w->at < w->end; len++)
+        value[len] = (char)next(w);
+    if (what % 5 == 1 && len > 0) /* one byte of it */
+        value[next(w) % len] = (char)next(w);
+    value[len] = '\0';
+    if (what == 249) /* no end, against the rules */
+        memset(value + len, 'x', room - len);
+    return TG_OK;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -265,21 +316,37 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int i = 0; i < SLOTS; i++)
         w.fd[i] = -1;
     const int rank = size > 0 ? data[0] % RANKS : 0;
-    w.its_port = rank == 0 ? own_port : 0;
-    snprintf(listens, sizeof listens, "tcp://127.0.0.1:%d", rank == 0 ? own_port : 0);
+    w.way = size > 0 ? (enum ways)(data[0] >> 4 & 3) : BY_MEETING_POINT;
+    const bool stored = w.way >= BY_STORE, met = w.way == BY_MEETING_POINT;
+    const bool fixed = !stored && (rank == 0 || !met); /* its port is known before */
+    w.its_port = fixed ? own_port : 0;
+    snprintf(listens, sizeof listens, "tcp://127.0.0.1:%d", fixed ? own_port : 0);
     snprintf(joins, sizeof joins, "tcp://127.0.0.1:%d", w.port[0]);
+    char address[RANKS][48];
+    const char *addresses[RANKS];
+    for (int r = 0, other = 0; r < RANKS; r++) {
+        snprintf(address[r], sizeof address[r], "tcp://127.0.0.1:%d",
+                 r == rank ? own_port : w.port[other++]);
+        addresses[r] = address[r];
+    }
     const tg_net_config config = {.struct_size = sizeof config,
                                   .listen = listens,
-                                  .join = rank == 0 ? NULL : joins,
-                                  .size = rank == 0 ? RANKS : 0,
+                                  .join = rank == 0 || !met ? NULL : joins,
+                                  .size = rank == 0 || !met ? RANKS : 0,
                                   .rank = rank,
-                                  .insecure = true,
+                                  .job = stored ? "fuzz" : NULL,
+                                  .insecure = w.way != BY_STORE_WITH_KEYS,
+                                  .addresses = w.way == BY_LIST ? addresses : NULL,
+                                  .set = stored ? set : NULL,
+                                  .get = stored ? get : NULL,
+                                  .store_arg = &w,
                                   .stop = play,
                                   .stop_arg = &w,
                                   .timeout_s = 10};
     tg_net *net = NULL;
     const tg_status status = tg_net_join(&config, &net);
     must(status == TG_OK ? net && tg_net_size(net) == RANKS : !net && *tg_error());
+    must(tg__is_printable(tg_error(), strlen(tg_error()))); /* it is shown to people */
     for (int i = 0; i < SLOTS; i++)
         end(&w, i);
     listen_to_all(&w); /* who has called, and was not heard */
