@@ -40,8 +40,8 @@ struct tg_net {
     tg__public_key peer_key; /* the meeting point's */
     tg__address meeting;
     char advertise[TG__ADDRESS_MAX]; /* "": found out */
-    int meeting_turn;   /* which of its addresses has answered */
-    tg__caller control; /* the connection to it, until all are connected */
+    int meeting_turn;                /* which of its addresses has answered */
+    tg__caller control;              /* the connection to it, until all are connected */
     int64_t timeout_ns, deadline_ns, told_ns;
 };
 
