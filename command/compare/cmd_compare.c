@@ -301,8 +301,8 @@ static tg_status compare(const struct launch *l, const struct compare_options *o
     if (status == TG_OK)
         status = run_all(&w);
     if (status == TG_OK && w.interrupted)
-        console_note("interrupted by %s; finished: %zu of %zu run%s", stop_signal_name(), w.count,
-                     o->plan.count, o->plan.count == 1 ? "" : "s");
+        console_note("%s; finished: %zu of %zu run%s", stop_words(), w.count, o->plan.count,
+                     o->plan.count == 1 ? "" : "s");
     if (status == TG_OK)
         *exit_status_p = w.interrupted                     ? stop_exit_status()
                          : w.failed != TG_OK || w.diverged ? CLI_FAILED

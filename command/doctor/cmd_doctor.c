@@ -168,7 +168,7 @@ static tg_status run(struct command *c)
     if (status == TG_OK)
         status = tg_transport_tcp(c->job, &t);
     if (status != TG_OK) {
-        tg_net_destroy(c->job);
+        tg_net_leave(c->job, tg_error());
         return status;
     }
     status = measure(c, t);

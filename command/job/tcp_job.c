@@ -3,6 +3,7 @@
 #include "command/job/tcp_join.h"
 #include "command/job/transports.h"
 #include "command/output/console.h"
+#include "command/output/stop.h"
 #include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +51,8 @@ static tg_status open_job(const struct job_call *call, int *rank_p, int *size_p)
 
 static void close_job(void)
 {
-    tg_net_destroy(job.net);
+    /* A membership that no transport has taken: what this rank needs besides is missing. */
+    tg_net_leave(job.net, stop_signal ? "it was interrupted" : tg_error());
     job.net = NULL;
     free(job.nodes);
     job.nodes = NULL;

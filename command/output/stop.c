@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 volatile sig_atomic_t stop_signal;
+int stop_rank = -1;
 static volatile sig_atomic_t guarded, at_once, says;
 static struct timespec arrived; /* written before stop_signal is set */
 static char guarded_path[PATH_MAX];
@@ -80,4 +81,15 @@ int stop_exit_status(void)
 const char *stop_signal_name(void)
 {
     return stop_signal == SIGTERM ? "SIGTERM" : "SIGINT";
+}
+
+const char *stop_words(void)
+{
+    static char words[60];
+    if (stop_rank < 0)
+        snprintf(words, sizeof words, "interrupted by %s", stop_signal_name());
+    else
+        snprintf(words, sizeof words, "rank %d was interrupted by %s", stop_rank,
+                 stop_signal_name());
+    return words;
 }

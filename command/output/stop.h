@@ -24,6 +24,13 @@ void stop_guard_file(const char *path);
 /* The exit status of an interrupted run: 128 + the signal. */
 int stop_exit_status(void);
 
+/* The rank whose signal ended the run; -1: this process's own. */
+extern int stop_rank;
+
+/* "interrupted by SIGINT" or, of another rank's signal, "rank 1 was interrupted by SIGINT". Stays
+ * valid until the next call. */
+const char *stop_words(void);
+
 /* "SIGINT" or "SIGTERM", whichever ended the run. */
 const char *stop_signal_name(void);
 

@@ -214,8 +214,10 @@ tg_status run_job(const struct run_about *about, const char *title, struct recor
     dump_close(w.dump);
     save_folder_close(&w.folder);
     progress_end();
-    if (status == TG_OK && !stop_signal) /* so that every process exits with the signal's status */
-        stop_signal = result.end.stopped_by;
+    if (status == TG_OK && !stop_signal && result.end.stopped_by) {
+        stop_signal = result.end.stopped_by; /* so every process exits with the signal's status */
+        stop_rank = result.end.stopped_at;
+    }
     if (status == TG_OK && about->launch->speaks) {
         judge(about, &result);
         verdict_say(&result.verdict, title);

@@ -128,10 +128,9 @@ static void say_interrupted(const struct run_options *o, const struct run_result
     char *word = o->save_dir ? format_shell(o->save_dir) : NULL;
     if (o->save_dir)
         save_folder_checkpoint(o->save_dir, end->steps, path);
-    console_note("interrupted by %s after step %" PRIu64 " of %" PRIu64 "; %s%s%s%s",
-                 stop_signal_name(), end->steps, result->steps_planned,
-                 o->save_dir ? "saved: " : "not saved: no --save", o->save_dir ? path : "",
-                 word ? "; to go on: --resume " : "", word ? word : "");
+    console_note("%s after step %" PRIu64 " of %" PRIu64 "; %s%s%s%s", stop_words(), end->steps,
+                 result->steps_planned, o->save_dir ? "saved: " : "not saved: no --save",
+                 o->save_dir ? path : "", word ? "; to go on: --resume " : "", word ? word : "");
     free(word);
 }
 

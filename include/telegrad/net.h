@@ -210,13 +210,17 @@ TG_API TG_NODISCARD tg_status tg_net_allow(tg_net *net, const tg_keys *allow);
 /* Leave the job, and free; waits at most 5 s until what was sent has arrived. NULL is fine. Not
  * after tg_transport_tcp has taken the membership. */
 TG_API void tg_net_destroy(tg_net *net);
+/* The same, and tell the other ranks why: operations that wait for this rank fail with this text.
+ * why  at most 511 bytes are told. NULL or "": no reason */
+TG_API void tg_net_leave(tg_net *net, const char *why);
 
 /* Create the transport of a job.
  * net     owned by the transport on success
  * Leaving A rank that shuts or destroys its transport says goodbye, and names the rank to blame;
- *         others that wait for it get TG_E_PEER at once, as they do when its process dies. A
- *         machine that falls silent is found by the timeouts of the operations that wait for it.
- *         Destroying it waits at most 5 s until what was sent has arrived
+ *         one that shuts it, and blames nobody, also says why: with the text of its last failure
+ *         (tg_error). Others that wait for it get TG_E_PEER at once, as they do when its process
+ *         dies. A machine that falls silent is found by the timeouts of the operations that wait
+ *         for it. Destroying it waits at most 5 s until what was sent has arrived
  * Memory  A message that nobody has asked for yet is kept, up to 64 MiB from each rank; the sender
  *         of more is held back until its message is asked for
  * Threads any one at a time; TG_DRIVER_THREAD is possible

@@ -9,7 +9,9 @@
 #include "net_by_hand.h"
 #include "net_ranks.h"
 #include "net/refusals.h"
+#include "telegrad/tools.h"
 #include "transport_suite.h"
+#include "transport_tools.h"
 #include <stdatomic.h>
 
 static void *join(void *arg)
@@ -367,6 +369,68 @@ static void the_reason_is_passed_on(void **state)
     net_job_end(&job);
 }
 
+/* ---- ranks that leave before they begin ------------------------------------------------------ */
+
+/* Whoever leaves before it has a transport, or shuts it, says why, and the others are told. */
+static void *receive_one(void *arg)
+{
+    net_rank *r = arg;
+    if (!net_rank_join(r))
+        return NULL;
+    suite s = {r->t, r->error};
+    tg_request req;
+    char byte;
+    r->status = suite_recv(&s, 2, 5, &byte, 1, &req);
+    if (r->status == TG_OK)
+        r->status = suite_wait(&s, &req, NULL);
+    snprintf(r->error, sizeof r->error, "%s", tg_error());
+    tg_transport_destroy(r->t);
+    return NULL;
+}
+
+static void *leave_early(void *arg)
+{
+    net_rank *r = arg;
+    r->status = tg_net_join(&r->config, &r->net);
+    if (r->status == TG_OK)
+        tg_net_leave(r->net, "a.idx: No such\nfile");
+    return NULL;
+}
+
+static void *shut_early(void *arg)
+{
+    net_rank *r = arg;
+    if (!net_rank_join(r))
+        return NULL;
+    (void)tg_fail(TG_E_NOMEM, "out of memory: 5 weights");
+    (void)r->t->ops->shut(r->t);
+    tg_transport_destroy(r->t);
+    return NULL;
+}
+
+static void early_leavers_say_why(void **state)
+{
+    (void)state;
+    static const struct {
+        void *(*leaves)(void *rank);
+        const char *why;
+    } ways[] = {{leave_early, "rank 2 has left: a.idx: No such?file"},
+                {shut_early, "rank 2 has left: out of memory: 5 weights"}};
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        net_job job;
+        net_job_begin(&job, 3, i == 0);
+        for (int r = 0; r < 3; r++)
+            assert_int_equal(pthread_create(&job.rank[r].thread, NULL,
+                                            r == 2 ? ways[i].leaves : receive_one, &job.rank[r]),
+                             0);
+        for (int r = 0; r < 3; r++)
+            pthread_join(job.rank[r].thread, NULL);
+        for (int r = 0; r < 2; r++)
+            net_expect(&job.rank[r], TG_E_PEER, ways[i].why);
+        net_job_end(&job);
+    }
+}
+
 /* ---- another key than expected --------------------------------------------------------------- */
 
 static void both_fingerprints_are_shown(void **state)
@@ -394,10 +458,15 @@ static void both_fingerprints_are_shown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_list_that_changes),       cmocka_unit_test(calls_that_failed_are_told),
-        cmocka_unit_test(floods_are_told_briefly),   cmocka_unit_test(the_missing_one_is_named),
-        cmocka_unit_test(the_missing_rank_is_named), cmocka_unit_test(interrupted_ones_come_again),
-        cmocka_unit_test(the_reason_is_passed_on),   cmocka_unit_test(both_fingerprints_are_shown),
+        cmocka_unit_test(a_list_that_changes),
+        cmocka_unit_test(calls_that_failed_are_told),
+        cmocka_unit_test(floods_are_told_briefly),
+        cmocka_unit_test(the_missing_one_is_named),
+        cmocka_unit_test(the_missing_rank_is_named),
+        cmocka_unit_test(interrupted_ones_come_again),
+        cmocka_unit_test(the_reason_is_passed_on),
+        cmocka_unit_test(early_leavers_say_why),
+        cmocka_unit_test(both_fingerprints_are_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

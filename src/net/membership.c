@@ -2,6 +2,7 @@
 #include "base/arg.h"
 #include "net/directory.h"
 #include "net/fields.h"
+#include "net/tcp_impl.h"
 #include "telegrad/clock.h"
 #include "telegrad/tools.h"
 #include <errno.h>
@@ -401,6 +402,22 @@ void tg__net_leave(tg_net *n, int64_t until_ns)
     free(n->member);
     tg__tls_destroy(n->tls);
     free(n);
+}
+
+void tg_net_leave(tg_net *net, const char *why)
+{
+    uint8_t bytes[TG__REASON_MAX + TG__HEAD];
+    if (!net)
+        return;
+    size_t len = why ? tg__reason_write(why, bytes) : 0;
+    tg__pack bye = {.at = bytes + len, .end = bytes + sizeof bytes};
+    tg__pack_number(&bye, 4, (uint64_t)TG__FRAME_BYE << 28);
+    tg__pack_number(&bye, 4, 0);
+    tg__pack_number(&bye, 8, 0);
+    for (int r = 0; r < net->size; r++)
+        if (net->stream[r] && tg__stream_write(net->stream[r], bytes, (size_t)(bye.at - bytes)) > 0)
+            (void)tg__stream_flush(net->stream[r]);
+    tg__net_leave(net, tg_now_ns(tg_clock_monotonic()) + TG__LEAVE_NS);
 }
 
 void tg_net_destroy(tg_net *net)

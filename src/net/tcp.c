@@ -101,15 +101,31 @@ static bool is_cut_off(const tg__tcp *t, const tg__peer *p)
     return !p->said_bye && t->net->relayed[p->rank] && zero->gone && t->expelled != p->rank;
 }
 
+/* Why a peer said that it leaves; text is "" if it did not. */
+static void read_reason(const tg__peer *p, char text[TG__TEXT_MAX])
+{
+    const tg__early *e = p->early.first;
+    *text = '\0';
+    while (e && e->tag != TG__REASON_TAG)
+        e = e->next;
+    if (!e || e->len >= TG__TEXT_MAX || memchr(e->bytes, '\0', e->len) ||
+        !tg__is_printable((const char *)e->bytes, e->len))
+        return;
+    memcpy(text, e->bytes, e->len);
+    text[e->len] = '\0';
+}
+
 static tg_status fail_gone(const tg__tcp *t, const tg__peer *p)
 {
+    char why[TG__TEXT_MAX];
     if (t->expelled > 0 && (p->rank == 0 || p->rank == t->expelled))
         return fail_expelled(t);
     if (is_cut_off(t, p))
         return tg_fail(TG_E_PEER, "rank 0 has left, by way of which this rank reached rank %d",
                        p->rank);
+    read_reason(p, why);
     return p->said_bye
-               ? tg_fail(TG_E_PEER, "rank %d has left", p->rank)
+               ? tg_fail(TG_E_PEER, "rank %d has left%s%s", p->rank, *why ? ": " : "", why)
                : tg_fail(TG_E_PEER, "rank %d has left: its connection%s: %s", p->rank,
                          t->net->relayed[p->rank] ? " by way of rank 0" : "", p->stream->why);
 }
@@ -323,16 +339,38 @@ static int tcp_blamed(tg_transport *t, int peer)
     return p->said_bye ? p->blamed : TG_BLAMED_NOBODY;
 }
 
+/* Put the reason before BYE, which is all that is left to be said. */
+static void insert_reason(tg__peer *p, const char *why)
+{
+    uint8_t frame[TG__REASON_MAX];
+    const size_t len = tg__reason_write(why, frame);
+    uint8_t *grown = p->gone || len == 0 || p->in_flight + tg__cost(len) > TG__WINDOW
+                         ? NULL
+                         : realloc(p->stage, p->stage_len + len);
+    if (!grown)
+        return;
+    uint8_t *bye = grown + p->stage_len - TG__HEAD;
+    memmove(bye + len, bye, TG__HEAD);
+    memcpy(bye, frame, len);
+    p->stage = grown;
+    p->stage_len += len;
+}
+
 /* Say goodbye, and send what was accepted until then.
+ * why     NULL: as planned
  * drains  forget what peers still send: two that leave at once must not wait for each other */
-static void leave(tg__tcp *t, int64_t until_ns, bool drains)
+static void leave(tg__tcp *t, int64_t until_ns, bool drains, const char *why)
 {
     const int size = t->base.size;
     if (t->is_shut)
         return;
-    for (int r = 0; r < size; r++)
+    for (int r = 0; r < size; r++) {
+        const bool between = !t->peer[r].sending; /* two messages */
         if (t->peer[r].stream)
             tg__peer_say_bye(t, &t->peer[r]);
+        if (t->peer[r].stream && between && why)
+            insert_reason(&t->peer[r], why);
+    }
     t->is_shut = true;
     for (bool pending = true; pending;) {
         pending = false;
@@ -359,7 +397,12 @@ static void leave(tg__tcp *t, int64_t until_ns, bool drains)
 
 static bool tcp_shut(tg_transport *base)
 {
-    leave(tcp_of(base), tg_now_ns(base->clock) + SHUT_NS, false);
+    /* Whoever gives up has just failed, and if nobody else is to blame, that is why. */
+    tg__tcp *t = tcp_of(base);
+    char why[TG__TEXT_MAX];
+    snprintf(why, sizeof why, "%s", tg_error());
+    const bool own = t->expelled == 0 && (t->blames < 0 || t->blames == base->rank);
+    leave(t, tg_now_ns(base->clock) + SHUT_NS, false, own ? why : NULL);
     return true; /* nothing here uses callers' memory any more */
 }
 
@@ -367,7 +410,7 @@ static void tcp_destroy(tg_transport *base)
 {
     tg__tcp *t = tcp_of(base);
     const int64_t until_ns = tg_now_ns(base->clock) + TG__LEAVE_NS;
-    leave(t, until_ns, true);
+    leave(t, until_ns, true, NULL);
     atomic_store(&t->net->wake, -1);
     for (int r = 0; r < base->size; r++)
         tg__peer_release(&t->peer[r]);

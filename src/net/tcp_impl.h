@@ -12,7 +12,7 @@
  *   GRANT    the oldest waiting message of this tag may be sent
  *   BYE      nothing follows; number: 0, or 1 + the rank that is to blame. Tag: 1 if the key of
  *            that rank was taken off rank 0's list, which others than rank 0 say to that rank, or
- *            of themselves; else 0
+ *            of themselves; else 0. A message of TG__REASON_TAG before it is a text: why
  *
  * Memory. A sender has at most TG__WINDOW bytes of messages on their way without credit. What fits
  * is sent at once; what does not asks with WANT, and is granted once its receive is posted. So a
@@ -22,9 +22,11 @@
 #ifndef TG_NET_TCP_IMPL_H
 #define TG_NET_TCP_IMPL_H
 
+#include "net/fields.h"
 #include "net/membership.h"
 #include "net/pace.h"
 #include "transport/endpoint.h"
+#include <stdio.h>
 
 #define TG__HEAD 16
 #define TG__SEGMENT ((size_t)64 << 10)
@@ -42,6 +44,23 @@ enum tg__frame {
     TG__FRAME_GRANT,
     TG__FRAME_BYE,
 };
+
+#define TG__REASON_TAG (TG__TAG_CARRIED - 1) /* nobody else uses it: MPI has none of this number */
+#define TG__REASON_MAX (TG__HEAD + TG__TEXT_MAX)
+
+/* Write why this rank leaves, as a frame. Returns its length; 0: there is no reason. */
+static inline size_t tg__reason_write(const char *why, uint8_t at[TG__REASON_MAX])
+{
+    char text[TG__TEXT_MAX];
+    const size_t len = (size_t)snprintf(text, sizeof text, "%s", why), most = sizeof text - 1;
+    tg__pack p = {.at = at, .end = at + TG__REASON_MAX};
+    tg__make_printable(text);
+    tg__pack_number(&p, 4, (uint64_t)TG__FRAME_FIRST << 28 | TG__REASON_TAG);
+    tg__pack_number(&p, 4, len < most ? len : most);
+    tg__pack_number(&p, 8, len < most ? len : most);
+    tg__pack_bytes(&p, text, len < most ? len : most);
+    return len > 0 ? (size_t)(p.at - at) : 0;
+}
 
 enum tg__post_state { TG__POST_OVER, TG__POST_WAITING, TG__POST_DONE, TG__POST_TOO_LONG };
 

@@ -181,7 +181,8 @@ class Train(net_tool.NetTest):
                         own=lambda rank: ["--data", "mnist:/no/such/folder" if rank else "glyphs:train=512,test=128"])
         self.assertEqual([p.returncode for p in done], [1, 1])
         self.assertIn("/no/such/folder", done[1].stderr.splitlines()[-1])
-        self.assertIn("rank 1", done[0].stderr.splitlines()[-1])
+        self.assertIn("rank 1 has left: ", done[0].stderr.splitlines()[-1])
+        self.assertIn("/no/such/folder", done[0].stderr.splitlines()[-1])
 
     def test_hangup_while_waiting(self):
         """After SIGHUP a key that was put on the list counts while rank 0 still waits, which says who was turned away before."""
@@ -280,10 +281,10 @@ class Train(net_tool.NetTest):
         started = self.long_run(3)
         started[1].send_signal(signal.SIGINT)
         hashes = set()
-        for process in started:
+        for rank, process in enumerate(started):
             done = net_tool.Done(process)
             self.assertEqual(done.returncode, 130, done.stderr)
-            self.assertIn("interrupted by SIGINT after step ", done.stderr)
+            self.assertIn(f"telegrad: {'' if rank == 1 else 'rank 1 was '}interrupted by SIGINT after step ", done.stderr)
             hashes.add(hash_of(done.stdout))
         self.assertEqual(len(hashes), 1)
         self.assertEqual(records(self.path("long.jsonl"))[-1]["type"], "end")

@@ -168,7 +168,8 @@ void run_waits_free(run *r);
  * after every 16th step, on all ranks alike; otherwise does nothing. Errors TG_E_PEER */
 TG_NODISCARD tg_status run_agree_on_stop(run *r, bool *stop_p);
 
-/* Called after the run by all ranks: sets end.stopped_by. Errors TG_E_NOMEM, TG_E_PEER */
+/* Called after the run by all ranks: sets end.stopped_by and end.stopped_at.
+ * Errors  TG_E_NOMEM, TG_E_PEER */
 TG_NODISCARD tg_status run_agree_on_signal(run *r);
 
 /* Save a checkpoint to job->save_dir, with what run_setup needs to resume. */

@@ -60,6 +60,25 @@ static tg_status cost_of_sum(run *r, double *x, size_t n, uint64_t *bytes_p)
     return TG_OK;
 }
 
+/* The largest of all ranks' numbers, and the lowest rank that has it. */
+static tg_status find_largest(run *r, int own, int *largest_p, int *rank_p)
+{
+    const int world = r->transport->size;
+    double *all;
+    TG_TRY(tg_alloc((size_t)world, sizeof *all, &all));
+    all[r->transport->rank] = own;
+    const tg_status status = tg_session_sum(r->session, all, (size_t)world);
+    int rank = 0;
+    for (int i = 1; i < world; i++)
+        rank = all[i] > all[rank] ? i : rank;
+    if (status == TG_OK) {
+        *largest_p = (int)all[rank];
+        *rank_p = rank;
+    }
+    free(all);
+    return status;
+}
+
 tg_status run_agree(run *r)
 {
     const train_job *job = r->job;
@@ -75,7 +94,8 @@ tg_status run_agree(run *r)
     for (size_t i = 0; i < TG_COUNT(own) && status == TG_OK; i++)
         status = compare(r, &own[i], all);
     /* Measure the bytes of a sum now: later an exchange may be in flight at the same time. */
-    double wishes[RUN_SUMS] = {asked_to_stop(r)}; /* to stop before the first step */
+    const double wish = asked_to_stop(r); /* before the first step */
+    double wishes[RUN_SUMS] = {wish};
     if (status == TG_OK)
         status = cost_of_sum(r, wishes, RUN_SUMS, &r->traffic.sum);
     memset(all, 0, run_waits_sums(r) * sizeof *all);
@@ -83,10 +103,12 @@ tg_status run_agree(run *r)
         status = cost_of_sum(r, all, run_waits_sums(r), &r->traffic.epoch_sum);
     free(all);
     TG_TRY(status);
-    if (wishes[0] > 0)
-        return asked_to_stop(r) ? tg_fail(TG_E_STOPPED, "stopped as asked, before the first step")
-                                : tg_fail(TG_E_PEER, "a rank was asked to stop before the first "
-                                                     "step, and left");
+    if (wishes[0] > 0) {
+        int asked = 0, rank = 0;
+        TG_TRY(find_largest(r, (int)wish, &asked, &rank));
+        return wish > 0 ? tg_fail(TG_E_STOPPED, "stopped as asked, before the first step")
+                        : tg_fail(TG_E_PEER, "rank %d was interrupted before the first step", rank);
+    }
     r->traffic.apart = run_sent(r) - r->traffic.begun;
     return TG_OK;
 }
@@ -100,19 +122,13 @@ tg_status run_sum(run *r, double x[RUN_SUMS])
 
 tg_status run_agree_on_signal(run *r)
 {
-    const int world = r->transport->size,
-              own = r->job->stop ? __atomic_load_n(r->job->stop, __ATOMIC_RELAXED) : 0;
-    double *all;
+    const int own = r->job->stop ? __atomic_load_n(r->job->stop, __ATOMIC_RELAXED) : 0;
     if (!r->end.interrupted)
         return TG_OK;
-    TG_TRY(tg_alloc((size_t)world, sizeof *all, &all));
-    all[r->transport->rank] = own;
-    const tg_status status = tg_session_sum(r->session, all, (size_t)world);
-    for (int i = 0; i < world && status == TG_OK; i++)
-        if (all[i] > r->end.stopped_by)
-            r->end.stopped_by = (int)all[i];
-    free(all);
-    return status;
+    TG_TRY(find_largest(r, own, &r->end.stopped_by, &r->end.stopped_at));
+    if (own == r->end.stopped_by)
+        r->end.stopped_at = r->transport->rank;
+    return TG_OK;
 }
 
 tg_status run_agree_on_stop(run *r, bool *stop_p)

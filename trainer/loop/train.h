@@ -181,6 +181,7 @@ typedef struct train_end_info {
     uint64_t params_hash;
     bool interrupted;
     int stopped_by; /* if interrupted, the largest *job->stop of any rank; else 0 */
+    int stopped_at; /* the lowest rank that has this one; the rank itself if it does */
 } train_end_info;
 
 /* The gradient of a tensor in one step, from this rank's batch only. */

@@ -160,6 +160,7 @@ static void test_stop_apart(void **state)
             fail_msg("rank %d: %s", i, run[i].message);
         assert_true(run[i].end.interrupted);
         assert_int_equal(run[i].end.stopped_by, 1); /* rank 1 itself never saw a signal */
+        assert_int_equal(run[i].end.stopped_at, 0);
         assert_int_equal(run[i].end.steps, 32);
     }
     a.resume_dir = dir;
