@@ -154,6 +154,11 @@ static tg_status hear_joined(tg__hall *h, int *linked_p)
             g->linked = true;
             tg__caller_next(&g->caller);
         }
+        if (g->caller.arrived) /* nothing more of it would be read */
+            return tg_fail(TG_E_PEER,
+                           "rank %d sent a malformed message while ranks connected to "
+                           "each other",
+                           r);
         *linked_p += g->linked;
     }
     return TG_OK;

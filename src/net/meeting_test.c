@@ -369,6 +369,29 @@ static void the_reason_is_passed_on(void **state)
     net_job_end(&job);
 }
 
+/* Rank 2 says something else than that it is connected: the job ends at once, not at the timeout. */
+static void other_words_than_linked(void **state)
+{
+    (void)state;
+    net_job job;
+    hand two;
+    net_job_begin(&job, 3, false);
+    start(&job.rank[0]);
+    start(&job.rank[1]);
+    const double begun = hand_seconds();
+    hand_call(&two, job.address[0], job.key[2]);
+    assert_true(hand_join(&two, 2, "", 9) && tg__caller_kind(&two.c) == TG__SAID_ROSTER);
+    assert_true(hand_ask(&two, TG__SAID_WELCOME, "", 0));
+    assert_int_equal(tg__caller_kind(&two.c), TG__SAID_LEAVES);
+    for (int r = 0; r < 2; r++) {
+        pthread_join(job.rank[r].thread, NULL);
+        net_expect(&job.rank[r], TG_E_PEER, "rank 2 sent a malformed message while ranks conn");
+    }
+    assert_true(hand_seconds() - begun < 15); /* joining may take 20 s here */
+    hand_end(&two);
+    net_job_end(&job);
+}
+
 /* ---- ranks that leave before they begin ------------------------------------------------------ */
 
 /* Whoever leaves before it has a transport, or shuts it, says why, and the others are told. */
@@ -458,15 +481,11 @@ static void both_fingerprints_are_shown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_list_that_changes),
-        cmocka_unit_test(calls_that_failed_are_told),
-        cmocka_unit_test(floods_are_told_briefly),
-        cmocka_unit_test(the_missing_one_is_named),
-        cmocka_unit_test(the_missing_rank_is_named),
-        cmocka_unit_test(interrupted_ones_come_again),
-        cmocka_unit_test(the_reason_is_passed_on),
-        cmocka_unit_test(early_leavers_say_why),
-        cmocka_unit_test(both_fingerprints_are_shown),
+        cmocka_unit_test(a_list_that_changes),       cmocka_unit_test(calls_that_failed_are_told),
+        cmocka_unit_test(floods_are_told_briefly),   cmocka_unit_test(the_missing_one_is_named),
+        cmocka_unit_test(the_missing_rank_is_named), cmocka_unit_test(interrupted_ones_come_again),
+        cmocka_unit_test(the_reason_is_passed_on),   cmocka_unit_test(other_words_than_linked),
+        cmocka_unit_test(early_leavers_say_why),     cmocka_unit_test(both_fingerprints_are_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,6 +15,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define LAST_WORDS_MS 200
+
 /* ---- waiting --------------------------------------------------------------------------------- */
 
 static bool is_late(const tg_net *n)
@@ -65,8 +67,11 @@ void tg__net_say_leaves(tg__caller *c, tg_status status)
     uint8_t body[TG__LEAVES_MAX];
     const size_t len = tg__net_write_leaves(status, body);
     c->body_max = 0;
-    if (tg__caller_say(c, TG__SAID_LEAVES, body, len) == TG_OK)
-        (void)tg__caller_step(c);
+    if (tg__caller_say(c, TG__SAID_LEAVES, body, len) != TG_OK || !tg__caller_step(c))
+        return;
+    /* Closing with something unread would destroy what is on its way. */
+    for (int ms = 0; ms < LAST_WORDS_MS && !tg__stream_is_over(c->stream); ms++)
+        (void)poll(NULL, 0, 1);
 }
 
 bool tg__net_read_leaves(const tg__caller *c, tg_status *status_p, char *text)

@@ -78,7 +78,7 @@ TG_NODISCARD tg_status tg__net_patience_for(tg_net *n, const char *waits, const 
 /* This rank gives up, with the status and text of tg_fail: what it says to others in LEAVES.
  * Returns its length. */
 size_t tg__net_write_leaves(tg_status status, uint8_t body[TG__LEAVES_MAX]);
-/* Say it, if the socket takes it at once. Keeps the text of tg_fail. */
+/* Say it, and wait a moment until the peer's machine has it. Keeps the text of tg_fail. */
 void tg__net_say_leaves(tg__caller *c, tg_status status);
 /* Read LEAVES. Returns false if it is malformed.
  * text  (TG__TEXT_MAX) why */
