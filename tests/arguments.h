@@ -265,6 +265,41 @@ static inline tg_session *arg_session_evaluating(void)
     return s;
 }
 
+static inline tg_session *arg_session_external(void)
+{
+    uint32_t id;
+    tg_session *s = NULL;
+    tg_session_config config = *arg_session_config();
+    tg_tensor t = *arg_tensor();
+    config.optimizer = "external";
+    config.strategy = "local";
+    t.grad = (tg_array){0};
+    arg_need(tg_session_create(&config, arg_transport(), &s));
+    arg_need(tg_session_add(s, &t, &id));
+    arg_need(tg_session_begin(s));
+    return s;
+}
+
+static inline tg_turn *arg_turn(void)
+{
+    static tg_turn turn = {.struct_size = sizeof turn};
+    return &turn;
+}
+
+static inline const void *arg_memory(size_t *len_p)
+{
+    const void *bytes = NULL;
+    arg_need(tg_session_save_memory(arg_session(), &bytes, len_p));
+    return bytes;
+}
+
+static inline size_t arg_memory_len(void)
+{
+    size_t len = 0;
+    (void)arg_memory(&len);
+    return len;
+}
+
 static inline tg_resumed *arg_resumed(void)
 {
     static tg_resumed resumed = {.struct_size = sizeof resumed};

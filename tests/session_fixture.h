@@ -12,6 +12,8 @@
 
 enum { FIXTURE_TENSORS = 4, FIXTURE_N = 500 + 20 + 333 + 7 };
 
+typedef struct fixture_rank fixture_rank;
+
 /* One job. Zero means the default. */
 typedef struct fixture_job {
     const char *method, *strategy, *optimizer;
@@ -61,6 +63,8 @@ typedef struct fixture_job {
     int merged;
     bool samples;  /* rank r has r + 1 samples */
     bool idle_nan; /* idle ranks make gradients of NaN ready */
+    /* trains one rank; NULL: fixture_session */
+    tg_status (*trains)(fixture_rank *r);
 } fixture_job;
 
 typedef struct fixture_result {
@@ -173,12 +177,12 @@ static inline void fixture_own_gradient(const fixture_job *job, int rank, uint64
         g[i] *= (float)job->world / (float)job->merged;
 }
 
-typedef struct fixture_rank {
+struct fixture_rank {
     const fixture_job *job;
     tg_transport *transport;
     fixture_result *out;
     int rank;
-} fixture_rank;
+};
 
 static inline tg_status fixture_add_tensors(tg_session *s, float *w, float *g, const size_t *offset,
                                             uint32_t *id)
@@ -192,8 +196,9 @@ static inline tg_status fixture_add_tensors(tg_session *s, float *w, float *g, c
                        .name = names[i],
                        .shape = fixture_shape[i],
                        .ndim = fixture_shape[i][1] == 1 ? 1 : 2,
-                       .param = tg_array_f32(w + at, n),
-                       .grad = tg_array_f32(g + offset[i], n)};
+                       .param = tg_array_f32(w + at, n)};
+        if (g != NULL)
+            t.grad = tg_array_f32(g + offset[i], n);
         TG_TRY(tg_session_add(s, &t, &id[i]));
         at += n;
     }
@@ -357,7 +362,7 @@ static inline void *fixture_thread(void *arg)
     if (r->out->status == TG_OK && r->job->fault != NULL && r->rank == r->job->odd_rank)
         r->out->status = tg_transport_faulty(r->transport, r->job->fault, &r->transport);
     if (r->out->status == TG_OK)
-        r->out->status = fixture_session(r);
+        r->out->status = (r->job->trains != NULL ? r->job->trains : fixture_session)(r);
     if (r->out->status != TG_OK)
         snprintf(r->out->error, sizeof r->out->error, "%s", tg_error());
     tg_transport_destroy(r->transport);

@@ -90,7 +90,7 @@ typedef struct tg_session_config {
      * not */
     const char *method;
     const char *strategy;  /* NULL: "ssgd" */
-    const char *optimizer; /* NULL: "sgd:lr=0.01" */
+    const char *optimizer; /* NULL: "sgd:lr=0.01"; "external": the caller's (external.h) */
     uint64_t seed;
     uint64_t steps_per_epoch; /* for durations in epochs; 0: unknown */
     /* Longest wait for one message; 0: 60,000. The error comes up to three quarters of it later (at
@@ -187,7 +187,8 @@ typedef struct tg_tensor {
     tg_tensor_kind kind;
     tg_array param; /* (product of shape) */
     tg_array grad;  /* TRAINED only: same length as param, must not overlap it. Gradients that are
-                     * adjacent in memory, in the order added, are not copied */
+                     * adjacent in memory, in the order added, are not copied. None (data NULL) with
+                     * the optimizer external */
 } tg_tensor;
 
 /* Add a tensor, before tg_session_begin.
@@ -403,6 +404,21 @@ TG_API TG_NODISCARD tg_status tg_session_save_final(tg_session *s, const char *d
  *                  different runs, or of no step that all have), those of tg_session_begin */
 TG_API TG_NODISCARD tg_status tg_session_load(tg_session *s, const char *dir, const void **extra_p,
                                               size_t *len_p);
+
+/* The same in memory, for a program that saves it with state of its own: what this rank needs to
+ * resume, all parameters included. All ranks call it after the same step. What is in flight is
+ * received and stored unapplied.
+ * bytes_p  [out] (len) valid until the next tg_session_save_memory, or until the session is
+ *          destroyed
+ * Errors   TG_E_STATE (in the middle of a step), TG_E_PEER, TG_E_NOMEM: the session continues
+ *          after TG_E_STATE and TG_E_NOMEM */
+TG_API TG_NODISCARD tg_status tg_session_save_memory(tg_session *s, const void **bytes_p,
+                                                     size_t *len_p);
+/* Resume from what the same rank saved: call it in place of tg_session_begin, on all ranks. It
+ * continues with the same bits. The number of ranks must be the same.
+ * Errors  TG_E_CORRUPT, TG_E_VERSION, TG_E_MISMATCH (another rank, number of ranks, model, method,
+ *         ..., or the ranks' states are of different steps or runs), those of tg_session_begin */
+TG_API TG_NODISCARD tg_status tg_session_load_memory(tg_session *s, const void *bytes, size_t len);
 
 /* The checkpoint that a session resumed from. */
 typedef struct tg_resumed {

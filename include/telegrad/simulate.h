@@ -42,7 +42,7 @@ typedef struct tg_sim_tensor {
  *          encodes and decodes; otherwise that happens in parallel, on a core of its own
  * tensors  (ntensors) in forward order
  * Errors   those of tg_session_create, of tg_session_add and of creating the methods;
- *          TG_E_UNSUPPORTED (nodes) */
+ *          TG_E_UNSUPPORTED (nodes, the optimizer external) */
 TG_API TG_NODISCARD tg_status tg_simulation_create(const tg_session_config *config,
                                                    const tg_sim_tensor *tensors, size_t ntensors,
                                                    tg_simulation **sim_p);

@@ -6,6 +6,7 @@
 #include "telegrad/codec.h"
 #include "telegrad/compat.h"
 #include "telegrad/costs.h"
+#include "telegrad/external.h"
 #include "telegrad/optimizer.h"
 #include "telegrad/random.h"
 #include "telegrad/reducer.h"

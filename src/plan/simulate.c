@@ -142,6 +142,9 @@ static tg_status create(tg_simulation *sim, const tg_session_config *config,
     TG_TRY(tg__session_take_config("tg_simulation_create: config", config, &alone));
     if (alone.nodes != NULL)
         return tg_fail(TG_E_UNSUPPORTED, "a simulation has one level: config->nodes must be NULL");
+    if (alone.optimizer != NULL && strcmp(alone.optimizer, TG__EXTERNAL) == 0)
+        return tg_fail(TG_E_UNSUPPORTED, "a simulation takes the steps itself: config->optimizer "
+                                         "must not be \"external\"");
     if (ntensors == 0)
         return tg_fail(TG_E_ARG, "a simulation needs at least 1 tensor");
     const tg_driver driver = alone.driver;

@@ -250,6 +250,11 @@ static void outlasts_64_bits(void **state)
 static void refuses(void **state)
 {
     (void)state;
+    const tg_session_config external = {.struct_size = sizeof external, .optimizer = "external"};
+    const tg_sim_tensor one = {.name = "w"};
+    tg_simulation *none = NULL;
+    assert_int_equal(tg_simulation_create(&external, &one, 1, &none), TG_E_UNSUPPORTED);
+    assert_non_null(strstr(tg_error(), "takes the steps itself"));
     tg_simulation *sim = make("dgc", "ssgd", TG_OVERLAP_FULL, 0, TG_DRIVER_AUTO);
     tg_sim_run run = run_of(0, 0, 0, 1);
     assert_int_equal(tg_simulation_run(sim, &run, NULL), TG_E_ARG);

@@ -92,6 +92,9 @@ static tg_status make_buckets(tg_session *s)
 static tg_status place_gradients(tg_session *s, bucket *b)
 {
     const float *base = trained(s, b->member[0])->grad;
+    b->missing = b->count;
+    if (s->external)
+        return TG_OK; /* when it is known whether gradients are exchanged */
     if (s->rules.rule[b->rule].def->properties & TG__OWNS_MOMENTUM)
         b->fold_decay = s->optimizer->decoupled ? 0 : s->optimizer->weight_decay;
     bool adjacent = b->fold_decay == 0;
@@ -102,7 +105,6 @@ static tg_status place_gradients(tg_session *s, bucket *b)
     if (!adjacent)
         TG_TRY(tg__owned_alloc(&s->owned, b->n, sizeof(float), &b->staging));
     b->g = adjacent ? base : b->staging;
-    b->missing = b->count;
     return TG_OK;
 }
 
@@ -238,6 +240,7 @@ tg_status tg__session_make_strategy(tg_session *s, const char *spec, int rank, i
                                 .seed = s->config.seed,
                                 .rank = rank,
                                 .size = size,
+                                .external = s->external,
                                 .tensor = s->wtensor,
                                 .ntensors = s->ntrained,
                                 .nbuckets = s->nbuckets};
@@ -251,12 +254,15 @@ static tg_status make_strategy(tg_session *s)
     TG_TRY(tg__owned_alloc(&s->owned, s->ntrained, sizeof *s->wtensor, &s->wtensor));
     for (size_t i = 0; i < s->ntrained; i++) {
         const tensor *t = trained(s, i);
-        s->wtensor[i] = (tg__wtensor){
-            .w = t->param, .g = s->bucket[t->bucket].g + t->offset, .n = t->n, .offset = t->offset};
+        s->wtensor[i] = (tg__wtensor){.w = t->param, .n = t->n, .offset = t->offset};
+        if (!s->external)
+            s->wtensor[i].g = s->bucket[t->bucket].g + t->offset;
     }
     TG_TRY(
         tg__session_make_strategy(s, s->config.strategy, s->transport->rank, s->transport->size));
     s->lanes = s->strategy->in_flight;
+    if (s->external)
+        TG_TRY(tg__session_make_gradients(s));
     return make_slots(s);
 }
 
@@ -265,7 +271,7 @@ bool tg__session_is_separable(const tg_session *s)
     for (size_t b = 0; b < s->nbuckets; b++)
         if (s->rules.rule[s->bucket[b].rule].def->properties & TG__NEEDS_ALL)
             return false;
-    return s->strategy->ops->by_bucket && !s->optimizer->needs_all;
+    return s->strategy->ops->by_bucket && !s->optimizer->needs_all && !s->external;
 }
 
 /* All ranks must fail in the same step. A sum can overflow f32 in any bucket, so if that is an

@@ -26,6 +26,21 @@ typedef struct tg__counters {
  * are compared separately. NULL: out of memory. */
 char *tg__session_identity(const tg_session *s);
 
+/* Complete what is in flight, before it is saved. (session_save.c) */
+TG_NODISCARD tg_status tg__session_settle_flight(tg_session *s);
+/* Write everything that this rank's file has. whole: all parameters, also those that the weights'
+ * file has. (session_save.c) */
+TG_NODISCARD tg_status tg__session_put_all(tg_session *s, tg__ckpt_writer *w, bool whole,
+                                           const void *extra, size_t len);
+/* Look into what is to be loaded, as tg__session_look does; and load it. (session_inmemory.c,
+ * session_load.c) */
+TG_NODISCARD tg_status tg__session_look_memory(tg_session *s);
+TG_NODISCARD tg_status tg__session_look_into(tg_session *s, tg__ckpt_reader *r);
+/* w NULL: r is whole */
+TG_NODISCARD tg_status tg__session_get_all(tg_session *s, tg__ckpt_reader *r, const tg_weights *w);
+/* Check that all ranks have loaded the same weights, by their hash. */
+TG_NODISCARD tg_status tg__session_same_weights(tg_session *s, uint64_t hash);
+
 /* The section name of an exchange in flight. what: "head", "aggregate" or "owed". */
 void tg__inbox_name(char name[64], uint64_t number, const char *what);
 /* Load an exchange in flight, without applying it.

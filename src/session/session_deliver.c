@@ -242,6 +242,7 @@ static void apply(tg_session *s, lane_op *o)
                           .lr = o->lr,
                           .turn = turn_of(s, o)};
     take_out(s, o);
+    s->means += !o->update;
     if (!tg__session_was_pushed(s, o)) /* a push is an addition, not an update */
         tg_clock_work(s->transport->clock, tg__session_costs(s, o->bucket)->apply_ns);
     tg__strategy_result(s->strategy, &r);

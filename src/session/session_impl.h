@@ -19,11 +19,11 @@ typedef struct tensor {
     char *name;
     size_t shape[8], ndim, n, rows, cols;
     tg_tensor_kind kind;
-    float *param, *grad;
-    uint32_t bucket; /* TRAINED: its bucket */
-    size_t offset;   /* TRAINED: its offset in the bucket */
-    size_t trained;  /* TRAINED: its index among the trained tensors */
-    float *kept;     /* others: this rank's value, during an evaluation */
+    float *param, *grad; /* external: the session's own gradient; NULL: none is exchanged */
+    uint32_t bucket;     /* TRAINED: its bucket */
+    size_t offset;       /* TRAINED: its offset in the bucket */
+    size_t trained;      /* TRAINED: its index among the trained tensors */
+    float *kept;         /* others: this rank's value, during an evaluation */
     bool ready;
 } tensor;
 
@@ -100,7 +100,8 @@ struct tg_session {
     tg__engine *engine;
     tg__pool *pool;          /* NULL: one core */
     tg__nodes *nodes;        /* NULL: one level */
-    tg_optimizer *optimizer; /* as configured */
+    bool external;           /* the caller's optimizer takes own steps */
+    tg_optimizer *optimizer; /* as configured; external: sgd:lr=1, in its place */
     tg_optimizer *plain;     /* without momentum, for methods that own it; NULL: none does */
     tg__rules rules;
     tg__strategy *strategy;
@@ -130,6 +131,8 @@ struct tg_session {
     bool early;     /* all but the first bucket may be delivered after tg_session_step */
 
     bool begun, evaluating;
+    bool opened;  /* external: tg_session_deliver was called in this step */
+    size_t means; /* external: buckets whose mean of gradients was delivered in this step */
     lane_op *first_waiting, *last_waiting; /* undelivered exchanges, in the order submitted */
     uint64_t t, skipped, order;
     uint64_t dropped; /* 1 + the step counted last in `skipped`; 0: none */
@@ -164,6 +167,8 @@ struct tg_session {
         dev_t device;
         ino_t inode;
         struct tg__length length;
+        const void *bytes; /* (len) until loaded: a checkpoint in memory; NULL: none */
+        size_t len;
         /* until loaded: this rank's file, if the number of ranks is the same */
         tg__ckpt_reader *own;
         /* loaded with another number of ranks: what could not be taken over */
@@ -173,6 +178,7 @@ struct tg_session {
     int *writers; /* (ranks) who commits the folder that each rank saves to; NULL: not saved */
     uint8_t *ckpt_bytes;
     size_t ckpt_len;
+    void *saved;            /* what tg_session_save_memory returned last */
     tg_spec *strategy_spec; /* of config.strategy */
     bool settled;           /* default warm-ups are fixed: session_length.c */
     char **metadata;        /* (nmetadata) of saved weights: session_ckpt.h */
@@ -189,6 +195,21 @@ tg_status tg__session_check(tg_session *s);
  * Errors  TG_E_STATE (names the call), the final failure */
 TG_NODISCARD tg_status tg__session_begun(tg_session *s, const char *call);
 TG_NODISCARD tg_status tg__session_usable(tg_session *s, const char *call);
+#define TG__EXTERNAL "external" /* config.optimizer */
+/* The optimizer as the caller configured it: what all ranks must share. (session_external.c) */
+const char *tg__session_optimizer(const tg_session *s);
+/* True if gradients are taken in step s->t. */
+bool tg__session_reads_gradients(const tg_session *s);
+/* External: memory for gradients, if any are exchanged. (session_external.c) */
+TG_NODISCARD tg_status tg__session_make_gradients(tg_session *s);
+/* Take in the gradients of this step, and deliver what is due in it. (session_step.c) */
+TG_NODISCARD tg_status tg__session_take_in(tg_session *s);
+/* Check that all gradients are ready. (session_step.c)
+ * Errors  TG_E_STATE (names the tensor) */
+TG_NODISCARD tg_status tg__session_check_ready(const tg_session *s);
+/* External: check that tg_session_deliver was called in this step. (session_external.c)
+ * Errors  TG_E_STATE */
+TG_NODISCARD tg_status tg__session_check_open(const tg_session *s);
 /* Check that no step is half done: nothing is ready, and no evaluation is open.
  * Errors  TG_E_STATE (names the call) */
 TG_NODISCARD tg_status tg__session_between_steps(tg_session *s, const char *call);

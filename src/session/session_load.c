@@ -56,7 +56,7 @@ static bool taken_over(const tg_session *s)
     return s->from.ranks != 0 && s->from.ranks != s->transport->size;
 }
 
-static tg_status look_into(tg_session *s, tg__ckpt_reader *r)
+tg_status tg__session_look_into(tg_session *s, tg__ckpt_reader *r)
 {
     tg__counters c;
     TG_TRY(tg__ckpt_read(r, "session", &c, sizeof c));
@@ -88,7 +88,7 @@ static tg_status look_at_step(tg_session *s, const char *dir, uint64_t step)
                        "now: allowed: the folder that rank %d saved to, or one that all see",
                        dir, (unsigned long long)step, rank, rank);
     TG_TRY(open_rank(s, dir, own ? rank : 0, &r));
-    tg_status status = look_into(s, r);
+    tg_status status = tg__session_look_into(s, r);
     if (status == TG_OK && !taken_over(s) && own)
         s->from.own = r;
     else
@@ -241,7 +241,7 @@ tg_status tg__session_found_alike(tg_session *s, const char *dir, const tg__latc
     if (looked != TG_OK && own->status != TG_OK)
         return tg__latch_get(own); /* its own words: tg__agree put a rank before them */
     TG_TRY(looked);
-    const tg_status found = go_back(s, dir);
+    const tg_status found = dir != NULL ? go_back(s, dir) : TG_OK;
     TG_TRY(tg__agree(s->engine, found == TG_OK ? is_ours(s) : found));
     return same_finding(s);
 }
@@ -334,7 +334,7 @@ void tg__session_take_counters(tg_session *s, const tg__counters *c)
     s->lr = c->lr;
 }
 
-static tg_status get_all(tg_session *s, tg__ckpt_reader *r, const tg_weights *w)
+tg_status tg__session_get_all(tg_session *s, tg__ckpt_reader *r, const tg_weights *w)
 {
     const void *bytes;
     tg__counters c;
@@ -351,7 +351,7 @@ static tg_status get_all(tg_session *s, tg__ckpt_reader *r, const tg_weights *w)
             (unsigned long long)c.steps_per_epoch, (unsigned long long)s->config.steps_per_epoch);
     for (size_t i = 0; i < s->ntensors; i++) { /* check all of them before changing any */
         char name[512];
-        if (!tg__session_is_own(s, &s->tensor[i]))
+        if (w != NULL && !tg__session_is_own(s, &s->tensor[i]))
             continue;
         snprintf(name, sizeof name, "param/%.480s", s->tensor[i].name);
         TG_TRY(tg__ckpt_get(r, name, s->tensor[i].n * sizeof(float), &bytes, NULL));
@@ -361,10 +361,10 @@ static tg_status get_all(tg_session *s, tg__ckpt_reader *r, const tg_weights *w)
     TG_TRY(tg__session_get_extra(s, r));
     TG_TRY(tg__session_get_round(s, r));
     TG_TRY(tg__ckpt_get_state(r, s->state));
-    TG_TRY(tg__session_read_weights(s, w));
+    TG_TRY(w != NULL ? tg__session_read_weights(s, w) : TG_OK);
     for (size_t i = 0; i < s->ntensors; i++) {
         char name[512];
-        if (!tg__session_is_own(s, &s->tensor[i]))
+        if (w != NULL && !tg__session_is_own(s, &s->tensor[i]))
             continue;
         snprintf(name, sizeof name, "param/%.480s", s->tensor[i].name);
         TG_TRY(tg__ckpt_read(r, name, s->tensor[i].param, s->tensor[i].n * sizeof(float)));
@@ -378,7 +378,7 @@ static tg_status read_checkpoint(tg_session *s, const char *dir, uint64_t *hash_
     tg_weights *w = NULL;
     TG_TRY(tg__weights_open_step(dir, s->from.step, &w));
     tg_status status =
-        taken_over(s) ? tg__session_take_over(s, dir, w) : get_all(s, s->from.own, w);
+        taken_over(s) ? tg__session_take_over(s, dir, w) : tg__session_get_all(s, s->from.own, w);
     if (status == TG_OK && s->transport->size > 1)
         status = tg__session_hash_weights(s, w, hash_p);
     tg_weights_close(w);
@@ -389,7 +389,7 @@ static tg_status read_checkpoint(tg_session *s, const char *dir, uint64_t *hash_
 
 /* Folders of different ranks may hold checkpoints of different runs. With exchange=none each rank
  * has weights of its own. */
-static tg_status same_weights(tg_session *s, uint64_t hash)
+tg_status tg__session_same_weights(tg_session *s, uint64_t hash)
 {
     const int size = s->transport->size;
     TG__FREED uint64_t *all = NULL;
@@ -445,7 +445,7 @@ static tg_status load(tg_session *s, const char *dir)
     TG_TRY(tg__session_handshake(s, "load", dir));
     uint64_t hash = 0;
     TG_TRY(tg__agree(s->engine, read_checkpoint(s, dir, &hash)));
-    TG_TRY(same_weights(s, hash));
+    TG_TRY(tg__session_same_weights(s, hash));
     return taken_over(s) ? settle_takeover(s) : TG_OK;
 }
 

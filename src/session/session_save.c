@@ -32,7 +32,7 @@ char *tg__session_identity(const tg_session *s)
     }
     fprintf(f, "method=%s\nstrategy=%s\noptimizer=%s\nseed=%llu\n",
             tg_spec_text(tg__rules_default(&s->rules)->spec), tg_spec_text(s->strategy->spec),
-            tg_spec_text(tg_optimizer_spec(s->optimizer)), (unsigned long long)s->config.seed);
+            tg__session_optimizer(s), (unsigned long long)s->config.seed);
     tg__nodes_print(s->nodes, false, f);
     tg__session_print_buckets(s, f);
     fprintf(f, "on_nonfinite=%d\n%s\n", s->config.on_nonfinite, s->config.job);
@@ -66,7 +66,7 @@ static tg_status settle_op(tg_session *s, lane_op *o)
 }
 
 /* Complete what is in flight, early parameters first. */
-static tg_status settle(tg_session *s)
+tg_status tg__session_settle_flight(tg_session *s)
 {
     TG_TRY(tg__session_deliver_early(s));
     TG_TRY(tg__session_await_all(s));
@@ -126,7 +126,8 @@ static tg_status put_inbox(tg_session *s, tg__ckpt_writer *w, uint64_t *count_p)
     return TG_OK;
 }
 
-static tg_status put_all(tg_session *s, tg__ckpt_writer *w, const void *extra, size_t len)
+tg_status tg__session_put_all(tg_session *s, tg__ckpt_writer *w, bool whole, const void *extra,
+                              size_t len)
 {
     tg__counters c = {.steps_per_epoch = s->config.steps_per_epoch,
                       .t = s->t,
@@ -148,7 +149,7 @@ static tg_status put_all(tg_session *s, tg__ckpt_writer *w, const void *extra, s
     TG_TRY(tg__session_put_length(s, w));
     for (size_t i = 0; i < s->ntensors; i++) {
         char name[512];
-        if (!tg__session_is_own(s, &s->tensor[i]))
+        if (!whole && !tg__session_is_own(s, &s->tensor[i]))
             continue;
         snprintf(name, sizeof name, "param/%.480s", s->tensor[i].name);
         TG_TRY(tg__ckpt_put(w, name, s->tensor[i].param, s->tensor[i].n * sizeof(float)));
@@ -178,7 +179,7 @@ static tg_status write_own(tg_session *s, const char *dir, const void *extra, si
         return tg_fail(TG_E_NOMEM, "out of memory for a checkpoint");
     tg__ckpt_writer *w;
     TG_TRY(tg__ckpt_create(path, text, &w));
-    const tg_status status = put_all(s, w, extra, len);
+    const tg_status status = tg__session_put_all(s, w, false, extra, len);
     if (status != TG_OK) {
         tg__ckpt_abandon(w);
         return status;
@@ -303,7 +304,7 @@ tg_status tg_session_save(tg_session *s, const char *dir, const void *extra, siz
     if (len > 0)
         TG__ARG(extra);
     TG_TRY(tg__session_between_steps(s, "tg_session_save"));
-    TG_TRY(tg__session_failed(s, settle(s)));
+    TG_TRY(tg__session_failed(s, tg__session_settle_flight(s)));
     tg__weights_mark mark;
     TG_TRY(find_writers(s, dir, write_own(s, dir, extra, len)));
     TG_TRY(tg__agree(s->engine, write_weights(s, dir, &mark)));

@@ -118,8 +118,9 @@ static bool owns_momentum(const tg__rule *rule)
  * averaged gradients. */
 static tg_status check_owned(const tg_session *s, const char *method)
 {
-    const char *optimizer = tg_spec_name(tg_optimizer_spec(s->optimizer));
-    if (s->optimizer->ops->adaptive)
+    const char *optimizer =
+        s->external ? TG__EXTERNAL : tg_spec_name(tg_optimizer_spec(s->optimizer));
+    if (s->optimizer->ops->adaptive || s->external)
         return tg_fail(
             TG_E_SPEC,
             "method \"%s\" accumulates the momentum itself, which is that of SGD, and "
@@ -186,7 +187,8 @@ static tg_status create(tg_session *s, const tg_session_config *config, tg_trans
                             &s->nodes));
     s->config.rules = s->config.metadata = NULL; /* the caller may free its arrays */
     s->config.nodes = NULL;
-    TG_TRY(tg_optimizer_create(s->config.optimizer, &s->optimizer));
+    s->external = strcmp(s->config.optimizer, TG__EXTERNAL) == 0;
+    TG_TRY(tg_optimizer_create(s->external ? "sgd:lr=1" : s->config.optimizer, &s->optimizer));
     TG_TRY(split_optimizer(s));
     TG_TRY(tg__session_parse_strategy(s));
     s->lr = tg_spec_real(tg_optimizer_spec(s->optimizer), "lr");
@@ -240,6 +242,7 @@ void tg_session_destroy(tg_session *s)
     tg__rules_free(&s->rules);
     tg_spec_free(s->strategy_spec);
     tg__ckpt_close(s->from.own);
+    free(s->saved);
     free(s);
 }
 
@@ -272,7 +275,7 @@ static char *describe(const tg_session *s, const char *start)
             strchr(s->config.job, '=') == NULL ? "job=" : "", s->config.job);
     fprintf(f, "method=%s\nstrategy=%s\noptimizer=%s\nseed=%llu\nsteps_per_epoch=%llu\n",
             tg_spec_text(tg__rules_default(&s->rules)->spec), tg_spec_text(s->strategy->spec),
-            tg_spec_text(tg_optimizer_spec(s->optimizer)), (unsigned long long)s->config.seed,
+            tg__session_optimizer(s), (unsigned long long)s->config.seed,
             (unsigned long long)s->config.steps_per_epoch);
     tg__nodes_print(s->nodes, true, f);
     tg__session_print_buckets(s, f);
@@ -308,8 +311,9 @@ static tg_status gather_samples(tg_session *s)
 tg_status tg__session_handshake(tg_session *s, const char *start, const char *dir)
 {
     tg__latch looked = {0};
-    if (dir != NULL)
-        tg__latch_set(&looked, tg__session_look(s, dir));
+    const bool resumes = dir != NULL || s->from.bytes != NULL;
+    if (resumes)
+        tg__latch_set(&looked, dir != NULL ? tg__session_look(s, dir) : tg__session_look_memory(s));
     TG_TRY(tg__session_settle(s));
     TG_TRY(tg__session_build(s));
     s->begun = true;
@@ -317,7 +321,7 @@ tg_status tg__session_handshake(tg_session *s, const char *start, const char *di
     if (text == NULL)
         return tg_fail(TG_E_NOMEM, "out of memory in the handshake");
     TG_TRY(tg__handshake(s->engine, text, AT_ONCE));
-    if (dir != NULL)
+    if (resumes)
         TG_TRY(tg__session_found_alike(s, dir, &looked));
     TG_TRY(gather_samples(s));
     TG_TRY(tg__session_choose_exchanges(s));

@@ -151,6 +151,8 @@ tg_status tg_session_grad_ready(tg_session *s, uint32_t id)
     TG__ARG(s);
     tensor *t = NULL;
     TG_TRY(trained_tensor(s, id, "tg_session_grad_ready", &t));
+    if (s->external && !tg__session_reads_gradients(s))
+        return TG_OK;
     if (t->ready)
         return tg_fail(TG_E_STATE, "the gradient of \"%s\" was made ready twice in step %llu",
                        t->name, (unsigned long long)s->t);
@@ -163,7 +165,7 @@ tg_status tg_session_grad_wait(tg_session *s, uint32_t id)
     tensor *t = NULL;
     TG_TRY(trained_tensor(s, id, "tg_session_grad_wait", &t));
     bucket *b = &s->bucket[t->bucket];
-    if (b->staging != NULL)
+    if (b->staging != NULL || s->external)
         return TG_OK;
     for (size_t l = 0; l < s->lanes; l++)
         TG_TRY(tg__session_failed(s, tg__engine_wait_for(s->engine, &b->lane[l].op, TG__OP_BEGUN)));
@@ -215,7 +217,7 @@ bool tg_session_idle(const tg_session *s)
 }
 
 /* Not a final failure: the caller may make the tensor ready and call tg_session_step again. */
-static tg_status check_ready(const tg_session *s)
+tg_status tg__session_check_ready(const tg_session *s)
 {
     const bool error = s->config.on_unready == TG_UNREADY_ERROR && !tg_session_idle(s);
     for (size_t i = 0; error && i < s->ntrained; i++)
@@ -225,9 +227,22 @@ static tg_status check_ready(const tg_session *s)
     return TG_OK;
 }
 
+/* No gradient is needed: all are complete. */
+static tg_status skip_gradients(tg_session *s)
+{
+    for (size_t i = 0; i < s->ntrained; i++)
+        s->tensor[s->trained[i]].ready = true;
+    for (size_t b = 0; b < s->nbuckets; b++)
+        s->bucket[b].missing = 0;
+    s->unready = 0;
+    return plan_ready(s);
+}
+
 /* A tensor that was never made ready counts as zero; on an idle rank, all tensors do. */
 static tg_status complete_gradients(tg_session *s)
 {
+    if (s->external && !tg__session_reads_gradients(s))
+        return skip_gradients(s);
     for (size_t i = s->ntrained; i-- > 0;) {
         tensor *t = &s->tensor[s->trained[i]];
         bucket *b = &s->bucket[t->bucket];
@@ -286,6 +301,8 @@ static void open_step(tg_session *s)
     s->next_ready = s->nbuckets;
     s->unready = s->ntrained;
     s->nonfinite = false;
+    s->opened = false;
+    s->means = 0;
     s->apply_ns = s->wait_ns = 0;
 }
 
@@ -331,12 +348,24 @@ static tg_status step_strategy(tg_session *s, const tg__turn *turn)
     return tg__session_deliver(s, s->t);
 }
 
-static tg_status step(tg_session *s, tg_step_info *info)
+/* Once all gradients are complete. */
+static tg__turn this_turn(const tg_session *s)
+{
+    return (tg__turn){s->t, !s->nonfinite && !s->late, s->lr};
+}
+
+tg_status tg__session_take_in(tg_session *s)
 {
     TG_TRY(complete_gradients(s));
     rate_step(s);
-    const tg__turn turn = {s->t, !s->nonfinite && !s->late, s->lr};
-    TG_TRY(deliver_due(s, &turn));
+    const tg__turn turn = this_turn(s);
+    return deliver_due(s, s->external ? NULL : &turn);
+}
+
+static tg_status step(tg_session *s, tg_step_info *info)
+{
+    TG_TRY(s->external ? TG_OK : tg__session_take_in(s));
+    const tg__turn turn = this_turn(s);
     TG_TRY(step_strategy(s, &turn));
     TG_TRY(tg__session_report_end(s, info));
     TG_TRY(submit_actions(s, true));
@@ -367,7 +396,7 @@ tg_status tg_session_step(tg_session *s, tg_step_info *info)
         TG_TRY(tg__sized_in("tg_session_step: info", &own, sizeof own,
                             TG__FIRST_SIZE(tg_step_info, nmethods), info));
     own = (tg_step_info){.struct_size = sizeof own, .want_residual_norm = own.want_residual_norm};
-    TG_TRY(check_ready(s));
+    TG_TRY(s->external ? tg__session_check_open(s) : tg__session_check_ready(s));
     TG_TRY(tg__session_failed(s, step(s, &own)));
     if (info != NULL)
         tg__sized_out(info, &own, sizeof own);

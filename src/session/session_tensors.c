@@ -139,6 +139,13 @@ static tg_status check_tensor(const tg_session *s, const tg_tensor *t, size_t *n
     TG_TRY(check_array(t->name, "parameter", &t->param, *n_p));
     if (t->kind != TG_TENSOR_TRAINED)
         return TG_OK;
+    if (s->external)
+        return t->grad.data == NULL
+                   ? TG_OK
+                   : tg_fail(TG_E_ARG,
+                             "tensor \"%s\" has a gradient at %p: allowed: none, because with the "
+                             "optimizer external it lies where tg_session_gradient says",
+                             t->name, t->grad.data);
     TG_TRY(check_array(t->name, "gradient", &t->grad, *n_p));
     return check_apart(t, *n_p);
 }

@@ -52,7 +52,7 @@ static tg_status write_all(const tg_session *s, const char *path, tg__weights_ma
                                   step,
                                   tg_spec_text(tg__rules_default(&s->rules)->spec),
                                   tg_spec_text(s->strategy->spec),
-                                  tg_spec_text(tg_optimizer_spec(s->optimizer))};
+                                  tg__session_optimizer(s)};
     TG__FREED tg__weights_pair *pairs = NULL;
     TG_TRY(list(s, true, &tensors, &count));
     TG_TRY(tg_alloc(OWN + s->nmetadata, sizeof *pairs, &pairs));

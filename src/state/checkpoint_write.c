@@ -6,7 +6,10 @@
 #include <string.h>
 
 struct tg__ckpt_writer {
-    tg_newfile *file;
+    tg_newfile *file; /* NULL: in memory */
+    FILE *memory;     /* ... a stream to `bytes` (len) */
+    char *bytes;
+    size_t len;
     char **name; /* (count) sections so far */
     size_t count, cap;
     tg_status failed; /* of the put that failed */
@@ -20,11 +23,19 @@ static void release(tg__ckpt_writer *w)
     free(w);
 }
 
+static const char *path_of(const tg__ckpt_writer *w)
+{
+    return w->file != NULL ? tg_newfile_path(w->file) : "in memory";
+}
+
 static tg_status write_bytes(tg__ckpt_writer *w, const void *bytes, size_t len)
 {
-    if (len && fwrite(bytes, 1, len, tg_newfile_stream(w->file)) != len)
-        return tg_fail(TG_E_IO, "cannot write %s: %s", tg_newfile_aside(w->file), strerror(errno));
-    return TG_OK;
+    FILE *stream = w->file != NULL ? tg_newfile_stream(w->file) : w->memory;
+    if (len == 0 || fwrite(bytes, 1, len, stream) == len)
+        return TG_OK;
+    return w->file != NULL
+               ? tg_fail(TG_E_IO, "cannot write %s: %s", tg_newfile_aside(w->file), strerror(errno))
+               : tg_fail(TG_E_NOMEM, "out of memory for a checkpoint in memory");
 }
 
 static const uint8_t zeros[8];
@@ -68,8 +79,7 @@ static tg_status put(tg__ckpt_writer *w, const char *name, const void *bytes, si
 {
     tg_status status = w->failed;
     if (status != TG_OK)
-        return tg_fail(status, "checkpoint %s: an earlier section failed",
-                       tg_newfile_path(w->file));
+        return tg_fail(status, "checkpoint %s: an earlier section failed", path_of(w));
     status = keep_name(w, name);
     if (status == TG_OK)
         status = write_section(w, name, bytes, len);
@@ -86,11 +96,18 @@ static tg_status write_head(tg__ckpt_writer *w)
     return write_bytes(w, head, sizeof head);
 }
 
+static tg_status open_memory(tg__ckpt_writer *w)
+{
+    w->memory = open_memstream(&w->bytes, &w->len);
+    return w->memory != NULL ? TG_OK
+                             : tg_fail(TG_E_NOMEM, "out of memory for a checkpoint in memory");
+}
+
 tg_status tg__ckpt_create(const char *path, const char *identity, tg__ckpt_writer **w_p)
 {
     tg__ckpt_writer *w;
     TG_TRY(tg_alloc(1, sizeof *w, &w));
-    tg_status status = tg_newfile_open(path, &w->file);
+    tg_status status = path != NULL ? tg_newfile_open(path, &w->file) : open_memory(w);
     if (status != TG_OK) {
         release(w);
         return status;
@@ -119,15 +136,19 @@ tg_status tg__ckpt_put_state(tg__ckpt_writer *w, const tg__state *s)
     return TG_OK;
 }
 
-tg_status tg__ckpt_commit(tg__ckpt_writer *w)
+static tg_status write_end(tg__ckpt_writer *w)
 {
     uint8_t end[TG__CKPT_HEAD];
     tg__put64(end, w->count);
     tg__put32(end + 8, 0);
     tg__put32(end + 12, tg__kernel()->crc32c(0, end, 12));
-    tg_status status = w->failed != TG_OK ? tg_fail(w->failed, "checkpoint %s: a section failed",
-                                                    tg_newfile_path(w->file))
-                                          : write_bytes(w, end, sizeof end);
+    return w->failed != TG_OK ? tg_fail(w->failed, "checkpoint %s: a section failed", path_of(w))
+                              : write_bytes(w, end, sizeof end);
+}
+
+tg_status tg__ckpt_commit(tg__ckpt_writer *w)
+{
+    tg_status status = write_end(w);
     if (status == TG_OK)
         status = tg_newfile_commit(w->file);
     else
@@ -136,10 +157,30 @@ tg_status tg__ckpt_commit(tg__ckpt_writer *w)
     return status;
 }
 
+tg_status tg__ckpt_commit_memory(tg__ckpt_writer *w, void **bytes_p, size_t *len_p)
+{
+    tg_status status = write_end(w);
+    if (fclose(w->memory) != 0 && status == TG_OK)
+        status = tg_fail(TG_E_NOMEM, "out of memory for a checkpoint in memory");
+    if (status == TG_OK) {
+        *bytes_p = w->bytes;
+        *len_p = w->len;
+    } else {
+        free(w->bytes);
+    }
+    release(w);
+    return status;
+}
+
 void tg__ckpt_abandon(tg__ckpt_writer *w)
 {
     if (!w)
         return;
-    tg_newfile_abandon(w->file);
+    if (w->file != NULL)
+        tg_newfile_abandon(w->file);
+    if (w->memory != NULL) {
+        fclose(w->memory);
+        free(w->bytes);
+    }
     release(w);
 }

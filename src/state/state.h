@@ -77,6 +77,7 @@ void tg__state_scale(tg__state *s, double factor);
 
 typedef struct tg__ckpt_writer tg__ckpt_writer;
 /* Begin to write a file.
+ * path      NULL: in memory
  * identity  text that a reader must match (model, method, strategy, tensors): lines
  *           "key=value"
  * Errors    TG_E_IO, TG_E_NOMEM */
@@ -91,6 +92,9 @@ TG_NODISCARD tg_status tg__ckpt_put_state(tg__ckpt_writer *w, const tg__state *s
 /* Flush, sync and rename the file; free w. On failure nothing is left behind.
  * Errors  TG_E_IO, or that of the put that failed */
 TG_NODISCARD tg_status tg__ckpt_commit(tg__ckpt_writer *w);
+/* The same for one in memory: its bytes (len), to be released with free().
+ * Errors  TG_E_NOMEM */
+TG_NODISCARD tg_status tg__ckpt_commit_memory(tg__ckpt_writer *w, void **bytes_p, size_t *len_p);
 void tg__ckpt_abandon(tg__ckpt_writer *w); /* removes what was written; NULL is fine */
 
 typedef struct tg__ckpt_reader tg__ckpt_reader;

@@ -16,6 +16,9 @@
  *                   scaled=yes or a rate of its own, because these belong to plain steps
  *   scaled=yes:     g/P in place of g: the authors' code scales as its server does, by 1/(B*P)
  *
+ * External: the caller's optimizer takes W and the mean, and makes the next W; the session makes
+ * Wloc of it by plain SGD (local=sgd), which therefore needs a rate of its own.
+ *
  * W is the slot "global"; Wloc is in the caller's parameters. The warm-up updates both, so
  * evaluation, checkpoints and hashes can use W at any time, including right after a load.
  * Everything else follows from t.
@@ -99,6 +102,11 @@ static tg_status read_spec(tg__strategy *s, delayed *d)
                        "strategy \"%s\": eta_loc is for the optimizer's lr and scales with it, but "
                        "lr=%g: allowed: lr > 0",
                        tg_spec_name(s->spec), s->optimizer->lr);
+    if (s->external && !(d->local == local_sgd && d->own_rate))
+        return tg_fail(TG_E_SPEC,
+                       "strategy \"%s\" with the optimizer external: its local step is made beside "
+                       "the caller's optimizer, by plain SGD: allowed: local=sgd with eta_loc=RATE",
+                       tg_spec_name(s->spec));
     if (s->optimizer->ops->adaptive && d->local != local_preview && !d->own_rate)
         return tg_fail(
             TG_E_SPEC,
@@ -152,10 +160,20 @@ void tg__delayed_result(tg__strategy *s, const tg__result *r)
     }
 }
 
+/* The caller moves W. */
+void tg__delayed_open(tg__strategy *s, uint64_t t)
+{
+    (void)t;
+    for (size_t i = 0; i < s->ntensors; i++)
+        tg__strategy_take_global(s, i);
+}
+
 void tg__delayed_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out)
 {
     const delayed *d = s->impl;
     const tg__turn now = {t, finite, lr};
+    for (size_t i = 0; s->external && i < s->ntensors; i++)
+        memcpy(tg__strategy_global(s, i), s->tensor[i].w, s->tensor[i].n * sizeof(float));
     for (size_t i = 0; i < s->ntensors; i++)
         if (!tg__strategy_made(s, t, i))
             make_local(s, i, (tg__stretch){0, s->tensor[i].n}, &now);

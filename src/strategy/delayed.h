@@ -8,6 +8,7 @@
 TG_NODISCARD tg_status tg__delayed_init(tg__strategy *s, uint64_t k);
 void tg__delayed_ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out);
 void tg__delayed_result(tg__strategy *s, const tg__result *r);
+void tg__delayed_open(tg__strategy *s, uint64_t t);
 void tg__delayed_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out);
 
 /* The keys of both. */
@@ -31,7 +32,7 @@ void tg__delayed_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__a
                  "multiply the gradient of the local update by 1/ranks, as in the authors' code")
 
 #define TG__DELAYED_OPS                                                                 \
-    .ready = tg__delayed_ready, .result = tg__delayed_result, .step = tg__delayed_step, \
-    .bypasses = true, .steps = true
+    .ready = tg__delayed_ready, .result = tg__delayed_result, .open = tg__delayed_open, \
+    .step = tg__delayed_step, .bypasses = true, .steps = true
 
 #endif

@@ -95,6 +95,12 @@ double tg__outer_weight(const tg__strategy *s, uint64_t t, int rank)
 static tg_status check(const tg__strategy *s, const tg__outer *c)
 {
     const char *name = tg_spec_name(s->spec);
+    if (s->external && c->state == TG__OUTER_AVERAGE)
+        return tg_fail(
+            TG_E_SPEC,
+            "strategy \"%s\": momentum=average with the optimizer external, whose memory "
+            "the session does not have: allowed: momentum=keep|reset",
+            name);
     if (c->fragments > s->nbuckets)
         return tg_fail(TG_E_SPEC,
                        "strategy \"%s\": fragments=%u with a bucket count of %zu: allowed: at most "
@@ -158,6 +164,7 @@ tg_status tg__outer_init_as(tg__strategy *s, tg__outer_momentum state)
     if (tg_spec_has(s->spec, "after"))
         TG_TRY(tg__strategy_until(s, "after", &c->after));
     TG_TRY(check(s, c));
+    s->gradients_until = c->after;
     s->impl = o;
     s->sends_updates = true;
     s->some_absent = c->clients < 1;
@@ -289,13 +296,27 @@ static uint32_t fragment_of(const tg__strategy *s, size_t i)
     return s->tensor[i].bucket % o->c.fragments;
 }
 
+/* The first step of a round. */
+static bool begins_round(const outer *o, uint64_t t)
+{
+    return t >= o->c.after && (t - o->c.after) % o->c.every == 0;
+}
+
+void tg__outer_open(tg__strategy *s, uint64_t t)
+{
+    const outer *o = s->impl;
+    s->resets = o->c.state == TG__OUTER_RESET && begins_round(o, t);
+}
+
 void tg__outer_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out)
 {
     const outer *o = s->impl;
+    for (size_t i = 0; s->external && t < o->c.after && i < s->ntensors; i++)
+        memcpy(tg__strategy_global(s, i), s->tensor[i].w, s->tensor[i].n * sizeof(float));
     if (t < o->c.after)
         return;
     const uint64_t steps = t + 1 - o->c.after, round = round_of(o, t);
-    if (o->c.state == TG__OUTER_RESET && (steps - 1) % o->c.every == 0)
+    if (o->c.state == TG__OUTER_RESET && begins_round(o, t))
         forget(s);
     const float weight = (float)weight_in(s, round, s->rank);
     const bool takes_part = finite && weight_in(s, round, s->rank) != 0;

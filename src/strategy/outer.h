@@ -31,13 +31,14 @@ TG_NODISCARD tg_status tg__outer_init_as(tg__strategy *s, tg__outer_momentum sta
 void tg__outer_ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out);
 void tg__outer_result(tg__strategy *s, const tg__result *r);
 void tg__outer_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out);
+void tg__outer_open(tg__strategy *s, uint64_t t);
 void tg__outer_drained(tg__strategy *s, uint64_t t, tg__actions *out);
 const char *tg__outer_regroup(tg__strategy *s, uint64_t t);
 double tg__outer_weight(const tg__strategy *s, uint64_t t, int rank);
 
-#define TG__OUTER_OPS                                                                       \
-    .ready = tg__outer_ready, .result = tg__outer_result, .step = tg__outer_step,           \
-    .drained = tg__outer_drained, .weight = tg__outer_weight, .regroup = tg__outer_regroup, \
-    .steps = true, .bypasses = true
+#define TG__OUTER_OPS                                                                 \
+    .ready = tg__outer_ready, .result = tg__outer_result, .open = tg__outer_open,     \
+    .step = tg__outer_step, .drained = tg__outer_drained, .weight = tg__outer_weight, \
+    .regroup = tg__outer_regroup, .steps = true, .bypasses = true
 
 #endif

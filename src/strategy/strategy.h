@@ -19,6 +19,10 @@
  *             an EXCHANGE until its result(). Such a buffer is a change of parameters (or state
  *             that goes with them), not a gradient: no learning rate and no clip of the mean
  *             applies to it.
+ * External    Own steps may be the caller's, whose optimizer the library does not know. The session
+ *             then delivers what is due, calls open(t), lets the caller move its parameters w, and
+ *             calls step(t). tg__strategy_update_own_at changes nothing, and tg__strategy_update_at
+ *             puts the mean of gradients where the caller's optimizer finds it.
  * Not finite  If this rank's gradient of step t is not finite, ready(b, t) is called all the same,
  *             and step(t) gets finite = false. An exchange that any rank flagged is delivered with
  *             agg = NULL: apply nothing. */
@@ -62,6 +66,7 @@ typedef struct tg__wtensor {
     size_t ndim;
     uint32_t bucket;
     const tg_optimizer *optimizer; /* of this tensor; NULL: the strategy's */
+    float *mean; /* external: where the caller's optimizer finds a mean of gradients */
 } tg__wtensor;
 
 /* A request for a vector that is kept between steps: one per trained tensor, zeroed; a bucket's
@@ -125,6 +130,9 @@ typedef struct tg__strategy_ops {
     void (*result)(tg__strategy *s, const tg__result *r);
     /* NULL: nothing. */
     void (*step)(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out);
+    /* External: all results due in step t are in, and the caller moves w between this and step(t).
+     * NULL: nothing. */
+    void (*open)(tg__strategy *s, uint64_t t);
     /* Nothing is in flight after step t: set the caller's parameters to the global ones, unless an
      * EXCHANGE is returned. NULL: only that. */
     void (*drained)(tg__strategy *s, uint64_t t, tg__actions *out);
@@ -154,6 +162,12 @@ struct tg__strategy {
     /* (size) training samples of each rank, set by the owner before begin or the first step after a
      * load; NULL: equal numbers. */
     const uint64_t *samples;
+    /* Own steps are the caller's. s->optimizer then is plain SGD with lr=1. */
+    bool external;
+    bool resets; /* external, set by open(): the caller's optimizer forgets its memory first */
+    /* Steps before this one exchange gradients; UINT64_MAX, or 0 with sends_updates, unless init
+     * sets it. */
+    uint64_t gradients_until;
     size_t nbuckets;
     tg__wtensor *tensor; /* (ntensors) the trained ones */
     size_t ntensors;
@@ -200,9 +214,9 @@ const tg_rate_hint *tg__strategy_rate(const char *spec);
 const tg_entry *const *tg__optimizer_entries(size_t *count_p);
 const tg_entry *const *tg__lr_schedule_entries(size_t *count_p);
 /* Parse the spec and call init.
- * setup    optimizer to size, tensor, ntensors and nbuckets are set. Optimizer and tensors are
- *          borrowed; n and bucket of the tensors must be set, w and g from begin on. Of s, the
- *          caller sets slot[r][i], memory[].updates, samples and clip only
+ * setup    optimizer to size, external, tensor, ntensors and nbuckets are set. Optimizer and
+ *          tensors are borrowed; n and bucket of the tensors must be set, w and g from begin on. Of
+ *          s, the caller sets slot[r][i], memory[].updates, samples and clip only
  * Errors   TG_E_SPEC, TG_E_NOMEM, TG_E_UNSUPPORTED
  * Threads  one at a time; a strategy starts none */
 TG_NODISCARD tg_status tg__strategy_create(const char *spec, const tg__strategy *setup,
@@ -214,6 +228,7 @@ void tg__strategy_begin(tg__strategy *s);
 void tg__strategy_ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out);
 void tg__strategy_result(tg__strategy *s, const tg__result *r);
 void tg__strategy_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out);
+void tg__strategy_open(tg__strategy *s, uint64_t t);
 void tg__strategy_drained(tg__strategy *s, uint64_t t, tg__actions *out);
 /* The global parameters of tensor i, which evaluation, checkpoints and hashes use. */
 float *tg__strategy_global(const tg__strategy *s, size_t i);

@@ -35,6 +35,12 @@ static tg_status check(const tg_optimizer *o)
 static tg_status init(tg__strategy *s)
 {
     s->decays_apart = true;
+    if (s->external)
+        return tg_fail(
+            TG_E_SPEC,
+            "strategy \"demo\" with the optimizer external: the momentum is the method's "
+            "memory, and the step is the sign of a mean, so nothing is left to another "
+            "optimizer: allowed: optimizer sgd, or another strategy (sparseloco)");
     TG_TRY(check(s->optimizer));
     for (size_t i = 0; i < s->ntensors; i++)
         TG_TRY(check(tg__strategy_optimizer(s, i)));

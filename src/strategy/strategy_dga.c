@@ -15,7 +15,8 @@
  * gradient g[t] - g[t - delay] + mean of g[t - delay].
  *
  * every = K: the sum of K steps' U is exchanged, due K steps after the last; the mean is subtracted
- * from A. There is only the own memory. An incomplete last block is exchanged when the run is
+ * from A. There is only the own memory. So it is with every = 1, too, if own steps are the caller's
+ * (external). An incomplete last block is exchanged when the run is
  * drained.
  *
  * correct = no: w = A; no own steps.
@@ -35,12 +36,14 @@ enum { DELAY_MAX = 1000 };
 typedef struct dga {
     uint64_t delay, every;
     bool correct;
-    /* slots; block (every > 1): the sum of U since the last exchange */
+    bool updates; /* U are exchanged, not gradients */
+    /* slots; block (updates): the sum of U since the last exchange */
     size_t pending, block;
     /* `nown` slots from `own` on: U, or blocks of them, that were sent */
     size_t own, nown;
     size_t memory; /* index of the own memory */
-    float *before; /* (tg__stretch_most) w before an own step */
+    float *before; /* (tg__stretch_most; external: ntensors vectors) w before an own step */
+    float **moved; /* (ntensors) external: where each tensor's part of `before` begins */
     char name[DELAY_MAX][28];
 } dga;
 
@@ -56,7 +59,7 @@ static const tg_key keys[] = {
 /* True if the rank takes own steps; without delay none are needed. */
 static bool goes_on(const dga *d)
 {
-    return d->every > 1 || (d->correct && d->delay > 0);
+    return d->updates || (d->correct && d->delay > 0);
 }
 
 static tg_status read_spec(tg__strategy *s, dga *d)
@@ -73,6 +76,25 @@ static tg_status read_spec(tg__strategy *s, dga *d)
                        "strategy \"dga\": correct=no with every=%llu: plain delay has no own steps "
                        "to put together: allowed: every=1",
                        (unsigned long long)d->every);
+    if (s->external && !d->correct)
+        return tg_fail(TG_E_SPEC, "strategy \"dga\": correct=no with the optimizer external, which "
+                                  "takes own steps: allowed: correct=yes, or strategy pipe");
+    d->updates = d->every > 1 || s->external;
+    return TG_OK;
+}
+
+static tg_status make_room(tg__strategy *s, dga *d)
+{
+    size_t n = 0;
+    if (!s->external)
+        return tg__owned_alloc(&s->owned, tg__stretch_most(s), sizeof *d->before, &d->before);
+    for (size_t i = 0; i < s->ntensors; i++)
+        n += s->tensor[i].n;
+    TG_TRY(tg__owned_alloc(&s->owned, n, sizeof *d->before, &d->before));
+    TG_TRY(tg__owned_alloc(&s->owned, s->ntensors, sizeof *d->moved, &d->moved));
+    float *at = d->before;
+    for (size_t i = 0; i < s->ntensors; at += s->tensor[i++].n)
+        d->moved[i] = at;
     return TG_OK;
 }
 
@@ -82,7 +104,7 @@ static tg_status add_own(tg__strategy *s, dga *d)
     d->memory = s->nmemories;
     TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_RANK));
     TG_TRY(tg__strategy_add_slot(s, "pending", TG__ROLE_RANK, &d->pending));
-    if (d->every > 1)
+    if (d->updates)
         TG_TRY(tg__strategy_add_slot(s, "block", TG__ROLE_RANK, &d->block));
     d->nown = TG__MAX(d->delay / d->every, 1);
     d->own = s->nslots;
@@ -90,7 +112,7 @@ static tg_status add_own(tg__strategy *s, dga *d)
         snprintf(d->name[i], sizeof d->name[i], "own %zu", i);
         TG_TRY(tg__strategy_add_slot(s, d->name[i], TG__ROLE_RANK, &unused));
     }
-    return tg__owned_alloc(&s->owned, tg__stretch_most(s), sizeof *d->before, &d->before);
+    return make_room(s, d);
 }
 
 static tg_status init(tg__strategy *s)
@@ -98,9 +120,9 @@ static tg_status init(tg__strategy *s)
     TG_TRY(tg__owned_alloc(&s->owned, 1, sizeof(dga), &s->impl));
     dga *d = s->impl;
     TG_TRY(read_spec(s, d));
-    s->sends_updates = d->every > 1;
-    s->in_flight = d->every > 1 ? TG__MAX(d->delay / d->every, 1) : d->delay + 1;
-    if (d->every == 1)
+    s->sends_updates = d->updates;
+    s->in_flight = d->updates ? TG__MAX(d->delay / d->every, 1) : d->delay + 1;
+    if (!d->updates)
         TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_REPLICATED));
     TG_TRY(tg__strategy_add_global(s));
     TG_TRY(goes_on(d) ? add_own(s, d) : TG_OK);
@@ -135,7 +157,7 @@ static void forget(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r
     memset(pending, 0, e.n * sizeof *pending);
     for (size_t k = 1; k < d->nown; k++) /* in the order in which they were sent */
         tg__kernel()->add(pending, s->slot[d->own + (r->tag + k) % d->nown][i] + e.at, e.n);
-    if (d->every > 1)
+    if (d->updates)
         tg__kernel()->add(pending, s->slot[d->block][i] + e.at, e.n);
 }
 
@@ -145,7 +167,7 @@ static void take(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r)
     const dga *d = s->impl;
     float *a = tg__strategy_global(s, i) + e.at;
     const float *agg = r->agg != NULL ? r->agg + s->tensor[i].offset + e.at : NULL;
-    if (agg != NULL && d->every == 1)
+    if (agg != NULL && !d->updates)
         tg__strategy_update_at(s, 0, i, e, r->lr, a, agg);
     else if (agg != NULL)
         tg__kernel()->sub(a, agg, e.n);
@@ -161,7 +183,7 @@ static void take(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r)
 
 static bool ends_block(const dga *d, uint64_t t)
 {
-    return d->every > 1 && (t + 1) % d->every == 0;
+    return d->updates && (t + 1) % d->every == 0;
 }
 
 /* Exchange the block and begin a new one. The slot that receives it is free: its previous result
@@ -179,11 +201,13 @@ static void go_on(tg__strategy *s, size_t i, tg__stretch e, const tg__turn *now)
 {
     const dga *d = s->impl;
     float *w = s->tensor[i].w + e.at;
-    float *kept = s->slot[d->every > 1 ? d->block : d->own + ring_at(d, now->t)][i] + e.at;
+    float *kept = s->slot[d->updates ? d->block : d->own + ring_at(d, now->t)][i] + e.at;
     if (now->finite) {
-        memcpy(d->before, w, e.n * sizeof *w);
+        float *before = s->external ? d->moved[i] + e.at : d->before;
+        if (!s->external)
+            memcpy(before, w, e.n * sizeof *w);
         tg__strategy_update_own_at(s, d->memory, i, e, now->lr, w);
-        tg__kernel()->go_on(s->slot[d->pending][i] + e.at, kept, d->before, w, e.n);
+        tg__kernel()->go_on(s->slot[d->pending][i] + e.at, kept, before, w, e.n);
     }
     if (ends_block(d, now->t))
         end_block(s, i, e, ring_at(d, now->t));
@@ -209,9 +233,17 @@ static void result(tg__strategy *s, const tg__result *r)
 static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out)
 {
     const dga *d = s->impl;
-    if (d->every > 1)
+    if (d->updates)
         return;
     tg__actions_add(out, bucket, true, t + d->delay)->tag = (uint32_t)ring_at(d, t);
+}
+
+static void open(tg__strategy *s, uint64_t t)
+{
+    const dga *d = s->impl;
+    (void)t;
+    for (size_t i = 0; i < s->ntensors; i++)
+        memcpy(d->moved[i], s->tensor[i].w, s->tensor[i].n * sizeof(float));
 }
 
 static void send_block(tg__strategy *s, size_t at, uint64_t due, tg__actions *out)
@@ -258,6 +290,7 @@ const tg__strategy_ops tg__strategy_dga = {
     .init = init,
     .ready = ready,
     .result = result,
+    .open = open,
     .step = step,
     .drained = drained,
     .steps = true,

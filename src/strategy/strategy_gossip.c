@@ -176,12 +176,27 @@ static void result(tg__strategy *s, const tg__result *r)
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
-/* z' = optimizer(z, own g), x = x + (z' - z). z' is in w. */
-static void update(tg__strategy *s, size_t i, tg__stretch e, double lr)
+/* x = x - z, before the own step */
+static void set_out(tg__strategy *s, size_t i, tg__stretch e)
 {
     float *w = s->tensor[i].w + e.at, *mass = mass_of(s, i) + e.at;
     if (mass != w)
         tg__kernel()->sub(mass, w, e.n);
+}
+
+static void open(tg__strategy *s, uint64_t t)
+{
+    (void)t;
+    for (size_t i = 0; i < s->ntensors; i++)
+        set_out(s, i, (tg__stretch){0, s->tensor[i].n});
+}
+
+/* z' = optimizer(z, own g), x = x + (z' - z). z' is in w. */
+static void update(tg__strategy *s, size_t i, tg__stretch e, double lr)
+{
+    float *w = s->tensor[i].w + e.at, *mass = mass_of(s, i) + e.at;
+    if (!s->external)
+        set_out(s, i, e);
     tg__strategy_update_own_at(s, 0, i, e, lr, w);
     if (mass != w)
         tg__kernel()->add(mass, w, e.n);
@@ -275,6 +290,7 @@ const tg__strategy_ops tg__strategy_gossip = {
     .init = init,
     .begin = begin,
     .result = result,
+    .open = open,
     .step = step,
     .drained = drained,
     .regroup = regroup,

@@ -73,11 +73,14 @@ tg_status tg__strategy_create(const char *spec, const tg__strategy *setup, tg__s
     TG_TRY(tg_alloc(1, sizeof *s, &s));
     *s = *setup;
     s->in_flight = s->tags = 1;
+    s->gradients_until = UINT64_MAX;
     s->global = TG__NO_SLOT;
     s->clip = 1;
     tg_status status = tg__owned_alloc(&s->owned, s->nbuckets, sizeof *s->made, &s->made);
     if (status == TG_OK)
         status = init(s, spec);
+    if (s->sends_updates && s->gradients_until == UINT64_MAX)
+        s->gradients_until = 0;
     if (status == TG_OK)
         *s_p = s;
     else
@@ -145,6 +148,12 @@ void tg__strategy_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__
 {
     if (s->ops->step)
         s->ops->step(s, t, finite, lr, out);
+}
+
+void tg__strategy_open(tg__strategy *s, uint64_t t)
+{
+    if (s->ops->open)
+        s->ops->open(s, t);
 }
 
 void tg__strategy_drained(tg__strategy *s, uint64_t t, tg__actions *out)
@@ -236,6 +245,10 @@ void tg__strategy_update_at(tg__strategy *s, size_t m, size_t i, tg__stretch e, 
                             const float *g)
 {
     const tg__memory *y = &s->memory[m];
+    if (s->external) {
+        memcpy(s->tensor[i].mean + e.at, g, e.n * sizeof *g);
+        return;
+    }
     if (e.at == 0 && y->updates != NULL)
         y->updates[i]++;
     const tg_update u = {
@@ -249,6 +262,8 @@ void tg__strategy_update_at(tg__strategy *s, size_t m, size_t i, tg__stretch e, 
 void tg__strategy_update_own_at(tg__strategy *s, size_t m, size_t i, tg__stretch e, double lr,
                                 float *w)
 {
+    if (s->external)
+        return;
     const float *g = s->tensor[i].g + e.at;
     if (s->clip != 1) {
         memcpy(s->clipped, g, e.n * sizeof *g);

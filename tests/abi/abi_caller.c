@@ -288,6 +288,28 @@ static tg_status slot_told(void *x)
     tg_reducer_destroy(r);
     return status;
 }
+
+static tg_status turn_told(void *x)
+{
+    const tg_session_config config = {.struct_size = sizeof config,
+                                      .optimizer = "external",
+                                      .strategy = "local",
+                                      .driver = TG_DRIVER_INLINE};
+    const tg_tensor t = {.struct_size = sizeof t,
+                         .name = "w",
+                         .shape = shape,
+                         .ndim = 1,
+                         .param = tg_array_f32(w, N)};
+    tg_session *s;
+    uint32_t id;
+    need(tg_session_create(&config, transport, &s));
+    need(tg_session_add(s, &t, &id));
+    need(tg_session_begin(s));
+    const tg_status status = tg_session_deliver(s, x);
+    check(status != TG_OK || ((tg_turn *)x)->moves == 1, "a turn");
+    tg_session_destroy(s);
+    return status;
+}
 #endif
 
 static tg_status clock_of_transport(void *x)
@@ -329,6 +351,7 @@ static const struct use {
     {"tg_reducer_config", sizeof(tg_reducer_config), IN, config_of_reducer},
 #ifndef ABI_FIRST
     {"tg_reducer_slot", sizeof(tg_reducer_slot), OUT, slot_told},
+    {"tg_turn", sizeof(tg_turn), OUT, turn_told},
 #endif
     {"tg_encode_context", sizeof(tg_encode_context), IN, encode_context},
     {"tg_tensor", sizeof(tg_tensor), IN, tensor},
