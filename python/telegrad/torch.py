@@ -1,5 +1,5 @@
-"""telegrad in PyTorch: a network between the ranks of torch.distributed, and a communication hook for
-DistributedDataParallel.
+"""telegrad in PyTorch: a network between the ranks of torch.distributed, communication hooks for DistributedDataParallel and
+FSDP2, and local methods (`Local`) with any optimizer.
 
     import telegrad.torch
     net = telegrad.torch.Network()
@@ -16,9 +16,10 @@ import telegrad
 from telegrad._ddp import DdpHook, ddp
 from telegrad._errors import StateError
 from telegrad._fsdp import FsdpHook, fsdp
+from telegrad._local import Local
 from telegrad._store import Store
 
-__all__ = ["DdpHook", "FsdpHook", "Network", "ddp", "fsdp"]
+__all__ = ["DdpHook", "FsdpHook", "Local", "Network", "ddp", "fsdp"]
 
 _networks = 0  # made so far, the same number on all ranks
 

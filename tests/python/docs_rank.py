@@ -41,12 +41,15 @@ def run_blocks(text):
         elif "fully_shard" in block:
             names["network"] = network()
         model = names.get("model", names["network"])
-        if "backward" in block:
+        if "backward" in block and "Local(" not in block:
             names["loss"] = model(torch.arange(5)).sum()
         if "optimizer.state_dict" in block:
             names["optimizer"] = torch.optim.SGD(model.parameters(), 0.1)
         names["gradient"] = torch.ones(30)
         names["gradient"].size = 30
+        if "Local(" in block:  # another model, and batches of its own
+            names.update(model=network(), loss=torch.nn.functional.cross_entropy, evaluate=lambda model: None,
+                         data=[(torch.arange(5) + RANK, torch.arange(5) % 4)] * 3)
         if "continue" in block:
             block = "for _ in range(1):\n" + textwrap.indent(block, "    ")
         exec(compile(block, f"docs/{WHAT}.md:{line}", "exec"), names)

@@ -1,0 +1,410 @@
+"""Local methods (local SGD, DiLoCo, SparseLoCo, ...) with any optimizer of PyTorch's inside."""
+import contextlib
+import ctypes
+import os
+import threading
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import torch
+
+from telegrad import _c
+from telegrad._errors import ArgumentError, Error, MismatchError, StateError, UnsupportedError, check
+from telegrad._network import Network
+
+_TAKEN = (torch.float32, torch.bfloat16, torch.float16)
+_VERSION = 1
+
+
+class _Tensor:
+    """A tensor of the model, and the float32 memory that the session works on: its own, or a copy of it."""
+
+    def __init__(self, name: str, tensor: torch.Tensor, trained: bool) -> None:
+        what = "parameter" if trained else "buffer"
+        if tensor.dtype not in _TAKEN:
+            raise UnsupportedError(f"{what} {name}: it is {str(tensor.dtype)[6:]}: allowed: float32, bfloat16, float16", "TG_E_UNSUPPORTED")
+        if tensor.device.type != "cpu":
+            raise UnsupportedError(f"{what} {name}: it is on {tensor.device}: allowed so far: host memory", "TG_E_UNSUPPORTED")
+        if tensor.layout != torch.strided:
+            raise UnsupportedError(f"{what} {name}: its layout is {tensor.layout}: allowed: a dense tensor", "TG_E_UNSUPPORTED")
+        self.name, self.tensor, self.trained = name, tensor, trained
+        self.id = -1
+        self.copied = tensor.dtype != torch.float32 or not tensor.is_contiguous()
+        # The session writes there as long as it lives, whatever happens to the tensor.
+        self.memory = (tensor.detach().to(torch.float32, memory_format=torch.contiguous_format, copy=True) if self.copied
+                       else tensor.detach())
+        self._gradient: Tuple[int, Optional[torch.Tensor]] = (0, None)
+
+    def pull(self) -> None:
+        """Give the tensor's values to the session."""
+        if self.copied:
+            self.memory.copy_(self.tensor.detach())
+
+    def check(self) -> None:
+        if not self.copied and self.tensor.data_ptr() != self.memory.data_ptr():
+            raise StateError(f"{self.name} lies elsewhere in memory than when Local was created: allowed: model.to(...) and the "
+                             "like before, and load_state_dict in place of new tensors")
+
+    def push(self) -> None:
+        """Take the session's values."""
+        if self.copied:
+            self.tensor.detach().copy_(self.memory)
+
+    def gradient(self, where: int) -> torch.Tensor:
+        """The session's memory for the gradient as a tensor."""
+        if self._gradient[0] != where or self._gradient[1] is None:
+            memory = (ctypes.c_float * self.memory.numel()).from_address(where)
+            self._gradient = where, torch.frombuffer(memory, dtype=torch.float32).view(self.memory.shape)
+        assert self._gradient[1] is not None
+        return self._gradient[1]
+
+
+class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
+    """An optimizer whose ranks take steps of their own, and exchange what the steps did now and then. Each rank trains on
+    its own data; all ranks call `step` equally often.
+
+        opt = telegrad.torch.Local(torch.optim.AdamW(model.parameters(), 3e-4), model, "diloco:every=50", net)
+        for x, y in data:
+            opt.zero_grad()
+            loss(model(x), y).backward()
+            opt.step()
+        with opt.global_weights():
+            evaluate(model)
+
+    optimizer        any optimizer; its memory stays on its rank, and is not exchanged. Learning-rate schedules may take it or
+                     this one
+    model            the module, not in DistributedDataParallel: all parameters of the optimizer, in host memory; of float32,
+                     without a copy. Buffers of floating point (statistics of a batch norm) stay on their rank;
+                     `global_weights` shows their means
+    spec             a strategy with its settings: "local:every=8", "local:every=8,after=500" (post-local SGD),
+                     "diloco:every=100", "streaming:every=100,fragments=4", "sparseloco", "fedavg", "eager", "dga:delay=4",
+                     "gossip"; docs/strategies.md lists them. "ssgd", "pipe", and "cd" or "od" with local=sgd and eta_loc
+                     give means of gradients to the optimizer. "demo" is an optimizer itself, and is refused
+    net              the ranks. All create it alike. All get the parameters and buffers of rank 0
+    method           how changes are coded: "qsgd:bits=4", "topk:density=0.01", ...; None: the strategy's own
+    rules            methods of parameters by patterns of names: {"*.bias": "f32"}
+    samples          of this rank, by which fedavg weights
+    bucket_bytes     of parameters that are exchanged together; streaming needs as many buckets as fragments. 0: 25 MiB
+    total_steps, steps_per_epoch, seed, timeout, threads   as for telegrad.Reducer
+
+    A step whose gradients are not finite on a rank is left out there, and counts as one. GradScaler.step(opt) calls `step`
+    also when it finds such gradients, so ranks stay in step. If parameters themselves are not finite when they are exchanged,
+    the round is lost, and all ranks continue from the last average.
+
+    >>> import torch, telegrad, telegrad.torch
+    >>> model = torch.nn.Linear(4, 2)
+    >>> net = telegrad.Network.local(1)[0]
+    >>> opt = telegrad.torch.Local(torch.optim.AdamW(model.parameters(), 3e-4), model, "diloco:every=2", net)
+    >>> for _ in range(4):
+    ...     opt.zero_grad()
+    ...     model(torch.ones(4)).sum().backward()
+    ...     opt.step()
+    >>> with opt.global_weights():
+    ...     total = float(model(torch.ones(4)).sum().detach())
+    >>> opt.stats()["steps"]
+    4
+    """
+
+    # GradScaler calls step() in every case, and gives this object the attributes grad_scale (None: it has divided by it) and
+    # found_inf meanwhile.
+    _step_supports_amp_scaling = True
+
+    def __init__(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module, spec: str, net: Network, *,
+                 method: Optional[str] = None, rules: Optional[Dict[str, str]] = None, samples: int = 0, bucket_bytes: int = 0,
+                 seed: int = 0, total_steps: int = 0, steps_per_epoch: int = 0, timeout: float = 60, threads: int = 1) -> None:
+        # not super().__init__, which would make groups and a state of its own beside those of the optimizer
+        self._handle: Optional[int] = None
+        self._pid = os.getpid()
+        self._lock = threading.RLock()  # so that no thread frees what another one waits for
+        if not isinstance(optimizer, torch.optim.Optimizer) or isinstance(optimizer, Local):
+            raise ArgumentError(f"optimizer: a {type(optimizer).__name__}: allowed: a torch.optim.Optimizer")
+        if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+            raise ArgumentError("model: a DistributedDataParallel, which averages gradients in every step: allowed: the module that "
+                                "it was made of")
+        if not 0 < timeout <= 1e9:
+            raise ArgumentError(f"timeout={timeout}: allowed: above 0, at most 1e9 seconds")
+        self.optimizer, self.spec, self.net = optimizer, spec, net
+        self._optimizer_step_pre_hooks: Dict[int, Any] = {}
+        self._optimizer_step_post_hooks: Dict[int, Any] = {}
+        self._tensors = _tensors_of(optimizer, model)
+        self._trained = [t for t in self._tensors if t.trained]
+        self._copied = [t for t in self._tensors if t.copied]
+        self._first_rate = float(optimizer.param_groups[0]["lr"]) if "lr" in optimizer.param_groups[0] else 0.0
+        self._rate = 1.0
+        self._left_out = 0
+        self._texts = [f"{pattern}={value}".encode() for pattern, value in (rules or {}).items()]
+        self._rules = (ctypes.c_char_p * len(self._texts))(*self._texts)
+        self._config = _c.tg_session_config(
+            struct_size=ctypes.sizeof(_c.tg_session_config), method=None if method is None else method.encode(), strategy=spec.encode(),
+            optimizer=b"external", seed=seed, steps_per_epoch=steps_per_epoch, timeout_ms=max(1, round(timeout * 1000)),
+            on_unready=_c.TG_UNREADY_ZERO, bucket_bytes=bucket_bytes, rules=ctypes.addressof(self._rules) if self._texts else None,
+            nrules=len(self._texts), codec_threads=threads, samples=samples, total_steps=total_steps,
+            stop=ctypes.addressof(net._stop))
+        self._create()
+        try:
+            check(_c.tg_session_begin(self.handle()))
+        except Error:
+            self.close()
+            raise
+        self._push()
+        net._reducers.add(self)
+
+    def _create(self) -> None:
+        """A session with the tensors, which has not begun."""
+        handle = ctypes.c_void_p()
+        check(_c.tg_session_create(ctypes.byref(self._config), self.net.handle(), ctypes.byref(handle)))
+        self._handle = handle.value
+        try:
+            for t in self._tensors:
+                t.id = _add(self.handle(), t)
+        except Error:
+            self.close()
+            raise
+
+    def handle(self) -> int:
+        """The `tg_session *`, for calls of `telegrad._c`."""
+        if self._handle is None:
+            raise StateError("the optimizer is closed, or its load_state_dict has failed")
+        return self._handle
+
+    # ---- as every optimizer -----------------------------------------------------------------------------------------
+
+    @property
+    def param_groups(self) -> List[Dict[str, Any]]:  # type: ignore[override, unused-ignore]
+        """Those of the optimizer inside."""
+        groups: List[Dict[str, Any]] = self.optimizer.param_groups
+        return groups
+
+    @property
+    def state(self) -> Any:  # type: ignore[override, unused-ignore]
+        """That of the optimizer inside."""
+        return self.optimizer.state
+
+    @property
+    def defaults(self) -> Dict[str, Any]:  # type: ignore[override, unused-ignore]
+        """Those of the optimizer inside."""
+        defaults: Dict[str, Any] = self.optimizer.defaults
+        return defaults
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As that of the optimizer inside."""
+        self.optimizer.zero_grad(set_to_none=set_to_none)
+
+    def add_param_group(self, param_group: Any) -> None:
+        """Refused: the ranks have agreed on the parameters."""
+        raise StateError("add_param_group: allowed: before Local is created, on the optimizer inside")
+
+    def __repr__(self) -> str:
+        return f"<telegrad.torch.Local: {self.spec} over {type(self.optimizer).__name__}, rank {self.net.rank} of {self.net.size}>"
+
+    # ---- the step ---------------------------------------------------------------------------------------------------
+
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        """A step of the optimizer inside, and an exchange if one is due. Waits for other ranks only at the end of a round;
+        `streaming`, `eager` and `dga` exchange while training goes on.
+
+        Raises  PeerError, CorruptError, StoppedError: final
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        with self._lock, torch.no_grad():
+            handle = self.handle()
+            finite = self._unscale()
+            for t in self._trained:
+                t.check()
+            self._set_rate(handle)
+            sends = self._send_gradients(handle)
+            turn = _c.tg_turn(struct_size=ctypes.sizeof(_c.tg_turn))
+            self._pull()
+            check(_c.tg_session_deliver(handle, ctypes.byref(turn)))
+            self._push()
+            if turn.resets:
+                self.optimizer.state.clear()
+            if sends and turn.moves:
+                self._take_means(handle)
+            if turn.moves and (sends or finite):
+                self.optimizer.step()
+            elif turn.moves:
+                self._left_out += 1
+            self._pull()
+            info = _c.tg_step_info(struct_size=ctypes.sizeof(_c.tg_step_info))
+            check(_c.tg_session_step(handle, ctypes.byref(info)))
+            self._push()
+            if info.skipped:
+                self._heal()
+        return loss
+
+    def _pull(self) -> None:
+        for t in self._copied:
+            t.pull()
+
+    def _push(self) -> None:
+        for t in self._copied:
+            t.push()
+
+    def _unscale(self) -> bool:
+        """Divide the gradients by the scaler's factor, if it has not done so. Are they finite?"""
+        gradients = [p.grad for group in self.param_groups for p in group["params"] if p.grad is not None]
+        values = [g._values() if g.is_sparse else g for g in gradients]
+        scale, found = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
+        if found is not None and bool(found):
+            return False
+        if scale is not None:
+            for v in values:
+                v.mul_(1 / scale.to(v.device))
+        if found is not None:
+            return True
+        return all(bool(torch.isfinite(v.sum())) or bool(torch.isfinite(v).all()) for v in values)
+
+    def _set_rate(self, handle: int) -> None:
+        """eta_loc of od and cd follows the schedule of the first group."""
+        rate = float(self.param_groups[0].get("lr", 0.0)) / self._first_rate if self._first_rate > 0 else 1.0
+        if rate != self._rate:
+            check(_c.tg_session_set_lr(handle, rate))
+            self._rate = rate
+
+    def _send_gradients(self, handle: int) -> bool:
+        """If this step exchanges gradients, hand them in, the last layers' first."""
+        sends = False
+        for t in reversed(self._trained):
+            where = _c.tg_session_gradient(handle, t.id)
+            if not where:
+                continue
+            sends = True
+            own, to = t.tensor.grad, t.gradient(where)
+            if own is None:
+                to.zero_()
+            else:
+                to.copy_(own.to_dense() if own.is_sparse else own)
+            check(_c.tg_session_grad_ready(handle, t.id))
+        return sends
+
+    def _take_means(self, handle: int) -> None:
+        for t in self._trained:
+            mean = t.gradient(_c.tg_session_gradient(handle, t.id))
+            if t.tensor.grad is None or t.tensor.grad.is_sparse:
+                t.tensor.grad = mean.to(t.tensor.dtype, copy=True)
+            else:
+                t.tensor.grad.copy_(mean)
+
+    def _heal(self) -> None:
+        """A round was lost: what the optimizer remembers may be what spoiled it."""
+        for p, state in list(self.optimizer.state.items()):
+            values = [v for v in state.values() if isinstance(v, torch.Tensor) and v.is_floating_point()]
+            if not all(bool(torch.isfinite(v).all()) for v in values):
+                del self.optimizer.state[p]
+
+    # ---- global weights ---------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def global_weights(self) -> Iterator[None]:
+        """Inside of `with`, the model has the global weights, the same on all ranks, and the means of its buffers: to evaluate
+        it, or to save the weights. All ranks use it, between the same steps."""
+        self._evaluate(True)
+        try:
+            yield
+        finally:
+            self._evaluate(False)
+
+    def _evaluate(self, begins: bool) -> None:
+        with self._lock, torch.no_grad():
+            for t in self._tensors:
+                t.check()
+            self._pull()
+            check((_c.tg_session_eval_begin if begins else _c.tg_session_eval_end)(self.handle()))
+            self._push()
+
+    def finish(self) -> None:
+        """Take in what is in flight, and the unfinished round. From here on the parameters are the global weights. All ranks
+        call it, after the last step; more steps may follow."""
+        with self._lock, torch.no_grad():
+            self._pull()
+            check(_c.tg_session_finish(self.handle()))
+            self._push()
+
+    @property
+    def idle(self) -> bool:
+        """Whether this rank sits out the next step (fedavg with clients < 1). Its gradient is not needed then, but call `step`."""
+        return bool(_c.tg_session_idle(self.handle()))
+
+    def stats(self) -> Dict[str, int]:
+        """Figures so far: steps; skipped_steps: those that this rank has left out because a gradient was not finite;
+        lost_rounds: exchanges that were dropped because something was not finite; bytes_sent."""
+        handle = self.handle()
+        return {"steps": int(_c.tg_session_steps(handle)), "skipped_steps": self._left_out,
+                "lost_rounds": int(_c.tg_session_skipped(handle)), "bytes_sent": int(_c.tg_session_bytes_sent(handle))}
+
+    # ---- checkpoints ------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> Dict[str, Any]:
+        """What this rank needs to continue with the same bits: the optimizer's state, the parameters and buffers of this rank,
+        the last average, and what is in flight. All ranks call it after the same step, and each saves its own."""
+        with self._lock, torch.no_grad():
+            self._pull()
+            bytes_, length = ctypes.c_void_p(), ctypes.c_size_t()
+            check(_c.tg_session_save_memory(self.handle(), ctypes.byref(bytes_), ctypes.byref(length)))
+            assert bytes_.value is not None
+            memory = (ctypes.c_uint8 * length.value).from_address(bytes_.value)
+            session = torch.frombuffer(memory, dtype=torch.uint8).clone()
+        return {"version": _VERSION, "spec": self.spec, "rank": self.net.rank, "size": self.net.size,
+                "optimizer": self.optimizer.state_dict(), "left_out": self._left_out, "session": session}
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Continue from a `state_dict` of this rank. It sets the parameters, too. All ranks call it.
+
+        Raises  MismatchError: it is of another rank, number of ranks, strategy or model, or the ranks' are of different steps
+        """
+        own = {"version": _VERSION, "spec": self.spec, "rank": self.net.rank, "size": self.net.size}
+        for key, value in own.items():
+            if state_dict.get(key) != value:
+                raise MismatchError(f"load_state_dict: {key}={state_dict.get(key)!r}, but this optimizer has {key}={value!r}")
+        session: torch.Tensor = state_dict["session"].contiguous()
+        with self._lock, torch.no_grad():
+            check(_c.tg_session_finish(self.handle()))  # nothing may be in flight when it ends
+            self.optimizer.load_state_dict(state_dict["optimizer"])
+            self.close()
+            self._create()
+            try:
+                check(_c.tg_session_load_memory(self.handle(), session.data_ptr(), session.numel()))
+            except Error:
+                self.close()
+                raise
+            self._left_out, self._rate = int(state_dict["left_out"]), -1.0
+            self._push()
+            self.net._reducers.add(self)
+
+    def close(self) -> None:
+        """Free what the optimizer holds of the library. An exchange under way is lost, and ends the network for all ranks; call
+        `finish` before."""
+        if self._handle is None or os.getpid() != self._pid:
+            return
+        with self._lock:
+            handle, self._handle = self._handle, None
+            _c.tg_session_destroy(handle)
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+
+def _tensors_of(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> List[_Tensor]:
+    """The optimizer's parameters in the order of the model, and the model's buffers."""
+    wanted = {id(p): (g, i) for g, group in enumerate(optimizer.param_groups) for i, p in enumerate(group["params"])}
+    tensors = [_Tensor(name, p, True) for name, p in model.named_parameters() if wanted.pop(id(p), None) is not None]
+    for group, index in wanted.values():
+        raise ArgumentError(f"optimizer: parameter {index} of its group {group} is not one of the model's")
+    tensors += [_Tensor(name, b, False) for name, b in model.named_buffers() if b.is_floating_point() and b.numel() > 0]
+    return tensors
+
+
+def _add(session: int, t: _Tensor) -> int:
+    shape: Sequence[int] = tuple(t.memory.shape)
+    sides = (ctypes.c_size_t * max(1, len(shape)))(*shape)
+    array = _c.tg_array(struct_size=ctypes.sizeof(_c.tg_array), data=t.memory.data_ptr(), n=t.memory.numel(), dtype=_c.TG_F32,
+                        memory=_c.TG_HOST)
+    given = _c.tg_tensor(struct_size=ctypes.sizeof(_c.tg_tensor), name=t.name.encode(), shape=ctypes.addressof(sides), ndim=len(shape),
+                         kind=_c.TG_TENSOR_TRAINED if t.trained else _c.TG_TENSOR_AVERAGED, param=array)
+    number = ctypes.c_uint32()
+    check(_c.tg_session_add(session, ctypes.byref(given), ctypes.byref(number)))
+    return number.value

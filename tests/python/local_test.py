@@ -1,0 +1,420 @@
+"""telegrad.torch.Local between threads, and gpt_diloco.py between processes. Status 77: no PyTorch here."""
+import io
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+import ranks
+
+try:
+    import torch
+except ImportError:
+    print("SKIP: no PyTorch in", sys.executable)
+    sys.exit(77)
+import telegrad
+import telegrad.torch
+from telegrad.torch import Local
+
+EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch" / "gpt_diloco.py"
+SPECS = ("local:every=1", "local:every=3", "local:every=3,after=4", "local:every=2,momentum=reset", "fedavg:every=3,clients=0.5",
+         "diloco:every=4", "streaming:every=4,fragments=2,overlap=2,alpha=0.5", "eager:every=3", "sparseloco:every=4",
+         "gossip:overlap=2,mean=5", "dga:delay=4,every=2", "dga:delay=2", "ssgd", "pipe:width=3",
+         "cd:warmup=3,k=2,local=sgd,eta_loc=0.01", "od:warmup=3,local=sgd,eta_loc=0.01")
+torch.set_num_threads(1)
+
+
+def model_of(seed=0, dtype=torch.float32):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(12, 24), torch.nn.BatchNorm1d(24), torch.nn.ReLU(), torch.nn.Linear(24, 3)).to(dtype)
+
+
+_alone = threading.Lock()  # torch.manual_seed is the process's
+
+
+def made(seed, dtype=torch.float32):
+    with _alone:
+        return model_of(seed, dtype)
+
+
+def plain(seed):
+    """Without the biases before a norm, whose gradients are rounding noise, which AdamW scales up."""
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(12, 24), torch.nn.Tanh(), torch.nn.Linear(24, 3))
+
+
+def batch(rank, step, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(1000 * rank + step)
+    return torch.randn(8, 12, generator=generator).to(dtype), torch.randint(3, (8,), generator=generator)
+
+
+def train(opt, model, rank, begin, end, spoil=None, dtype=torch.float32):
+    for step in range(begin, end):
+        opt.zero_grad()
+        x, y = batch(rank, step, dtype)
+        torch.nn.functional.cross_entropy(model(x).float(), y).backward()
+        if spoil is not None:
+            spoil(step)
+        opt.step()
+
+
+def values(model):
+    return torch.cat([p.detach().reshape(-1).float() for p in list(model.parameters()) + [b for b in model.buffers() if b.is_floating_point()]])
+
+
+def weights(model):
+    return torch.cat([p.detach().reshape(-1).float() for p in model.parameters()])
+
+
+def adamw(model):
+    return torch.optim.AdamW(model.parameters(), 0.01)
+
+
+class Fixed(torch.nn.Module):
+    """Parameters whose gradients are given: sums of them are exact."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.Parameter(torch.ones(5, 7)), torch.nn.Parameter(torch.zeros(3))
+
+    def give(self, rank, step):
+        for p in self.parameters():
+            generator = torch.Generator().manual_seed(100 * rank + step)
+            p.grad = torch.randint(-8, 9, p.shape, generator=generator) / 8.0
+
+
+class Limits(unittest.TestCase):
+    def test_every_step_is_synchronous_sgd(self):
+        """local:every=1, and ssgd, with SGD: the bits of one process with the mean gradient."""
+        want, steps, size = Fixed(), 6, 4
+        opt = torch.optim.SGD(want.parameters(), 0.25)
+        for step in range(steps):
+            other = [Fixed() for _ in range(size)]
+            for rank, o in enumerate(other):
+                o.give(rank, step)
+            for i, p in enumerate(want.parameters()):
+                p.grad = sum(list(o.parameters())[i].grad for o in other) / size
+            opt.step()
+
+        for spec in ("local:every=1", "ssgd", "local:every=1,after=3", "dga:delay=0"):
+            def body(net):
+                model = Fixed()
+                opt = Local(torch.optim.SGD(model.parameters(), 0.25), model, spec, net)
+                for step in range(steps):
+                    model.give(net.rank, step)
+                    opt.step()
+                return values(model)
+            for found in ranks.in_threads(size, body):
+                self.assertTrue(torch.equal(found, values(want)), spec)
+
+    def test_diloco_by_hand(self):
+        """The outer step of DiLoCo, computed here, with AdamW inside."""
+        size, every, rounds = 2, 3, 3
+        models = [plain(0) for _ in range(size)]
+        inner = [adamw(m) for m in models]
+        start, velocity = weights(models[0]), 0
+        for r in range(rounds):
+            for rank in range(size):
+                train(inner[rank], models[rank], rank, r * every, (r + 1) * every)
+            mean = start - sum(weights(m) for m in models) / size
+            velocity = 0.9 * velocity + mean
+            start = start - 0.7 * (mean + 0.9 * velocity)
+            for m in models:
+                torch.nn.utils.vector_to_parameters(start.clone(), m.parameters())
+
+        def body(net):
+            with _alone:
+                model = plain(net.rank)
+            opt = Local(adamw(model), model, f"diloco:every={every}", net)
+            train(opt, model, net.rank, 0, rounds * every)
+            return weights(model)
+        found = ranks.in_threads(size, body)
+        self.assertTrue(torch.equal(found[0], found[1]))
+        self.assertLess(float((found[0] - start).abs().max()), 1e-5)
+
+
+class Runs(unittest.TestCase):
+    def test_resumed_with_the_same_bits(self):
+        for spec in SPECS:
+            def whole(net):
+                model = made(net.rank)
+                opt = Local(adamw(model), model, spec, net, bucket_bytes=1000)
+                train(opt, model, net.rank, 0, 9)
+                own = values(model)
+                opt.finish()
+                return own, weights(model)
+
+            def first(net):
+                model = made(net.rank)
+                opt = Local(adamw(model), model, spec, net, bucket_bytes=1000)
+                train(opt, model, net.rank, 0, 5)
+                file = io.BytesIO()
+                torch.save(opt.state_dict(), file)
+                return file.getvalue()
+
+            def second(net):
+                model = made(7)
+                opt = Local(adamw(model), model, spec, net, bucket_bytes=1000)
+                train(opt, model, net.rank, 20, 22)  # something else, of which nothing must remain
+                opt.load_state_dict(torch.load(io.BytesIO(saved[net.rank])))
+                train(opt, model, net.rank, 5, 9)
+                own = values(model)
+                opt.finish()
+                self.assertEqual(opt.stats()["steps"], 9)
+                return own, weights(model)
+            want = ranks.in_threads(2, whole)
+            saved = ranks.in_threads(2, first)
+            for (own, end), (want_own, want_end) in zip(ranks.in_threads(2, second), want):
+                self.assertTrue(torch.equal(own, want_own) and torch.equal(end, want_end), spec)
+                self.assertTrue(torch.isfinite(end).all())
+            if not spec.startswith(("ssgd", "pipe", "cd", "od", "fedavg")):
+                self.assertTrue(torch.equal(want[0][1], want[1][1]), spec)
+
+    def test_four_ranks_agree(self):
+        def body(net):
+            model = made(net.rank)
+            opt = Local(torch.optim.SGD(model.parameters(), 0.05, momentum=0.9), model, "sparseloco:every=3", net,
+                        rules={"*.bias": "f32"}, samples=net.rank)
+            schedule = torch.optim.lr_scheduler.StepLR(opt, 2, 0.5)
+            for step in range(6):
+                train(opt, model, net.rank, step, step + 1)
+                schedule.step()
+            self.assertEqual(opt.param_groups[0]["lr"], 0.05 / 8)
+            return weights(model)
+        found = ranks.in_threads(4, body)
+        self.assertTrue(all(torch.equal(f, found[0]) for f in found))
+
+    def test_global_weights(self):
+        """The last average and the means of buffers, and then what the rank had."""
+        def body(net):
+            model = made(net.rank)
+            opt = Local(adamw(model), model, "local:every=4", net)
+            train(opt, model, net.rank, 0, 6)
+            own, statistic = values(model), model[1].running_mean.clone()
+            with opt.global_weights():
+                shown, mean = values(model), model[1].running_mean.clone()
+            self.assertTrue(torch.equal(values(model), own))
+            self.assertFalse(torch.equal(own, shown))
+            return shown, statistic, mean
+        a, b = ranks.in_threads(2, body)
+        self.assertTrue(torch.equal(a[0], b[0]))
+        self.assertTrue(torch.allclose(a[2], (a[1] + b[1]) / 2))
+
+    def test_other_memory(self):
+        """bfloat16, and a parameter that is not contiguous."""
+        def body(net):
+            model = made(net.rank, torch.bfloat16)
+            model[0].weight = torch.nn.Parameter(model[0].weight.detach().t().contiguous().t())
+            opt = Local(adamw(model), model, "diloco:every=2", net)
+            train(opt, model, net.rank, 0, 4, dtype=torch.bfloat16)
+            ended = weights(model)
+            train(opt, model, net.rank, 4, 5, dtype=torch.bfloat16)
+            with opt.global_weights():
+                shown = weights(model)
+            self.assertTrue(torch.equal(ended, shown))
+            return ended
+        a, b = ranks.in_threads(2, body)
+        self.assertTrue(torch.equal(a, b))
+
+    def test_closure(self):
+        def body(net):
+            model = Fixed()
+            opt = Local(torch.optim.SGD(model.parameters(), 0.25), model, "local", net)
+
+            def closure():
+                opt.zero_grad()
+                loss = model.a.sum()
+                loss.backward()
+                return loss.detach()
+            self.assertEqual(float(opt.step(closure)), 35)
+            self.assertEqual(float(opt.step(closure)), 35 * 0.75)
+        ranks.in_threads(1, body)
+
+
+class NotFinite(unittest.TestCase):
+    def scaled(self, opt, model, scale):
+        """What GradScaler.step does with an optimizer that has _step_supports_amp_scaling."""
+        found = sum(float(not torch.isfinite(p.grad).all()) for p in model.parameters())
+        opt.grad_scale, opt.found_inf = torch.tensor(scale), torch.tensor(found)
+        opt.step()
+        del opt.grad_scale, opt.found_inf
+
+    def test_scaler_skips_on_one_rank(self):
+        """Rounds are counted by calls, so a step that one scaler leaves out does not part the ranks."""
+        def run(scale, bad):
+            def body(net):
+                model = Fixed()
+                opt = Local(torch.optim.SGD(model.parameters(), 0.25), model, "local:every=3", net)
+                for step in range(7):
+                    model.give(net.rank, step)
+                    for p in model.parameters():
+                        p.grad *= scale
+                    if bad and net.rank == 1 and step == 2:
+                        model.a.grad[1, 2] = float("inf")
+                    self.scaled(opt, model, scale)
+                stats = opt.stats()
+                opt.finish()
+                return values(model), stats
+            return ranks.in_threads(2, body)
+        plain, bad, scaled = run(1.0, False), run(1.0, True), run(64.0, False)
+        self.assertTrue(torch.equal(plain[0][0], scaled[0][0]))
+        self.assertTrue(torch.equal(bad[0][0], bad[1][0]))
+        self.assertFalse(torch.equal(bad[0][0], plain[0][0]))
+        self.assertEqual([s["skipped_steps"] for _, s in bad], [0, 1])
+        self.assertEqual([s["steps"] for _, s in bad], [7, 7])
+
+    @unittest.skipUnless(hasattr(torch, "amp") and hasattr(torch.amp, "GradScaler"), "this PyTorch has no GradScaler for CPUs")
+    def test_grad_scaler(self):
+        def body(net):
+            model = made(net.rank)
+            opt = Local(adamw(model), model, "local:every=2,after=2", net)
+            scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+            for step in range(8):
+                opt.zero_grad()
+                x, y = batch(net.rank, step)
+                scaler.scale(torch.nn.functional.cross_entropy(model(x), y)).backward()
+                if net.rank == 1 and step in (1, 5):
+                    model[0].weight.grad[0, 0] = float("nan")
+                scaler.step(opt)
+                scaler.update()
+            self.assertEqual(scaler.get_scale(), 1024.0 if net.rank == 0 else 256.0)
+            return weights(model), opt.stats()["skipped_steps"]
+        (a, left), (b, other) = ranks.in_threads(2, body)
+        self.assertTrue(torch.equal(a, b) and torch.isfinite(a).all())
+        self.assertEqual((left, other), (0, 1))  # in step 1 gradients are averaged: no rank takes it
+
+    def test_gradient_without_a_scaler(self):
+        for spec, left in (("local:every=3", 1), ("local:every=3,after=4", 0), ("dga:delay=2", 1)):
+            def body(net):
+                model = made(net.rank)
+
+                def spoil(step):
+                    if net.rank == 0 and step == 2:
+                        model[3].bias.grad[1] = float("nan")
+                opt = Local(adamw(model), model, spec, net)
+                train(opt, model, net.rank, 0, 9, spoil)
+                opt.finish()
+                return weights(model), opt.stats()["skipped_steps"]
+            (a, first), (b, second) = ranks.in_threads(2, body)
+            self.assertTrue(torch.equal(a, b) and torch.isfinite(a).all(), spec)
+            self.assertEqual((first, second), (left, 0), spec)
+
+    def test_spoiled_parameters(self):
+        """The round is lost, also for the optimizer's memory."""
+        def body(net):
+            model = made(net.rank)
+            opt = Local(adamw(model), model, "diloco:every=3", net)
+            train(opt, model, net.rank, 0, 4)
+            if net.rank == 1:
+                with torch.no_grad():
+                    model[0].weight[0, 0] = float("nan")
+                opt.state[model[0].weight]["exp_avg"][0, 0] = float("nan")
+            train(opt, model, net.rank, 6, 12, lambda step: None if net.rank == 0 else [p.grad.nan_to_num_(0) for p in model.parameters()])
+            opt.finish()
+            return weights(model), opt.stats()["lost_rounds"]
+        (a, lost), (b, other) = ranks.in_threads(2, body)
+        self.assertTrue(torch.equal(a, b) and torch.isfinite(a).all())
+        self.assertEqual((lost, other), (1, 1))
+
+
+class Refused(unittest.TestCase):
+    def refuses(self, error, text, make, size=1):
+        def body(net):
+            with self.assertRaisesRegex(error, text):
+                make(net)
+        ranks.in_threads(size, body)
+
+    def test_arguments(self):
+        model, double = Fixed(), torch.nn.Linear(2, 2).double()
+        sgd = torch.optim.SGD(model.parameters(), 0.1)
+        for error, text, make in (
+                (telegrad.ArgumentError, "optimizer: a Fixed: allowed: a torch.optim.Optimizer", lambda net: Local(model, model, "local", net)),
+                (telegrad.ArgumentError, "parameter 0 of its group 0 is not one of the model's",
+                 lambda net: Local(sgd, torch.nn.Linear(2, 2), "local", net)),
+                (telegrad.UnsupportedError, "parameter weight: it is float64",
+                 lambda net: Local(torch.optim.SGD(double.parameters(), 0.1), double, "local", net)),
+                (telegrad.SpecError, "nothing is left to another optimizer", lambda net: Local(sgd, model, "demo", net)),
+                (telegrad.SpecError, "allowed: local=sgd with eta_loc=RATE", lambda net: Local(sgd, model, "cd", net)),
+                (telegrad.SpecError, "unknown strategy", lambda net: Local(sgd, model, "lokal", net)),
+                (telegrad.SpecError, "velocities", lambda net: Local(sgd, model, "local", net, method="dgc")),
+                (telegrad.ArgumentError, "timeout=0", lambda net: Local(sgd, model, "local", net, timeout=0)),
+                (telegrad.StateError, "add_param_group: allowed: before", lambda net: Local(sgd, model, "local", net).add_param_group({}))):
+            with self.subTest(text):
+                self.refuses(error, text, make)
+
+    def test_different_strategies(self):
+        def make(net):
+            model = Fixed()
+            Local(torch.optim.SGD(model.parameters(), 0.1), model, f"local:every={net.rank + 1}", net)
+        self.refuses(telegrad.MismatchError, "strategy", make, 2)
+
+    def test_moved_parameters(self):
+        def make(net):
+            model = Fixed()
+            opt = Local(torch.optim.SGD(model.parameters(), 0.1), model, "local", net)
+            model.a.data = torch.ones(5, 7)
+            model.give(0, 0)
+            opt.step()
+        self.refuses(telegrad.StateError, "a lies elsewhere in memory", make)
+
+    def test_state_of_another(self):
+        def body(net):
+            model = Fixed()
+            opt = Local(torch.optim.SGD(model.parameters(), 0.1), model, "local", net)
+            state = opt.state_dict()
+            for key, value, text in (("rank", 1, "rank=1"), ("size", 2, "size=2"), ("spec", "diloco", "spec='diloco'")):
+                with self.assertRaisesRegex(telegrad.MismatchError, text):
+                    opt.load_state_dict({**state, key: value})
+            model.give(0, 0)
+            opt.step()  # nothing has changed
+            state["session"][100] ^= 1
+            with self.assertRaises(telegrad.CorruptError):
+                opt.load_state_dict(state)
+            with self.assertRaisesRegex(telegrad.StateError, "its load_state_dict has failed"):
+                opt.step()
+        ranks.in_threads(1, body)
+
+    def test_rank_that_leaves(self):
+        def body(net):
+            model = Fixed()
+            opt = Local(torch.optim.SGD(model.parameters(), 0.1), model, "local:every=2", net, timeout=20)
+            for step in range(4):
+                model.give(net.rank, step)
+                if net.rank == 1 and step == 1:
+                    net.close()
+                    with self.assertRaises(telegrad.StateError):
+                        opt.step()
+                    return
+                try:
+                    opt.step()
+                except telegrad.PeerError as error:
+                    self.assertIn("rank 1", str(error))
+                    return
+            self.fail("rank 0 has not noticed")
+        ranks.in_threads(2, body)
+
+
+class Example(unittest.TestCase):
+    def test_gpt_diloco(self):
+        """Started as torchrun would; and resumed."""
+        with tempfile.TemporaryDirectory() as folder:
+            for last in (4, 6):
+                environment = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ranks.free_port()),
+                               "WORLD_SIZE": "2", "TELEGRAD_DATA": folder}
+                processes = [subprocess.Popen([sys.executable, str(EXAMPLE), "--steps", str(4 if last == 4 else 2), "--strategy",
+                                               "streaming:every=2", "--method", "int8", "--save", folder], text=True, stdout=subprocess.PIPE,
+                                              stderr=subprocess.PIPE, env={**environment, "RANK": str(rank)}) for rank in range(2)]
+                for status, output, errors in ranks.finish(processes):
+                    self.assertEqual(status, 0, output + errors)
+                    self.assertEqual(f"step {last}: loss" in output, "bytes sent" in output, output)
+                    self.assertNotIn("Error", errors)
+                with open(os.path.join(folder, "rank-1.pt"), "rb") as file:
+                    self.assertEqual(torch.load(file)["step"], last)
+
+
+if __name__ == "__main__":
+    print("PyTorch", torch.__version__)
+    unittest.main()
