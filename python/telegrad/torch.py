@@ -75,3 +75,7 @@ def _place_of_rank_0(host: Optional[str]) -> Tuple[Optional[str], Optional[str]]
         return None, None
     address = f"tcp://[{host}]:0" if ":" in host else f"tcp://{host}:0"
     return (address, None) if host in ("localhost", "127.0.0.1", "::1") else (None, address)
+
+
+for _name in __all__:
+    globals()[_name].__module__ = "telegrad.torch"  # where users find it
