@@ -22,7 +22,7 @@ typedef struct way {
     atomic_int deed; /* done to the next bytes that go to rank 0 */
     atomic_bool ends;
     uint8_t kept[KEPT_MAX]; /* bytes that went to rank 0 */
-    size_t kept_len;
+    atomic_size_t kept_len;
     pthread_t thread;
 } way;
 
@@ -36,9 +36,10 @@ static bool forward(way *w, int from, int to, bool to_zero)
     if (n == 0)
         return false;
     const int what = to_zero ? atomic_exchange(&w->deed, PASS) : PASS;
-    if (to_zero && w->kept_len + (size_t)n <= sizeof w->kept) {
-        memcpy(w->kept + w->kept_len, bytes, (size_t)n);
-        w->kept_len += (size_t)n;
+    const size_t kept = atomic_load(&w->kept_len);
+    if (to_zero && kept + (size_t)n <= sizeof w->kept) {
+        memcpy(w->kept + kept, bytes, (size_t)n);
+        atomic_store(&w->kept_len, kept + (size_t)n);
     }
     if (what == CUT || what == DROP)
         return what == DROP;
@@ -118,6 +119,14 @@ static void begin(way *w, net_job *job)
     assert_int_equal(pthread_create(&w->thread, NULL, stand_between, w), 0);
 }
 
+/* The handshakes are over, and messages pass; 20 s at most. */
+static void wait_for_messages(way *w)
+{
+    for (int tries = 0; tries < 20000 && atomic_load(&w->kept_len) <= 4000; tries++)
+        usleep(1000);
+    assert_true(atomic_load(&w->kept_len) > 4000);
+}
+
 static void end(way *w, net_job *job)
 {
     for (int r = 0; r < 2; r++)
@@ -143,7 +152,7 @@ static void bytes_on_the_way(void **state)
         net_job job;
         net_job_begin(&job, 2, false);
         begin(w, &job);
-        usleep(300000);
+        wait_for_messages(w);
         const double begun = hand_seconds();
         atomic_store(&w->deed, deeds[i].deed);
         end(w, &job);
@@ -180,18 +189,18 @@ static void a_connection_played_again(void **state)
     net_job job;
     net_job_begin(&job, 2, false);
     begin(w, &job);
-    usleep(300000);
+    wait_for_messages(w);
     atomic_store(&w->deed, CUT);
     end(w, &job);
-    assert_true(w->kept_len > 2000);
+    const size_t len = atomic_load(&w->kept_len);
     assert_int_equal(pthread_create(&job.rank[0].thread, NULL, join, &job.rank[0]), 0);
     for (int whole = 0; whole < 2; whole++) {
         const int fd = net_connect(job.address[0]);
         /* All at once; and the handshake first, then the rest. */
-        const size_t first = whole ? w->kept_len : 300;
+        const size_t first = whole ? len : 300;
         (void)!send(fd, w->kept, first, MSG_NOSIGNAL);
         usleep(50000);
-        (void)!send(fd, w->kept + first, w->kept_len - first, MSG_NOSIGNAL);
+        (void)!send(fd, w->kept + first, len - first, MSG_NOSIGNAL);
         assert_true(hand_is_closed(fd, 6));
         close(fd);
     }
