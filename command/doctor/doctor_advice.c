@@ -199,12 +199,14 @@ static void methods(const struct advice *a)
     const struct doctor_findings *f = a->f;
     double delay_s = 0, rate = INFINITY;
     for (int i = 0; i < f->size * f->size; i++) {
+        const struct doctor_link *link = &f->way[i].link;
         if (i / f->size == i % f->size)
             continue;
-        delay_s = fmax(delay_s, f->way[i].link.delay_s);
-        rate = fmin(rate, f->way[i].link.rate_bps);
+        delay_s = fmax(delay_s, link->delay_s);
+        if (link->rate_bps >= 1) /* else too little arrived to measure it */
+            rate = fmin(rate, link->rate_bps);
     }
-    if (f->size > 1 && rate >= 1)
+    if (isfinite(rate))
         say(a,
             "which method suits these links: telegrad advise --model NAME --workers %d --link "
             "%.*gmbit,%.3gms",

@@ -91,6 +91,10 @@ static void advice_fits(void **state)
     assert_string_equal(advice(&f), "");
     doctor_findings_free(&f);
     healthy(&f);
+    f.way[1].link.rate_bps = 0; /* not measured, which says nothing about the others */
+    assert_string_equal(advice(&f), "");
+    doctor_findings_free(&f);
+    healthy(&f);
     f.way[1].link.ahead_s = -90;
     expect(&f, "the clock of rank 1 (host) is 90.0 s behind rank 0's");
     strcpy(f.machine[1].congestion, "cubic"); /* harmless where delays are short */
