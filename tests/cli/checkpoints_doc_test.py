@@ -17,7 +17,7 @@ def blocks(kind):
 class CheckpointsPage(CliTest):
     def test_commands(self):
         environment = {**ENVIRONMENT, "PATH": os.path.dirname(TELEGRAD) + ":" + os.environ["PATH"]}
-        commands = "".join(blocks("sh")).splitlines()
+        commands = "".join(blocks("sh")).replace("\\\n", "").splitlines()
         self.assertGreaterEqual(len(commands), 6)
         for command in commands:
             done = subprocess.run(command, shell=True, cwd=self.folder, env=environment, timeout=200, capture_output=True,

@@ -10,7 +10,7 @@ import unittest
 from cli_tool import ENVIRONMENT, TELEGRAD
 from net_tool import AVAILABLE, WHY
 
-PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs/networks.md").read_text(encoding="utf-8")
+PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs/networks.md").read_text(encoding="utf-8").replace("\\\n", "")
 BLOCKS = re.findall(r"(?:^    .*\n|^\n(?=    ))+", PAGE.split("## ")[1], re.M)  # of "Two machines"
 PREFIX = f"tgdoc{os.getpid()}"
 HOSTS = {"host-a": "10.98.0.1", "host-b": "10.98.0.2"}
