@@ -21,7 +21,8 @@ cp "$root/tests/adding/files_job.c" "$dir/command/job/"
 echo 'TG_TRANSPORT(files)' >>"$dir/command/job/transports.def"
 
 { cmake -S "$dir" -B "$dir/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_BUILD_TYPE=Debug -DTG_WERROR=ON -DTG_MPI=OFF -DTG_TRAIN=OFF &&
-    cmake --build "$dir/build" -j 2 --target telegrad_static codec_test context_test finite_test method_test hostile_test; } \
+    cmake --build "$dir/build" -j 2 --target telegrad_static \
+        codec_test context_test finite_test session_finite_test method_test hostile_test; } \
     >"$dir/log" 2>&1 || { tail -n 60 "$dir/log"; exit 1; }
 (cd "$dir" && "$cc" -std=c17 -D_GNU_SOURCE -Wall -Wextra -Werror -I . -I include -I tests tests/adding/added_test.c \
     command/job/transports.c command/job/inproc_job.c command/job/files_job.c build/libtelegrad.a -lm -pthread -o added_test)
@@ -31,6 +32,6 @@ for what in suite train; do
     FILES_FOLDER=$dir/$what FILES_SIZE=2 FILES_RANK=0 "$dir/added_test" $what
     wait $!
 done
-for test in codec_test context_test finite_test method_test hostile_test; do # what loops over registries
+for test in codec_test context_test finite_test session_finite_test method_test hostile_test; do # what loops over registries
     "$dir/build/$test" >"$dir/log" 2>&1 || { tail -n 60 "$dir/log"; echo "$test failed"; exit 1; }
 done

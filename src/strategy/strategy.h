@@ -114,6 +114,9 @@ typedef struct tg__strategy_ops {
     const char *method;       /* default method, that of its paper; NULL: "dense" */
     const char *optimizer;    /* default optimizer, if it needs a particular one; NULL: any */
     const tg_rate_hint *rate; /* NULL: its learning rate follows that of ssgd */
+    /* For tests: the settings with which all that it does happens within a few steps, "warmup=2".
+     * NULL: its defaults */
+    const char *tested;
     /* Read s->spec, check the combination, set s->impl, s->in_flight and s->sends_updates; request
      * slots and memories.
      * Errors  TG_E_SPEC, TG_E_UNSUPPORTED (with the reason) */

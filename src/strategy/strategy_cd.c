@@ -19,6 +19,7 @@ const tg__strategy_ops tg__strategy_cd = {
                                   .methods = true,
                                   .dense = "k=2 or more, or k=0, with which it codes",
                                   .dense_if = "k=1"},
+    .tested = "k=2,warmup=2",
     .init = init,
     TG__DELAYED_OPS,
 };

@@ -287,6 +287,7 @@ const tg__strategy_ops tg__strategy_dga = {
     .entry = {"dga", "local steps, corrected by averages that arrive `delay` steps late",
               "Zhu et al. 2021, NeurIPS, \"Delayed Gradient Averaging\"", keys},
     .rate = &(const tg_rate_hint){.struct_size = sizeof(tg_rate_hint), .methods = true},
+    .tested = "delay=3",
     .init = init,
     .ready = ready,
     .result = result,

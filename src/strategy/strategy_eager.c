@@ -159,6 +159,7 @@ const tg__strategy_ops tg__strategy_eager = {
             .instead = "eager:momentum=0 (97 %), or diloco, which waits for its means (98 %)",
             .key = "momentum",
         },
+    .tested = "every=3",
     .init = init,
     .begin = begin,
     .result = result,

@@ -24,6 +24,7 @@ static tg_status init(tg__strategy *s)
 const tg__strategy_ops tg__strategy_fedavg = {
     .entry = {"fedavg", "rounds of local steps by a sample of the ranks, weighted by their data",
               "McMahan et al. 2017, arXiv:1602.05629", keys},
+    .tested = "every=3,clients=0.67",
     .init = init,
     TG__OUTER_OPS,
 };

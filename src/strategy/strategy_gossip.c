@@ -287,6 +287,7 @@ static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
 const tg__strategy_ops tg__strategy_gossip = {
     .entry = {"gossip", "local steps; each sends half of the parameters to one other rank",
               "Assran et al. 2019, arXiv:1811.10792", keys},
+    .tested = "mean=4",
     .init = init,
     .begin = begin,
     .result = result,

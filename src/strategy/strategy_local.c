@@ -23,6 +23,7 @@ static tg_status init(tg__strategy *s)
 const tg__strategy_ops tg__strategy_local = {
     .entry = {"local", "local steps, and every few of them the average of their changes",
               "Stich 2019, arXiv:1805.09767; Lin et al. 2020, arXiv:1808.07217", keys},
+    .tested = "every=3,after=2",
     .init = init,
     TG__OUTER_OPS,
 };

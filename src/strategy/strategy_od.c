@@ -15,6 +15,7 @@ const tg__strategy_ops tg__strategy_od = {
         &(const tg_rate_hint){.struct_size = sizeof(tg_rate_hint),
                               .dense =
                                   "cd, which codes, and exchanges dense gradients in some steps"},
+    .tested = "warmup=2",
     .init = init,
     TG__DELAYED_OPS,
 };

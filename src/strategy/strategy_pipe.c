@@ -33,6 +33,7 @@ const tg__strategy_ops tg__strategy_pipe = {
                        "(98 %)",
             .unless = "width=1", /* ssgd */
         },
+    .tested = "width=3",
     .init = init,
     .ready = ready,
 };

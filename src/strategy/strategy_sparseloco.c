@@ -10,6 +10,7 @@ const tg__strategy_ops tg__strategy_sparseloco = {
     .entry = {"sparseloco", "many local steps, then one step along the average of their changes",
               "Sarfi et al. 2025, arXiv:2508.15706", keys},
     .method = "blocktopk",
+    .tested = "every=3",
     .init = tg__outer_init,
     TG__OUTER_OPS,
 };

@@ -20,6 +20,7 @@ const tg__strategy_ops tg__strategy_streaming = {
     .entry = {"streaming",
               "like diloco, one fragment after the other, in parallel with local steps",
               "Douillard et al. 2025, arXiv:2501.18512", keys},
+    .tested = "every=4,overlap=2",
     .init = tg__outer_init,
     TG__OUTER_OPS,
 };
