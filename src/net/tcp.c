@@ -101,20 +101,6 @@ static bool is_cut_off(const tg__tcp *t, const tg__peer *p)
     return !p->said_bye && t->net->relayed[p->rank] && zero->gone && t->expelled != p->rank;
 }
 
-/* Why a peer said that it leaves; text is "" if it did not. */
-static void read_reason(const tg__peer *p, char text[TG__TEXT_MAX])
-{
-    const tg__early *e = p->early.first;
-    *text = '\0';
-    while (e && e->tag != TG__REASON_TAG)
-        e = e->next;
-    if (!e || e->len >= TG__TEXT_MAX || memchr(e->bytes, '\0', e->len) ||
-        !tg__is_printable((const char *)e->bytes, e->len))
-        return;
-    memcpy(text, e->bytes, e->len);
-    text[e->len] = '\0';
-}
-
 static tg_status fail_gone(const tg__tcp *t, const tg__peer *p)
 {
     char why[TG__TEXT_MAX];
@@ -123,7 +109,7 @@ static tg_status fail_gone(const tg__tcp *t, const tg__peer *p)
     if (is_cut_off(t, p))
         return tg_fail(TG_E_PEER, "rank 0 has left, by way of which this rank reached rank %d",
                        p->rank);
-    read_reason(p, why);
+    tg__reason_read(p, why);
     return p->said_bye
                ? tg_fail(TG_E_PEER, "rank %d has left%s%s", p->rank, *why ? ": " : "", why)
                : tg_fail(TG_E_PEER, "rank %d has left: its connection%s: %s", p->rank,
@@ -339,23 +325,6 @@ static int tcp_blamed(tg_transport *t, int peer)
     return p->said_bye ? p->blamed : TG_BLAMED_NOBODY;
 }
 
-/* Put the reason before BYE, which is all that is left to be said. */
-static void insert_reason(tg__peer *p, const char *why)
-{
-    uint8_t frame[TG__REASON_MAX];
-    const size_t len = tg__reason_write(why, frame);
-    uint8_t *grown = p->gone || len == 0 || p->in_flight + tg__cost(len) > TG__WINDOW
-                         ? NULL
-                         : realloc(p->stage, p->stage_len + len);
-    if (!grown)
-        return;
-    uint8_t *bye = grown + p->stage_len - TG__HEAD;
-    memmove(bye + len, bye, TG__HEAD);
-    memcpy(bye, frame, len);
-    p->stage = grown;
-    p->stage_len += len;
-}
-
 /* Say goodbye, and send what was accepted until then.
  * why     NULL: as planned
  * drains  forget what peers still send: two that leave at once must not wait for each other */
@@ -369,14 +338,13 @@ static void leave(tg__tcp *t, int64_t until_ns, bool drains, const char *why)
         if (t->peer[r].stream)
             tg__peer_say_bye(t, &t->peer[r]);
         if (t->peer[r].stream && between && why)
-            insert_reason(&t->peer[r], why);
+            tg__reason_insert(&t->peer[r], why);
     }
     t->is_shut = true;
     for (bool pending = true; pending;) {
         pending = false;
-        for (int i = 0; i < size; i++) {
-            /* The one to blame comes last: if it leaves at once, the others know why. */
-            tg__peer *p = &t->peer[(t->blames + 1 + i) % size];
+        for (int r = 0; r < size; r++) {
+            tg__peer *p = &t->peer[r];
             if (!p->stream || p->gone)
                 continue;
             if (drains)

@@ -22,11 +22,9 @@
 #ifndef TG_NET_TCP_IMPL_H
 #define TG_NET_TCP_IMPL_H
 
-#include "net/fields.h"
 #include "net/membership.h"
 #include "net/pace.h"
 #include "transport/endpoint.h"
-#include <stdio.h>
 
 #define TG__HEAD 16
 #define TG__SEGMENT ((size_t)64 << 10)
@@ -47,20 +45,6 @@ enum tg__frame {
 
 #define TG__REASON_TAG (TG__TAG_CARRIED - 1) /* nobody else uses it: MPI has none of this number */
 #define TG__REASON_MAX (TG__HEAD + TG__TEXT_MAX)
-
-/* Write why this rank leaves, as a frame. Returns its length; 0: there is no reason. */
-static inline size_t tg__reason_write(const char *why, uint8_t at[TG__REASON_MAX])
-{
-    char text[TG__TEXT_MAX];
-    const size_t len = (size_t)snprintf(text, sizeof text, "%s", why), most = sizeof text - 1;
-    tg__pack p = {.at = at, .end = at + TG__REASON_MAX};
-    tg__make_printable(text);
-    tg__pack_number(&p, 4, (uint64_t)TG__FRAME_FIRST << 28 | TG__REASON_TAG);
-    tg__pack_number(&p, 4, len < most ? len : most);
-    tg__pack_number(&p, 8, len < most ? len : most);
-    tg__pack_bytes(&p, text, len < most ? len : most);
-    return len > 0 ? (size_t)(p.at - at) : 0;
-}
 
 enum tg__post_state { TG__POST_OVER, TG__POST_WAITING, TG__POST_DONE, TG__POST_TOO_LONG };
 
@@ -187,6 +171,13 @@ bool tg__peer_control(tg__tcp *t, tg__peer *p, enum tg__frame kind, uint32_t tag
 /* Stop sending messages: what is left of a segment is put aside, so that callers' memory is no
  * longer needed, and BYE follows it. */
 void tg__peer_say_bye(tg__tcp *t, tg__peer *p);
+
+/* Why a rank leaves (reason.c). Write it as a frame. Returns its length; 0: there is no reason. */
+size_t tg__reason_write(const char *why, uint8_t at[TG__REASON_MAX]);
+/* Put it before the BYE that has just been staged. The peer has no message half sent. */
+void tg__reason_insert(tg__peer *p, const char *why);
+/* What a peer gave as its reason; text is "" if it gave none. */
+void tg__reason_read(const tg__peer *p, char text[TG__TEXT_MAX]);
 
 /* Read as much as there is. */
 void tg__peer_pull(tg__tcp *t, tg__peer *p);
