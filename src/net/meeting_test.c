@@ -369,7 +369,7 @@ static void the_reason_is_passed_on(void **state)
     net_job_end(&job);
 }
 
-/* Rank 2 says something else than that it is connected: the job ends at once, not at the timeout. */
+/* Rank 2 says something else than that it is connected: the job ends at once. */
 static void other_words_than_linked(void **state)
 {
     (void)state;
