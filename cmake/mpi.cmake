@@ -28,18 +28,7 @@ endif()
 set(TG_HAVE_MPI ON)
 message(STATUS "telegrad: MPI transport with ${MPI_C_COMPILER}")
 
-add_library(tg_mpi OBJECT src/transport/mpi.c src/transport/mpi_leave.c src/transport/mpi_nodes.c)
-target_link_libraries(tg_mpi PRIVATE tg_flags MPI::MPI_C)
-foreach(kind shared static)
-    string(TOUPPER ${kind} KIND)
-    add_library(telegrad_mpi_${kind} ${KIND} $<TARGET_OBJECTS:tg_mpi>)
-    set_target_properties(telegrad_mpi_${kind} PROPERTIES OUTPUT_NAME telegrad-mpi
-        EXPORT_NAME mpi_${kind} VERSION ${PROJECT_VERSION} SOVERSION ${TG_SOVERSION})
-    target_link_libraries(telegrad_mpi_${kind} PRIVATE $<BUILD_INTERFACE:tg_flags_link>
-        PUBLIC telegrad_${kind} MPI::MPI_C)
-endforeach()
-tg_exports(telegrad_mpi_shared cmake/telegrad-mpi.map)
-add_dependencies(product telegrad_mpi_shared telegrad_mpi_static)
+tg_part_library(mpi SOURCES src/transport/mpi.c src/transport/mpi_leave.c src/transport/mpi_nodes.c LIBRARIES MPI::MPI_C)
 target_link_options(telegrad_mpi_shared PRIVATE LINKER:-z,nodelete) # MPI_Finalize calls it
 
 if(NOT TG_TESTS)
@@ -54,11 +43,12 @@ endif()
 
 # An MPI test is a plain program, its name that of its file in tests/mpi, run with each number of ranks.
 # Each rank exits with 0 if all is well.
-function(tg_mpi_test name)
+function(tg_mpi_test name) # RANKS number... LIBRARIES name...
+    cmake_parse_arguments(ARG "" "" "RANKS;LIBRARIES" ${ARGN})
     add_executable(${name} tests/mpi/${name}.c)
     target_include_directories(${name} PRIVATE tests)
-    target_link_libraries(${name} PRIVATE tg_flags telegrad_mpi_shared)
-    foreach(ranks ${ARGN})
+    target_link_libraries(${name} PRIVATE tg_flags ${ARG_LIBRARIES})
+    foreach(ranks ${ARG_RANKS})
         add_test(NAME ${name}_${ranks} COMMAND ${MPIEXEC_EXECUTABLE} -n ${ranks} ${TG_MPIRUN_FLAGS}
             $<TARGET_FILE:${name}>)
         # MPI itself leaks, which is not ours to report.
@@ -67,8 +57,10 @@ function(tg_mpi_test name)
     endforeach()
 endfunction()
 
-tg_mpi_test(transport_mpi_test 2 3 4)
-target_include_directories(transport_mpi_test PRIVATE tests)
-tg_mpi_test(channels_mpi_test 2 3 4)
-tg_mpi_test(leave_mpi_test 2 3)
-tg_mpi_test(finalize_mpi_test 2 3)
+tg_mpi_test(transport_mpi_test RANKS 2 3 4 LIBRARIES telegrad_mpi_shared)
+tg_mpi_test(channels_mpi_test RANKS 2 3 4 LIBRARIES telegrad_mpi_shared)
+tg_mpi_test(leave_mpi_test RANKS 2 3 LIBRARIES telegrad_mpi_shared)
+tg_mpi_test(finalize_mpi_test RANKS 2 3 LIBRARIES telegrad_mpi_shared)
+# The exchanges over MPI: it reaches into the library, so it links the static one.
+find_package(Threads REQUIRED)
+tg_mpi_test(exchange_mpi_test RANKS 2 3 4 7 LIBRARIES telegrad_mpi_static MPI::MPI_C Threads::Threads m)

@@ -1,5 +1,4 @@
 include(cmake/mpi.cmake)
-include(cmake/mpi_exchange.cmake)
 include(cmake/net.cmake)
 include(cmake/train.cmake)
 include(cmake/bench.cmake)

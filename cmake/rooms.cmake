@@ -85,6 +85,23 @@ function(tg_core_library)
     tg_exports(telegrad_shared cmake/telegrad.map)
 endfunction()
 
+# A library apart from the core, which needs others than the C library: libtelegrad-PART (shared and static) out of these sources.
+function(tg_part_library part) # SOURCES file... LIBRARIES name...
+    cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
+    add_library(tg_${part} OBJECT ${ARG_SOURCES})
+    target_link_libraries(tg_${part} PRIVATE tg_flags ${ARG_LIBRARIES})
+    foreach(kind shared static)
+        string(TOUPPER ${kind} KIND)
+        add_library(telegrad_${part}_${kind} ${KIND} $<TARGET_OBJECTS:tg_${part}>)
+        set_target_properties(telegrad_${part}_${kind} PROPERTIES OUTPUT_NAME telegrad-${part} EXPORT_NAME ${part}_${kind})
+        tg_versions(telegrad_${part}_${kind})
+        target_link_libraries(telegrad_${part}_${kind} PRIVATE $<BUILD_INTERFACE:tg_flags_link>
+            PUBLIC telegrad_${kind} ${ARG_LIBRARIES})
+    endforeach()
+    tg_exports(telegrad_${part}_shared cmake/telegrad-${part}.map)
+    add_dependencies(product telegrad_${part}_shared telegrad_${part}_static)
+endfunction()
+
 add_library(tg_flags_link INTERFACE)
 if(TG_SANITIZE)
     target_link_options(tg_flags_link INTERFACE -fsanitize=${TG_SANITIZE})
