@@ -218,6 +218,19 @@ static void test_table_rest(void **state)
                               "fine  1  2\n"
                               "bad   failed: because of that\n");
     table_destroy(t);
+    t = table_create(3); /* the rule is as long as a heading that takes the rest */
+    assert_non_null(t);
+    for (size_t r = 0; r < 2; r++) {
+        table_row(t);
+        table_cell(t, cells[r][0]);
+        table_cell(t, cells[r][1]);
+        table_rest(t, r == 0 ? "remarks" : "much longer ones");
+    }
+    printed(t, text, sizeof text);
+    assert_string_equal(text, "run   a  remarks\n"
+                              "----------------\n"
+                              "fine  1  much longer ones\n");
+    table_destroy(t);
 }
 
 static void test_utf8(void **state)

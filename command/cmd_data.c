@@ -13,8 +13,7 @@
 struct data_options {
     struct run_options common; /* holdout, workers, seed, shard */
     bool json;
-    char **specs; /* (count) */
-    size_t count;
+    struct cli_words specs;
 };
 
 static tg_status no_memory(void)
@@ -207,29 +206,22 @@ static tg_status show(const struct data_options *o, const char *spec)
 
 enum { JSON = OPTIONS_KEY, HOLDOUT, WORKERS, SEED, SHARD };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static tg_status set(void *input, int key, char *arg)
 {
-    struct data_options *o = state->input;
+    struct data_options *o = input;
     static const char *const names[] = {[HOLDOUT - OPTIONS_KEY] = "holdout",
                                         [WORKERS - OPTIONS_KEY] = "workers",
                                         [SEED - OPTIONS_KEY] = "seed",
                                         [SHARD - OPTIONS_KEY] = "shard"};
-    switch (key) {
-    case JSON:
-        o->json = true;
-        return 0;
-    case HOLDOUT:
-    case WORKERS:
-    case SEED:
-    case SHARD:
-        return cli_parsed(options_set(&o->common, OPT_TRAIN, names[key - OPTIONS_KEY], arg));
-    case ARGP_KEY_ARGS:
-        o->specs = state->argv + state->next;
-        o->count = (size_t)(state->argc - state->next);
-        state->next = state->argc;
-        return 0;
-    }
-    return ARGP_ERR_UNKNOWN;
+    if (key != JSON)
+        return options_set(&o->common, OPT_TRAIN, names[key - OPTIONS_KEY], arg);
+    o->json = true;
+    return TG_OK;
+}
+
+static struct cli_words *words_of(void *input)
+{
+    return &((struct data_options *)input)->specs;
 }
 
 /* Refuse options that the list, or data without shards, would ignore. */
@@ -237,7 +229,7 @@ static tg_status check(const struct data_options *o)
 {
     static const char *const names[] = {"shard", "holdout", "workers", "seed"};
     for (size_t i = 0; i < TG_COUNT(names); i++)
-        if (o->count == 0 && options_given(&o->common, names[i]))
+        if (o->specs.count == 0 && options_given(&o->common, names[i]))
             return tg_fail(TG_E_SPEC, "--%s requires a data set: telegrad data SPEC --%s ...",
                            names[i], names[i]);
     for (size_t i = 2; i < TG_COUNT(names); i++)
@@ -266,10 +258,10 @@ static int cmd_data(int argc, char **argv)
     if (parsed >= 0)
         return parsed;
     tg_status status = check(&o);
-    if (o.count == 0 && status == TG_OK)
+    if (o.specs.count == 0 && status == TG_OK)
         status = o.json ? list_json() : list_table();
-    for (size_t i = 0; i < o.count && status == TG_OK; i++)
-        status = show(&o, o.specs[i]);
+    for (size_t i = 0; i < o.specs.count && status == TG_OK; i++)
+        status = show(&o, o.specs.word[i]);
     if (status == TG_OK)
         status = output_flush();
     return cli_end(status);
@@ -287,7 +279,8 @@ const struct cli_command command_data = {
         "looked for in $TELEGRAD_DATA, then in ./data, plain or as .gz or .xz.",
     .operands = "data",
     .options = options,
-    .parse = parse,
+    .set = set,
+    .words_of = words_of,
     .notes = "mnist, fashion-mnist, cifar10: images; dir=, augment=none|crop-flip\n"
              "cifar10:train=1-4,test=5: by batches; test=test is test_batch.bin\n"
              "glyphs:train=60000,test=10000,seed=1: generated digits\n"

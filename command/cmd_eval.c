@@ -273,8 +273,9 @@ static const char *name_of(int key)
     return option->name;
 }
 
-static tg_status set(struct eval_options *o, int key, const char *arg)
+static tg_status set(void *input, int key, char *arg)
 {
+    struct eval_options *o = input;
     char *end = NULL;
     if (key != WEIGHTS && key != LOGITS && key != SAMPLES)
         return options_set(&o->common, OPT_EVAL, name_of(key), arg);
@@ -290,14 +291,6 @@ static tg_status set(struct eval_options *o, int key, const char *arg)
     if (*arg < '0' || *arg > '9' || *end || o->samples < 1 || o->samples > 1000000000)
         return tg_fail(TG_E_SPEC, "--samples \"%.64s\": allowed: 1 to 1000000000", arg);
     return TG_OK;
-}
-
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-    struct eval_options *o = state->input;
-    if (key < RESUME || key > JSON)
-        return ARGP_ERR_UNKNOWN;
-    return cli_parsed(set(o, key, arg));
 }
 
 static int cmd_eval(int argc, char **argv)
@@ -326,6 +319,6 @@ const struct cli_command command_eval = {
     .usage = "[OPTION]... --resume DIR\n[OPTION]... --weights FILE",
     .about = "Test weights on the test set, as telegrad train does.",
     .options = own,
-    .parse = parse,
+    .set = set,
     .examples = "telegrad eval --resume checkpoints\n"
                 "telegrad eval --weights lenet.safetensors --model lenet5 --data mnist"};

@@ -12,8 +12,7 @@
 #include <string.h>
 
 struct report_options {
-    char **paths; /* (count) the arguments */
-    size_t count;
+    struct cli_words paths;
     const char *out, *steps;
     char *timeline; /* the traces of a timeline; NULL: a page of runs */
     const char *titles[REPORT_TRACES_MAX];
@@ -24,7 +23,7 @@ struct report_options {
 
 static tg_status check_page(const struct report_options *o)
 {
-    if (o->count == 0)
+    if (o->paths.count == 0)
         return tg_fail(TG_E_SPEC,
                        "no records: give files of telegrad train --out, or --timeline TRACE.json");
     if (o->steps)
@@ -94,11 +93,11 @@ static tg_status check_once(const char *before, const char *path)
 
 static tg_status make_timeline(struct report_options *o, report_timeline_job *job)
 {
-    if (o->count > 0)
+    if (o->paths.count > 0)
         return tg_fail(TG_E_SPEC,
                        "\"%.64s\" with --timeline: traces belong to that option (--timeline "
                        "FILE,FILE), and records make a page without it",
-                       o->paths[0]);
+                       o->paths.word[0]);
     TG_TRY(split_traces(o, job));
     if (o->steps)
         TG_TRY(read_steps(o->steps, job));
@@ -115,8 +114,8 @@ static tg_status write_report(const struct report_options *o, const report_timel
 {
     if (o->timeline)
         return report_timeline(job, out);
-    return (outfile_ends_in(o->out, ".svg") ? report_chart : report_page)(o->paths, o->count,
-                                                                          o->titles[0], out);
+    return (outfile_ends_in(o->out, ".svg") ? report_chart : report_page)(
+        o->paths.word, o->paths.count, o->titles[0], out);
 }
 
 static tg_status check(const struct report_options *o)
@@ -125,10 +124,10 @@ static tg_status check(const struct report_options *o)
         if (!format_is_utf8(o->titles[i]))
             return tg_fail(TG_E_SPEC, "--title: allowed: UTF-8");
     TG_TRY(check_out(o));
-    for (size_t i = 0; i < o->count; i++) {
-        TG_TRY(check_apart(o->out, o->paths[i]));
+    for (size_t i = 0; i < o->paths.count; i++) {
+        TG_TRY(check_apart(o->out, o->paths.word[i]));
         for (size_t k = 0; k < i; k++)
-            TG_TRY(check_once(o->paths[k], o->paths[i]));
+            TG_TRY(check_once(o->paths.word[k], o->paths.word[i]));
     }
     return o->timeline ? TG_OK : check_page(o);
 }
@@ -163,33 +162,29 @@ static tg_status report(struct report_options *o)
 
 enum { OUT = 'o', TIMELINE = OPTIONS_KEY, STEPS, TITLE };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static tg_status set(void *input, int key, char *arg)
 {
-    struct report_options *o = state->input;
+    struct report_options *o = input;
     switch (key) {
     case OUT:
         o->out = arg;
-        return 0;
+        return TG_OK;
     case TIMELINE:
         o->timeline = arg;
-        return 0;
+        return TG_OK;
     case STEPS:
         o->steps = arg;
-        return 0;
-    case TITLE:
-        if (o->ntitles == REPORT_TRACES_MAX) {
-            console_error("--title: allowed: at most %d times", REPORT_TRACES_MAX);
-            return EINVAL;
-        }
-        o->titles[o->ntitles++] = arg;
-        return 0;
-    case ARGP_KEY_ARGS:
-        o->paths = state->argv + state->next;
-        o->count = (size_t)(state->argc - state->next);
-        state->next = state->argc;
-        return 0;
+        return TG_OK;
     }
-    return ARGP_ERR_UNKNOWN;
+    if (o->ntitles == REPORT_TRACES_MAX)
+        return tg_fail(TG_E_SPEC, "--title: allowed: at most %d times", REPORT_TRACES_MAX);
+    o->titles[o->ntitles++] = arg;
+    return TG_OK;
+}
+
+static struct cli_words *words_of(void *input)
+{
+    return &((struct report_options *)input)->paths;
 }
 
 static const struct cli_option options[] = {
@@ -210,7 +205,9 @@ static int cmd_report(int argc, char **argv)
     const int parsed = options_parse(&command_report, argc, argv, &o);
     if (parsed >= 0)
         return parsed;
-    stop_install_at_once(true);
+    int rank, size;
+    (void)launch_under_mpi(&rank, &size);
+    stop_install_at_once(rank == 0);
     tg_status status = report(&o);
     if (status == TG_OK)
         return CLI_OK;
@@ -233,7 +230,8 @@ const struct cli_command command_report = {
         "An incomplete last line is left out.",
     .operands = "FILE",
     .options = options,
-    .parse = parse,
+    .set = set,
+    .words_of = words_of,
     .examples = "telegrad train --workers 2 --steps 40 --out run.jsonl --trace trace.json\n"
                 "telegrad report run.jsonl -o report.html\n"
                 "telegrad report run.jsonl -o accuracy.svg\n"

@@ -24,4 +24,9 @@ void version_print(void)
     if (mpi)
         mpi->version(text, sizeof text);
     printf("MPI %s\n", text);
+    const struct job_transport *tcp = job_transport_find("tcp");
+    snprintf(text, sizeof text, "none");
+    if (tcp)
+        tcp->version(text, sizeof text);
+    printf("OpenSSL %s\n", text);
 }

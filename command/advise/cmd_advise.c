@@ -73,8 +73,9 @@ static tg_status set_common(struct run_options *o, int key, const char *arg)
     return status;
 }
 
-static tg_status set(struct command *c, int key, const char *arg)
+static tg_status set(void *input, int key, char *arg)
 {
+    struct command *c = input;
     if (key == JSON)
         c->json = true;
     else if (key == MEASURE)
@@ -86,13 +87,6 @@ static tg_status set(struct command *c, int key, const char *arg)
     else
         return tg_fail(TG_E_SPEC, "--svg has no value: allowed: FILE.svg");
     return TG_OK;
-}
-
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-    if (key < MODEL || key > MEASURE)
-        return ARGP_ERR_UNKNOWN;
-    return cli_parsed(set(state->input, key, arg));
 }
 
 static tg_status check(const struct command *c)
@@ -217,7 +211,7 @@ const struct cli_command command_advise = {
              "ends with the command to paste, and with what the choice cost in accuracy in the "
              "runs of docs/results, if they have it.",
     .options = options,
-    .parse = parse,
+    .set = set,
     .net = net_options_list,
     .net_of = net_of,
     .examples = "telegrad advise --model resnet20 --link 100mbit,20ms --workers 8"};

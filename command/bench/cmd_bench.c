@@ -63,8 +63,9 @@ static tg_status set_levels(struct bench_command *c, const char *text)
 
 enum { JSON = 1, SIZES, LEVELS, FILTER, GRADIENTS, THREADS, COMPARE, PYTHON, SECONDS };
 
-static tg_status set(struct bench_command *c, int key, const char *arg)
+static tg_status set(void *input, int key, char *arg)
 {
+    struct bench_command *c = input;
     double v = 0;
     switch (key) {
     case JSON:
@@ -97,13 +98,6 @@ static tg_status set(struct bench_command *c, int key, const char *arg)
     default:
         return bench_args_real("seconds", arg, 0.001, 3600, &c->seconds);
     }
-}
-
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-    if (key < JSON || key > SECONDS)
-        return ARGP_ERR_UNKNOWN;
-    return cli_parsed(set(state->input, key, arg));
 }
 
 static const struct cli_option options[] = {
@@ -265,7 +259,7 @@ const struct cli_command command_bench_codec = {
         "limit. bits: per element. error: relative, in the 2-norm. target: the time allowed, in "
         "multiples of axpy or memcpy.",
     .options = options,
-    .parse = parse,
+    .set = set,
     .examples = "telegrad bench codec --n 25600000 --level avx512,avx2 --filter target"};
 
 static const struct cli_command *const parts[] = {&command_bench_codec, &command_bench_train,

@@ -9,7 +9,6 @@
 #include "command/job/options.h"
 #include "telegrad/registry.h"
 #include "trainer/model/model.h"
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +34,7 @@ struct command {
     size_t workers[WORKERS_MAX];
     bench_link link[LINKS_MAX];
     bench_link real;
+    struct cli_words words;
     const char *model;
     model *m; /* the model of the tensors; NULL: --elements is used */
     bench_tensor *tensor;
@@ -69,8 +69,9 @@ static tg_status read_link(const char *text, bench_link *link)
 
 enum { JSON = OPTIONS_KEY, WORKERS_KEY, LINK, REAL_LINK, ELEMENTS_KEY, MODEL, BEHIND, SECONDS };
 
-static tg_status set(struct command *c, int key, const char *arg)
+static tg_status set(void *input, int key, char *arg)
 {
+    struct command *c = input;
     size_t count;
     tg_spec *spec;
     switch (key) {
@@ -100,18 +101,14 @@ static tg_status set(struct command *c, int key, const char *arg)
         return TG_OK;
     case BEHIND:
         return bench_args_list("behind", arg, 1, (size_t)1 << 28, 1, &c->o.behind, &count);
-    case SECONDS:
-        return bench_args_real("seconds", arg, 0.001, 3600, &c->o.seconds);
     default:
-        return add_method(c, arg);
+        return bench_args_real("seconds", arg, 0.001, 3600, &c->o.seconds);
     }
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static struct cli_words *words_of(void *input)
 {
-    if ((key < JSON || key > SECONDS) && key != ARGP_KEY_ARG)
-        return ARGP_ERR_UNKNOWN;
-    return cli_parsed(set(state->input, key, arg));
+    return &((struct command *)input)->words;
 }
 
 static const struct cli_option options[] = {
@@ -132,10 +129,12 @@ static const struct cli_option options[] = {
     {"json", JSON, NULL, NULL, NULL, "print JSON lines"},
     {0}};
 
-/* Check the options that depend on each other. */
-static tg_status check(const struct command *c)
+/* Take the METHODs, and check the options that depend on each other. */
+static tg_status check(struct command *c)
 {
     const bool processes = launch_of_processes(&c->net);
+    for (size_t i = 0; i < c->words.count; i++)
+        TG_TRY(add_method(c, c->words.word[i]));
     TG_TRY(net_options_check(&c->net));
     if (processes && c->o.nworkers > 0)
         return tg_fail(TG_E_SPEC, "--workers under mpirun or over a network: each process is one "
@@ -261,18 +260,35 @@ static struct net_options *net_of(void *input)
     return &((struct command *)input)->net;
 }
 
+/* What ranks must agree on before they can talk. */
+static void describe(const struct command *c, char text[JOB_COMMAND])
+{
+    const size_t methods = c->o.methods > 0 ? c->o.methods : TG_COUNT(usual);
+    size_t emulated = 0;
+    int at = snprintf(text, JOB_COMMAND, "bench exchange of %zu method%s", methods,
+                      methods == 1 ? "" : "s");
+    for (size_t i = 0; i < c->o.links; i++)
+        emulated += c->link[i].text != NULL;
+    if (c->o.links > 1)
+        snprintf(text + at, (size_t)(JOB_COMMAND - at), " over %zu links, %zu of them --link",
+                 c->o.links, emulated);
+    else if (emulated > 0)
+        snprintf(text + at, (size_t)(JOB_COMMAND - at), " over --link");
+}
+
 static int cmd_bench_exchange(int argc, char **argv)
 {
     struct command c = {.o = {.seconds = 1}};
+    char command[JOB_COMMAND];
     int result = options_parse(&command_bench_exchange, argc, argv, &c);
     if (result >= 0)
         return result;
     tg_status status = check(&c);
+    describe(&c, command);
     if (status == TG_OK)
-        status = launch_open(
-            &c.launch, &(struct job_call){.net = &c.net,
-                                          .command = c.o.links > 0 ? "bench over --link" : "bench",
-                                          .timeout_s = NET_OPTIONS_PATIENCE});
+        status = launch_open(&c.launch, &(struct job_call){.net = &c.net,
+                                                           .command = command,
+                                                           .timeout_s = NET_OPTIONS_PATIENCE});
     if (status != TG_OK)
         return launch_fail(&c.launch, status);
     stop_install_at_once(c.launch.speaks);
@@ -299,7 +315,8 @@ const struct cli_command command_bench_exchange = {
         "rate, and codec; no exchange can be faster.",
     .operands = "methods",
     .options = options,
-    .parse = parse,
+    .set = set,
+    .words_of = words_of,
     .net = net_options_list,
     .net_of = net_of,
     .examples = "telegrad bench exchange dgc --link 100mbit --link 20mbit,50ms --model resnet18"};

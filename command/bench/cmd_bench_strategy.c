@@ -9,7 +9,6 @@
 #include "command/output/jsonl.h"
 #include "command/output/output.h"
 #include "command/output/table.h"
-#include <errno.h>
 #include <math.h>
 
 enum { N_MIN = 1000, N_MAX = 1 << 29 };
@@ -23,8 +22,9 @@ struct command {
 
 enum { JSON = 1, SIZE, FILTER, SECONDS };
 
-static tg_status set(struct command *c, int key, const char *arg)
+static tg_status set(void *input, int key, char *arg)
 {
+    struct command *c = input;
     size_t count;
     switch (key) {
     case JSON:
@@ -38,13 +38,6 @@ static tg_status set(struct command *c, int key, const char *arg)
     default:
         return bench_args_real("seconds", arg, 0.001, 3600, &c->o.seconds);
     }
-}
-
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-    if (key < JSON || key > SECONDS)
-        return ARGP_ERR_UNKNOWN;
-    return cli_parsed(set(state->input, key, arg));
 }
 
 static const struct cli_option options[] = {
@@ -179,5 +172,5 @@ const struct cli_command command_bench_strategy = {
         "and written once. ratio: the time over that of as many bytes at the speed of axpy "
         "(r += g), measured in turn: median, minimum, maximum. 1 is as fast as memory.",
     .options = options,
-    .parse = parse,
+    .set = set,
     .examples = "telegrad bench strategy --n 1000000 --seconds 0.05 --filter dga"};

@@ -6,7 +6,6 @@
 #include "command/job/launch.h"
 #include "command/job/options.h"
 #include "trainer/model/model.h"
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,8 +58,9 @@ static tg_status set_models(struct command *c, const char *text)
 
 enum { JSON = 1, MODELS, BATCH, SECONDS, COMPARE, PYTHON, WORKERS, PRECISION };
 
-static tg_status set(struct command *c, int key, const char *arg)
+static tg_status set(void *input, int key, char *arg)
 {
+    struct command *c = input;
     switch (key) {
     case JSON:
         c->report.json = true;
@@ -86,13 +86,6 @@ static tg_status set(struct command *c, int key, const char *arg)
         return bench_args_list("workers", arg, 1, BENCH_TRAIN_WORKERS, BENCH_TRAIN_WORKERS,
                                c->o.workers, &c->o.nworkers);
     }
-}
-
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-    if (key < JSON || key > PRECISION)
-        return ARGP_ERR_UNKNOWN;
-    return cli_parsed(set(state->input, key, arg));
 }
 
 static const struct cli_option options[] = {
@@ -203,5 +196,5 @@ const struct cli_command command_bench_train = {
              "with the batch in memory. Median, minimum and maximum of the processor time; GFLOP/s "
              "counts a step as three forward passes.",
     .options = options,
-    .parse = parse,
+    .set = set,
     .examples = "telegrad bench train --models lenet5,mlp --batch 32 --seconds 0.1"};

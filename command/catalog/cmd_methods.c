@@ -12,8 +12,7 @@
 struct methods_options {
     int kind;
     bool json, markdown;
-    char **names; /* (count) */
-    size_t count;
+    struct cli_words names;
 };
 
 /* ---- what was asked for ---------------------------------------------------------------------- */
@@ -27,16 +26,16 @@ static bool spans_all(const struct methods_options *o)
 static bool wanted(const void *arg, const tg_entry *entry)
 {
     const struct methods_options *o = arg;
-    for (size_t i = 0; i < o->count; i++)
-        if (strcmp(o->names[i], entry->name) == 0)
+    for (size_t i = 0; i < o->names.count; i++)
+        if (strcmp(o->names.word[i], entry->name) == 0)
             return true;
-    return o->count == 0;
+    return o->names.count == 0;
 }
 
 static bool wanted_kind(const struct methods_options *o, int kind)
 {
-    for (size_t i = 0; i < o->count; i++)
-        if (strcmp(o->names[i], entry_kind(kind)) == 0)
+    for (size_t i = 0; i < o->names.count; i++)
+        if (strcmp(o->names.word[i], entry_kind(kind)) == 0)
             return true;
     return false;
 }
@@ -55,9 +54,10 @@ static tg_status check_name(const struct methods_options *o, const char *name)
 
 static tg_status print_text(const struct methods_options *o)
 {
-    if (o->count > 0) {
-        for (size_t i = 0; i < o->count; i++)
-            TG_TRY(entry_print(o->kind, entry_find(o->kind, o->names[i]), console_out_columns()));
+    if (o->names.count > 0) {
+        for (size_t i = 0; i < o->names.count; i++)
+            TG_TRY(
+                entry_print(o->kind, entry_find(o->kind, o->names.word[i]), console_out_columns()));
         return TG_OK;
     }
     entry_print_table(o->kind, console_out_columns());
@@ -110,32 +110,28 @@ static tg_status print_json(const struct methods_options *o)
 
 enum { JSON = OPTIONS_KEY, MARKDOWN };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static tg_status set(void *input, int key, char *arg)
 {
-    struct methods_options *o = state->input;
+    struct methods_options *o = input;
     (void)arg;
-    switch (key) {
-    case JSON:
+    if (key == JSON)
         o->json = true;
-        return 0;
-    case MARKDOWN:
+    else
         o->markdown = true;
-        return 0;
-    case ARGP_KEY_ARGS:
-        o->names = state->argv + state->next;
-        o->count = (size_t)(state->argc - state->next);
-        state->next = state->argc;
-        return 0;
-    }
-    return ARGP_ERR_UNKNOWN;
+    return TG_OK;
+}
+
+static struct cli_words *words_of(void *input)
+{
+    return &((struct methods_options *)input)->names;
 }
 
 static tg_status print(const struct methods_options *o)
 {
     if (o->json && o->markdown)
         return tg_fail(TG_E_SPEC, "--json and --markdown cannot be combined");
-    for (size_t i = 0; i < o->count; i++)
-        TG_TRY(check_name(o, o->names[i]));
+    for (size_t i = 0; i < o->names.count; i++)
+        TG_TRY(check_name(o, o->names.word[i]));
     TG_TRY(o->markdown ? print_markdown(o) : o->json ? print_json(o) : print_text(o));
     return output_flush();
 }
@@ -187,7 +183,8 @@ const struct cli_command command_methods = {
              "paper.\n\n" SPEC_STRINGS,
     .operands = "methods",
     .options = methods,
-    .parse = parse,
+    .set = set,
+    .words_of = words_of,
     .notes = "See also: telegrad strategies, exchanges, codecs, feedbacks, optimizers, "
              "lr-schedules, models.",
     .examples = "telegrad methods dgc"};
@@ -203,7 +200,8 @@ const struct cli_command command_methods = {
                  "and ranges, and its paper.\n\n" SPEC_STRINGS,                                  \
         .operands = kinds,                                                                       \
         .options = others,                                                                       \
-        .parse = parse,                                                                          \
+        .set = set,                                                                              \
+        .words_of = words_of,                                                                    \
         .examples = "telegrad " kinds " " example}
 
 KIND(command_strategies, "strategies", "strategies (when workers exchange, what they apply)", "cd");

@@ -14,8 +14,7 @@
 struct models_options {
     bool json, markdown;
     model_input input; /* all zero: the model's usual input */
-    char **specs;      /* (count) */
-    size_t count;
+    struct cli_words specs;
 };
 
 /* A model made for a particular input. */
@@ -56,30 +55,24 @@ static bool read_input(const char *text, model_input *in)
 
 enum { JSON = OPTIONS_KEY, MARKDOWN, INPUT };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static tg_status set(void *input, int key, char *arg)
 {
-    struct models_options *o = state->input;
-    switch (key) {
-    case JSON:
+    struct models_options *o = input;
+    if (key == JSON)
         o->json = true;
-        return 0;
-    case MARKDOWN:
+    else if (key == MARKDOWN)
         o->markdown = true;
-        return 0;
-    case INPUT:
-        if (read_input(arg, &o->input))
-            return 0;
-        console_error("--input %.64s: allowed: HEIGHTxWIDTHxCHANNELS:CLASSES (32x32x3:10) or "
-                      "CONTEXT:VOCABULARY (35:10000)",
-                      arg);
-        return EINVAL;
-    case ARGP_KEY_ARGS:
-        o->specs = state->argv + state->next;
-        o->count = (size_t)(state->argc - state->next);
-        state->next = state->argc;
-        return 0;
-    }
-    return ARGP_ERR_UNKNOWN;
+    else if (!read_input(arg, &o->input))
+        return tg_fail(TG_E_SPEC,
+                       "--input %.64s: allowed: HEIGHTxWIDTHxCHANNELS:CLASSES (32x32x3:10) or "
+                       "CONTEXT:VOCABULARY (35:10000)",
+                       arg);
+    return TG_OK;
+}
+
+static struct cli_words *words_of(void *input)
+{
+    return &((struct models_options *)input)->specs;
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -115,10 +108,10 @@ static tg_status for_all(const struct models_options *o,
 {
     size_t total;
     const tg_entry *const *entries = model_entries(&total);
-    const size_t count = o->count ? o->count : total;
+    const size_t count = o->specs.count ? o->specs.count : total;
     for (size_t i = 0; i < count; i++) {
         struct made made;
-        TG_TRY(make(o, o->count ? o->specs[i] : entries[i]->name, &made));
+        TG_TRY(make(o, o->specs.count ? o->specs.word[i] : entries[i]->name, &made));
         const tg_status status = each(arg, &made);
         model_destroy(made.m);
         TG_TRY(status);
@@ -254,7 +247,7 @@ static tg_status print(const struct models_options *o)
     bool later = false;
     if (o->json && o->markdown)
         return tg_fail(TG_E_SPEC, "--json and --markdown cannot be combined");
-    if (o->input.classes && !o->count && !o->json && !o->markdown)
+    if (o->input.classes && !o->specs.count && !o->json && !o->markdown)
         return tg_fail(TG_E_SPEC, "--input requires a model: telegrad models SPEC --input INPUT");
     if (o->json)
         return print_json(o);
@@ -263,7 +256,7 @@ static tg_status print(const struct models_options *o)
         puts("|---|---|---|---|---|");
         return for_all(o, print_markdown, NULL);
     }
-    if (o->count)
+    if (o->specs.count)
         return for_all(o, print_one, &later);
     entry_print_table(KIND_MODEL, console_out_columns());
     puts("\ntelegrad models NAME shows the keys, tensors and operations of one");
@@ -302,5 +295,6 @@ const struct cli_command command_models = {
              "two). SPEC is NAME or NAME:key=value,... as in telegrad train --model.",
     .operands = "models",
     .options = options,
-    .parse = parse,
+    .set = set,
+    .words_of = words_of,
     .examples = "telegrad models resnet20 vgg11:bn=no --input 32x32x3:100"};

@@ -25,47 +25,45 @@ struct compare_options {
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-static error_t add_run(struct compare_options *o, const char *text)
+static tg_status add_run(struct compare_options *o, const char *text)
 {
     char where[32];
     snprintf(where, sizeof where, "--run %zu", o->plan.count + 1);
-    return cli_parsed(plan_add(&o->plan, NULL, text, where));
+    return plan_add(&o->plan, NULL, text, where);
 }
 
-static error_t set_dense_timed(struct compare_options *o, const char *text)
+static tg_status set_dense_timed(struct compare_options *o, const char *text)
 {
     char *end = NULL;
     errno = 0;
     unsigned long long n = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || errno || n < 1 || n > 1000000) {
-        console_error("--dense-timed \"%.64s\": allowed: 1 to 1000000 steps", text);
-        return EINVAL;
-    }
+    if (*text < '0' || *text > '9' || *end || errno || n < 1 || n > 1000000)
+        return tg_fail(TG_E_SPEC, "--dense-timed \"%.64s\": allowed: 1 to 1000000 steps", text);
     o->dense_timed = n;
-    return 0;
+    return TG_OK;
 }
 
 enum { RUN = OPTIONS_KEY, SPEC, DENSE_TIMED, JSON };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static tg_status set(void *input, int key, char *arg)
 {
-    struct compare_options *o = state->input;
+    struct compare_options *o = input;
     switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &o->common;
-        return 0;
     case RUN:
         return add_run(o, arg);
     case SPEC:
         o->spec_path = arg;
-        return 0;
+        return TG_OK;
     case DENSE_TIMED:
         return set_dense_timed(o, arg);
-    case JSON:
-        o->json = true;
-        return 0;
     }
-    return ARGP_ERR_UNKNOWN;
+    o->json = true;
+    return TG_OK;
+}
+
+static struct run_options *shared_of(void *input)
+{
+    return &((struct compare_options *)input)->common;
 }
 
 /* The baseline that others are compared with. With exchange=none ranks do not train together. */
@@ -315,15 +313,30 @@ static tg_status compare(const struct launch *l, const struct compare_options *o
     return status;
 }
 
+/* What ranks must agree on before they can talk: the number of runs, and which are over a link. */
+static void describe(const struct compare_plan *plan, char text[JOB_COMMAND])
+{
+    int at = snprintf(text, JOB_COMMAND, "compare of %zu run%s", plan->count,
+                      plan->count == 1 ? "" : "s");
+    const char *before = ", over --link: ";
+    for (size_t i = 0; i < plan->count && at < JOB_COMMAND; i++)
+        if (plan->runs[i].options.link || plan->runs[i].options.links_of_count > 0) {
+            at += snprintf(text + at, (size_t)(JOB_COMMAND - at), "%s%zu", before, i + 1);
+            before = ", ";
+        }
+}
+
 static int run_compare(struct compare_options *o)
 {
     struct launch launch = {0};
+    char command[JOB_COMMAND];
     int exit_status = CLI_OK;
     tg_status status = make_plan(o);
+    describe(&o->plan, command);
     if (status == TG_OK)
         status =
             launch_open(&launch, &(struct job_call){.net = &o->common.net,
-                                                    .command = "compare",
+                                                    .command = command,
                                                     .trains = true,
                                                     .timeout_s = options_patience(&o->common)});
     if (status != TG_OK)
@@ -376,9 +389,9 @@ const struct cli_command command_compare = {
         "link, overlap, fusion, nodes, steps. They mean what the options of that name mean, which "
         "hold for runs without that key.",
     .options = own,
-    .parse = parse,
+    .set = set,
     .shared = options_of_compare,
-    .shared_parse = options_parse_shared,
+    .shared_of = shared_of,
     .net = net_options_list,
     .net_of = net_of,
     .examples = "telegrad compare --link 20mbit,10ms --steps 300 --dense-timed 20 \\\n"

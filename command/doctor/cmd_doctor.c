@@ -9,7 +9,6 @@
 #include "command/output/console.h"
 #include "command/output/output.h"
 #include "command/output/stop.h"
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -28,8 +27,9 @@ struct command {
 
 enum { JSON = OPTIONS_KEY, SECONDS, TIMEOUT };
 
-static tg_status set(struct command *c, int key, const char *arg)
+static tg_status set(void *input, int key, char *arg)
 {
+    struct command *c = input;
     switch (key) {
     case JSON:
         c->json = true;
@@ -39,13 +39,6 @@ static tg_status set(struct command *c, int key, const char *arg)
     default:
         return bench_args_real("timeout", arg, 0.1, 1e6, &c->timeout_s);
     }
-}
-
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-    if (key < JSON || key > TIMEOUT)
-        return ARGP_ERR_UNKNOWN;
-    return cli_parsed(set(state->input, key, arg));
 }
 
 static const struct cli_option options[] = {
@@ -205,7 +198,7 @@ const struct cli_command command_doctor = {
         "rank are measured at the same time. buffers: the most that the system gives to a "
         "connection. clock: against that of rank 0.",
     .options = options,
-    .parse = parse,
+    .set = set,
     .net = net_options_list,
     .net_of = net_of,
     .examples =

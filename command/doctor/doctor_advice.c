@@ -193,6 +193,13 @@ static void clocks(const struct advice *a)
     }
 }
 
+/* As --link takes it: three digits, or all before the point, and never an exponent. */
+static void print_number(char text[32], double v)
+{
+    const int digits = v < 0.1 ? 3 : v < 10 ? 2 : v < 100 ? 1 : 0;
+    snprintf(text, 32, "%.*f", digits, v);
+}
+
 /* The slowest link, for telegrad advise. */
 static void methods(const struct advice *a)
 {
@@ -206,11 +213,14 @@ static void methods(const struct advice *a)
         if (link->rate_bps >= 1) /* else too little arrived to measure it */
             rate = fmin(rate, link->rate_bps);
     }
+    char mbit[32], ms[32];
+    print_number(mbit, fmax(rate / 1e6, 0.001));
+    print_number(ms, fmax(delay_s * 1e3, 0.001));
     if (isfinite(rate))
         say(a,
             "which method suits these links: telegrad advise --model NAME --workers %d --link "
-            "%.*gmbit,%.3gms",
-            f->size, rate >= 1e9 ? 6 : 3, rate / 1e6, delay_s * 1e3);
+            "%smbit,%sms",
+            f->size, mbit, ms);
 }
 
 void doctor_advise(const struct doctor_findings *f, void (*each)(void *arg, const char *sentence),

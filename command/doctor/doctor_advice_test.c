@@ -6,6 +6,8 @@
 #include <cmocka.h>
 #include "command/doctor/doctor_findings.h"
 #include "telegrad/tools.h"
+#include "telegrad/transport.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,6 +106,38 @@ static void advice_fits(void **state)
     doctor_findings_free(&f);
 }
 
+/* What --link takes, with no more digits than were measured, and no exponent. */
+static void a_link_to_paste(void **state)
+{
+    (void)state;
+    static const struct {
+        double rate_bps, delay_s;
+        const char *link;
+    } cases[] = {{94.123e6, 0.0201234, "94.1mbit,20.1ms"}, {999.96e6, 1.2345, "1000mbit,1234ms"},
+                 {3566.53e6, 9.97e-6, "3567mbit,0.010ms"}, {28123.4e6, 1e-9, "28123mbit,0.001ms"},
+                 {5.5e6, 0.09996, "5.50mbit,100.0ms"},     {1000, 0.5, "0.001mbit,500ms"}};
+    for (size_t i = 0; i < TG_COUNT(cases); i++) {
+        struct doctor_findings f;
+        char all[4096] = "", expected[128];
+        tg_link link = {.struct_size = sizeof link};
+        healthy(&f);
+        for (int w = 0; w < RANKS * RANKS; w++) {
+            f.way[w].link.rate_bps = cases[i].rate_bps;
+            f.way[w].link.delay_s = cases[i].delay_s;
+        }
+        for (int r = 0; r < RANKS; r++)
+            f.machine[r].send_bytes = f.machine[r].receive_bytes = 1e12;
+        doctor_advise(&f, append, all);
+        snprintf(expected, sizeof expected,
+                 "which method suits these links: telegrad advise --model NAME --workers 3 --link "
+                 "%s\n",
+                 cases[i].link);
+        assert_string_equal(all, expected);
+        assert_int_equal(tg_link_parse(cases[i].link, &link), TG_OK);
+        doctor_findings_free(&f);
+    }
+}
+
 static void findings_travel(void **state)
 {
     (void)state;
@@ -147,6 +181,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(advice_fits),
+        cmocka_unit_test(a_link_to_paste),
         cmocka_unit_test(findings_travel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,7 +43,8 @@ static tg_status print_machines(const struct doctor_findings *f)
         table_cell(t, m->version);
         table_cell(t, m->congestion);
         table_cell(t, format_bytes(fmin(m->receive_bytes, m->send_bytes)).text);
-        cell(t, "%+.1f ms", r ? f->way[r].link.ahead_s * 1e3 : 0.0);
+        const double ahead = r ? f->way[r].link.ahead_s * 1e3 : 0;
+        cell(t, "%+.1f ms", fabs(ahead) < 0.05 ? 0.0 : ahead); /* never -0.0 */
         snprintf(text, sizeof text, "%s, %s", m->host, m->system);
         table_rest(t, text);
     }
@@ -90,8 +91,8 @@ static void pair_row(const struct doctor_findings *f, struct table *t, const str
     snprintf(text, sizeof text, "%d, %d", p->low, p->high);
     table_cell(t, text);
     table_cell(t, out->relayed ? "relayed" : "direct");
-    cell(t, "%.3g ms", out->link.delay_s * 1e3);
-    cell(t, "%.2g ms", out->link.jitter_s * 1e3);
+    cell(t, "%.3f ms", out->link.delay_s * 1e3);
+    cell(t, "%.3f ms", out->link.jitter_s * 1e3);
     rate_cell(t, out);
     rate_cell(t, back);
     loss_cell(t, out);

@@ -3,8 +3,9 @@
 #ifndef TG_CLI_COMMAND_H
 #define TG_CLI_COMMAND_H
 
-#include <argp.h>
+#include "telegrad/base.h"
 #include <stdbool.h>
+#include <stddef.h>
 
 /* An option. If name is NULL it is the heading of the options that follow. */
 struct cli_option {
@@ -16,7 +17,14 @@ struct cli_option {
     const char *help;  /* what it does */
 };
 
+/* Arguments that are no options. */
+struct cli_words {
+    char **word; /* (count) */
+    size_t count;
+};
+
 struct net_options;
+struct run_options;
 struct cli_command {
     const char *name;     /* "train", "bench codec" */
     const char *summary;  /* its line in the list of commands */
@@ -30,8 +38,13 @@ struct cli_command {
     const struct cli_option *net;             /* the options to meet over a network; NULL: none */
     /* Where its input keeps those, see net_options.h. */
     struct net_options *(*net_of)(void *input);
-    argp_parser_t parse;                    /* parses its own options; NULL: it has none */
-    argp_parser_t shared_parse;             /* parses the shared options */
+    /* Sets one of its own options, by its key, in its input. NULL: it has none.
+     * Errors  those of cli_exit_status that are mistakes of the user's; printed by the parser */
+    tg_status (*set)(void *input, int key, char *arg);
+    /* Where its input keeps its arguments. NULL: it takes none */
+    struct cli_words *(*words_of)(void *input);
+    /* Where its input keeps the shared options. NULL: its input is what they are kept in */
+    struct run_options *(*shared_of)(void *input);
     const struct cli_command *const *parts; /* the commands of bench, then NULL; else NULL */
     int (*run)(int argc, char **argv);
     bool lists; /* prints a list: under mpirun only rank 0 does */

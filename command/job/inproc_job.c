@@ -2,4 +2,4 @@
 #include "command/job/transports.h"
 
 const struct job_transport job_transport_inproc = {
-    .name = "inproc", .about = "threads of one process, through memory"};
+    .name = "inproc", .about = "threads of one process, through memory", .count = "--workers N"};

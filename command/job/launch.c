@@ -68,6 +68,20 @@ bool launch_of_processes(const struct net_options *net)
     return how || launch_under_mpi(&rank, &size);
 }
 
+uint64_t launch_ranks_told(const struct net_options *net, uint64_t workers)
+{
+    int rank, size;
+    if (launch_under_mpi(&rank, &size))
+        return (uint64_t)size;
+    return launch_of_processes(net) ? net->ranks : workers;
+}
+
+const char *launch_ranks_option(const struct net_options *net)
+{
+    const char *how;
+    return job_transport_own(net, &how)->count;
+}
+
 tg_status launch_open(struct launch *l, const struct job_call *call)
 {
     struct launch opened = {.trains = call->trains};
@@ -365,9 +379,20 @@ static tg_status run_placed(const struct launch *l, const struct run_options *o,
                             : run_inproc(o, tg_clock_monotonic(), model, end_p);
 }
 
+/* With threads, options_check has done it. */
+static tg_status check_faults(const struct run_options *o, int world)
+{
+    for (size_t i = 0; i < o->fault_count; i++)
+        if (o->faults[i].rank >= (uint64_t)world)
+            return tg_fail(TG_E_SPEC, "--fault %d=%.64s: allowed: ranks 0 to %d",
+                           (int)o->faults[i].rank, o->faults[i].spec, world - 1);
+    return TG_OK;
+}
+
 tg_status launch_run(const struct launch *l, const struct run_options *o, const train_job *job,
                      const train_data *data, const train_events *events, train_end_info *end_p)
 {
+    TG_TRY(check_faults(o, launch_world(l, o)));
     train_job placed = *job;
     int *nodes;
     tg_status status = place(l, o, &nodes);

@@ -32,6 +32,12 @@ TG_NODISCARD tg_status launch_check_one(const char *command);
  * they meet. */
 bool launch_of_processes(const struct net_options *net);
 
+/* The number of ranks, as far as the environment and the options say; 0: not known before the ranks
+ * have met. workers: that of --workers, for threads */
+uint64_t launch_ranks_told(const struct net_options *net, uint64_t workers);
+/* What the user gives that number with: "--workers N". */
+const char *launch_ranks_option(const struct net_options *net);
+
 /* Join the job of which this process is a rank, if it is one. While waiting for others over a
  * network, a signal ends this with TG_E_STOPPED. Errors TG_E_UNSUPPORTED (an MPI job, but this
  * program was built without MPI, or with another MPI than the one that started it), TG_E_PEER, and

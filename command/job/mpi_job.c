@@ -12,9 +12,29 @@ static const char *started(const struct net_options *net)
     return launch_under_mpi(&rank, &told) ? "under mpirun" : NULL;
 }
 
+/* mpirun can start several: "mpirun -n 1 telegrad train : -n 1 telegrad compare". */
+static tg_status check_command(const char *command, int rank, int size)
+{
+    char own[JOB_COMMAND] = "", (*all)[JOB_COMMAND] = malloc((size_t)size * sizeof *all);
+    if (!all)
+        return tg_fail(TG_E_NOMEM, "out of memory: commands of %d ranks", size);
+    snprintf(own, sizeof own, "%s", command);
+    tg_status status = TG_OK;
+    if (MPI_Allgather(own, sizeof own, MPI_CHAR, all, sizeof own, MPI_CHAR, MPI_COMM_WORLD) !=
+        MPI_SUCCESS)
+        status = tg_fail(TG_E_PEER, "MPI did not start");
+    for (int r = 0; r < size && status == TG_OK; r++)
+        if (strcmp(own, all[r]) != 0)
+            status = tg_fail(TG_E_MISMATCH,
+                             "ranks were started differently: rank %d for \"%s\", rank %d for "
+                             "\"%s\"",
+                             rank, own, r, all[r]);
+    free(all);
+    return status;
+}
+
 static tg_status open_job(const struct job_call *call, int *rank_p, int *size_p)
 {
-    (void)call; /* mpirun has said all in the environment */
     int provided, rank, size, first, told = 0;
     (void)launch_under_mpi(&first, &told);
     /* The session starts a communication thread only if MPI provides this level. */
@@ -27,6 +47,7 @@ static tg_status open_job(const struct job_call *call, int *rank_p, int *size_p)
                        "started as rank %d of %d, but MPI finds this process alone: mpirun, or "
                        "srun --mpi, is not that of the MPI which telegrad was built with",
                        first, told);
+    TG_TRY(check_command(call->command, rank, size));
     *rank_p = rank;
     *size_p = size;
     return TG_OK;

@@ -1,10 +1,13 @@
 #include "command/job/net_options.h"
 #include "command/job/launch.h"
 #include "command/job/transports.h"
-#include "command/output/console.h"
+#include "telegrad/tools.h"
 #include "telegrad/transport.h"
+#include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { LISTEN = 1, JOIN, RANKS, KEY, ALLOW, PEER_KEY, INSECURE, ADVERTISE };
 
@@ -26,34 +29,29 @@ const struct cli_option net_options_list[] = {
      "where other ranks reach this one, if it is behind a forwarded port"},
     {0}};
 
-static error_t set_ranks(struct net_options *o, const char *text)
+static tg_status set_ranks(struct net_options *o, const char *text)
 {
     char *end = NULL;
     errno = 0;
     const unsigned long long n = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || errno || n < 1 || n > TG_RANKS_MAX) {
-        console_error("--ranks \"%.64s\": allowed: 1 to %d", text, TG_RANKS_MAX);
-        return EINVAL;
-    }
+    if (*text < '0' || *text > '9' || *end || errno || n < 1 || n > TG_RANKS_MAX)
+        return tg_fail(TG_E_SPEC, "--ranks \"%.64s\": allowed: 1 to %d", text, TG_RANKS_MAX);
     o->ranks = n;
-    return 0;
+    return TG_OK;
 }
 
-error_t net_options_parse(int key, char *arg, struct argp_state *state)
+tg_status net_options_set(struct net_options *o, int key, const char *arg)
 {
-    struct net_options *o = state->input;
     const char **const text[] = {
         [LISTEN] = &o->listen, [JOIN] = &o->join,         [KEY] = &o->key,
         [ALLOW] = &o->allow,   [PEER_KEY] = &o->peer_key, [ADVERTISE] = &o->advertise};
-    if (key < LISTEN || key > ADVERTISE)
-        return ARGP_ERR_UNKNOWN;
     if (key == RANKS)
         return set_ranks(o, arg);
     if (key == INSECURE)
         o->insecure = true;
     else
         *text[key] = arg;
-    return 0;
+    return TG_OK;
 }
 
 bool net_options_join(const struct net_options *o)
@@ -64,15 +62,74 @@ bool net_options_join(const struct net_options *o)
 /* Check options of which all require --listen or --join. */
 static tg_status check_lonely(const struct net_options *o)
 {
-    const char *name = o->ranks       ? "ranks"
-                       : o->key       ? "key"
-                       : o->allow     ? "allow"
-                       : o->peer_key  ? "peer-key"
-                       : o->insecure  ? "insecure"
-                       : o->advertise ? "advertise"
-                                      : NULL;
-    return name ? tg_fail(TG_E_SPEC, "--%s requires --listen (rank 0) or --join (the others)", name)
-                : TG_OK;
+    static const char both[] = "--listen (rank 0) or --join (the others)";
+    const struct {
+        bool given;
+        const char *name, *requires;
+    } all[] = {{o->ranks > 0, "ranks", "--listen, at rank 0; in one process: --workers N"},
+               {o->key, "key", both},
+               {o->allow, "allow", "--listen, at rank 0"},
+               {o->peer_key, "peer-key", "--join tcp://HOST:PORT, where rank 0 listens"},
+               {o->insecure, "insecure", both},
+               {o->advertise, "advertise", both}};
+    for (size_t i = 0; i < TG_COUNT(all); i++)
+        if (all[i].given)
+            return tg_fail(TG_E_SPEC, "--%s requires %s", all[i].name, all[i].requires);
+    return TG_OK;
+}
+
+/* Whether the host (len) stands for all addresses of a machine, and so for none that others can
+ * call. */
+static bool is_any_host(const char *host, size_t len)
+{
+    char bare[INET6_ADDRSTRLEN];
+    struct in6_addr six;
+    const bool bracket = len > 2 && host[0] == '[' && host[len - 1] == ']';
+    snprintf(bare, sizeof bare, "%.*s", (int)len - 2 * bracket, host + bracket);
+    return len == 0 || strspn(host, "0.*") == len ||
+           (inet_pton(AF_INET6, bare, &six) == 1 && IN6_IS_ADDR_UNSPECIFIED(&six));
+}
+
+/* Check what is known before anything else is done: the form, the port and hosts that cannot be.
+ * called: others call this address, so it has a host and a port */
+static tg_status check_address(const char *option, const char *text, bool called, unsigned least)
+{
+    static const char scheme[] = "tcp://";
+    const bool has_scheme = strncmp(text, scheme, sizeof scheme - 1) == 0;
+    const char *host = has_scheme ? text + sizeof scheme - 1 : text, *colon = strrchr(host, ':');
+    const size_t digits = colon ? strspn(colon + 1, "0123456789") : 0;
+    const bool port = digits > 0 && digits <= 5 && colon[1 + digits] == '\0';
+    const unsigned long number = port ? strtoul(colon + 1, NULL, 10) : 0;
+    if (!has_scheme && port && !strchr(text, '/') && !(called && colon == host))
+        return tg_fail(TG_E_SPEC, "--%s \"%.64s\": did you mean tcp://%s%.64s?", option, text,
+                       colon == host && !called ? "0.0.0.0" : "", text);
+    if (!has_scheme || !port || number < least || number > 65535)
+        return tg_fail(TG_E_SPEC, "--%s \"%.64s\": allowed: tcp://HOST:PORT, with PORT %u to 65535",
+                       option, text, least);
+    if (called && is_any_host(host, (size_t)(colon - host)))
+        return tg_fail(TG_E_SPEC,
+                       "--%s \"%.64s\": %s: allowed: the name or address of %s, as other "
+                       "machines know it",
+                       option, text,
+                       colon == host ? "it has no host"
+                                     : "to listen at, this means all addresses of a machine, but "
+                                       "nobody can call it",
+                       strcmp(option, "join") == 0 ? "the machine of rank 0" : "this machine");
+    return TG_OK;
+}
+
+static tg_status check_addresses(const struct net_options *o)
+{
+    if (o->listen)
+        TG_TRY(check_address("listen", o->listen, false, o->join ? 0 : 1));
+    if (o->join)
+        TG_TRY(check_address("join", o->join, true, 1));
+    if (o->join && o->listen && strcmp(o->join, o->listen) == 0)
+        return tg_fail(TG_E_SPEC,
+                       "--listen and --join \"%.64s\": this rank would wait for itself: allowed: "
+                       "--listen and --ranks N at rank 0, --join at the others",
+                       o->join);
+    return o->advertise ? check_address("advertise", o->advertise, true, 1) : TG_OK;
 }
 
 static tg_status check_keys(const struct net_options *o)
@@ -121,5 +178,6 @@ tg_status net_options_check(const struct net_options *o)
     if (!o->join && !o->ranks)
         return tg_fail(TG_E_SPEC, "--listen requires --ranks N, the number of processes that take "
                                   "part, or --join, for others than rank 0");
+    TG_TRY(check_addresses(o));
     return check_keys(o);
 }

@@ -20,7 +20,7 @@ struct net_options {
 /* For cli_command.net; a struct net_options is the parser's input. On error it prints the message
  * and returns EINVAL. */
 extern const struct cli_option net_options_list[];
-error_t net_options_parse(int key, char *arg, struct argp_state *state);
+TG_NODISCARD tg_status net_options_set(struct net_options *o, int key, const char *arg);
 
 /* Whether this process is to meet others over a network. */
 bool net_options_join(const struct net_options *o);

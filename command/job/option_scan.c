@@ -51,7 +51,7 @@ static bool is_it(void *arg, const struct argp_option *option)
 }
 
 /* Words that other programs have for an option, as mpirun has -n, and the value that says as much.
- * The first whose option the command has counts. */
+ * The first whose option the command has counts; option NULL: there is none, which `value` says. */
 static const struct {
     const char *word, *option, *value;
 } synonyms[] = {{"n", "workers", ""},
@@ -84,8 +84,34 @@ static const struct {
                 {"bucket-cap-mb", "fusion", ""},
                 {"checkpoint", "save", ""},
                 {"checkpoint", "resume", ""},
+                {"compress", "method", ""},
+                {"connect", "join", " tcp://HOST:PORT"},
+                {"server", "join", " tcp://HOST:PORT"},
+                {"coordinator", "join", " tcp://HOST:PORT"},
+                {"master-addr", "join", " tcp://HOST:PORT"},
+                {"master-port", "join", " tcp://HOST:PORT"},
+                {"rdzv-endpoint", "join", " tcp://HOST:PORT"},
+                {"init-method", "join", " tcp://HOST:PORT"},
+                {"bind", "listen", " tcp://HOST:PORT"},
+                {"port", "listen", " tcp://HOST:PORT"},
+                {"rank", NULL, "the rank with --listen is rank 0, and numbers the others; "},
+                {"device", NULL, "telegrad trains on CPUs; "},
+                {"gpu", NULL, "telegrad trains on CPUs; "},
+                {"cuda", NULL, "telegrad trains on CPUs; "},
                 {"o", "out", ""},
                 {"output", "out", ""}};
+
+enum { HINT = 96 };
+
+/* Whether it has a meaning of its own elsewhere, though it begins an option: --rank and --ranks. */
+static bool is_foreign(const char *word, size_t len)
+{
+    for (size_t i = 0; i < TG_COUNT(synonyms); i++)
+        if (!synonyms[i].option && strlen(synonyms[i].word) == len &&
+            strncmp(word, synonyms[i].word, len) == 0)
+            return true;
+    return false;
+}
 
 static bool has_option(const struct argp *parser, const char *name, size_t len)
 {
@@ -96,25 +122,30 @@ static bool has_option(const struct argp *parser, const char *name, size_t len)
 }
 
 /* Write which option the word probably means, to follow the error; "": none. */
-static void suggest(const struct argp *parser, const char *word, char hint[96])
+static void suggest(const struct argp *parser, const char *word, char hint[HINT])
 {
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
     for (char *p = name; *p; p++)
         *p = *p == '_' ? '-' : *p;
-    for (size_t i = 0; i < TG_COUNT(synonyms); i++)
-        if (strcmp(name, synonyms[i].word) == 0 &&
-            has_option(parser, synonyms[i].option, strlen(synonyms[i].option))) {
-            snprintf(hint, 96, "did you mean '--%s%s'? ", synonyms[i].option, synonyms[i].value);
-            return;
-        }
+    for (size_t i = 0; i < TG_COUNT(synonyms); i++) {
+        const char *option = synonyms[i].option;
+        if (strcmp(name, synonyms[i].word) != 0 ||
+            (option && !has_option(parser, option, strlen(option))))
+            continue;
+        if (option)
+            snprintf(hint, HINT, "did you mean '--%s%s'? ", option, synonyms[i].value);
+        else
+            snprintf(hint, HINT, "%s", synonyms[i].value);
+        return;
+    }
     struct search s = {.name = name, .len = strlen(name)};
     tg_nearest_begin(&s.near, name);
     (void)for_all(parser, is_it, &s);
     const char *meant = s.near.word[0] ? s.near.word : s.stem;
     hint[0] = '\0';
     if (meant)
-        snprintf(hint, 96, "did you mean '--%s'? ", meant);
+        snprintf(hint, HINT, "did you mean '--%s'? ", meant);
 }
 
 /* Whether the text up to "=" names an option in one of these places (OPT_TRAIN, ...). */
@@ -132,7 +163,7 @@ static bool is_in(const char *text, int where)
 
 static tg_status unknown(const struct argp *parser, const char *shown, const char *command)
 {
-    char hint[96];
+    char hint[HINT];
     const bool trains = strncmp(shown, "--", 2) == 0 && is_in(shown + 2, OPT_TRAIN);
     if (trains)
         return tg_fail(
@@ -198,7 +229,7 @@ static tg_status scan_long(const struct argp *parser, const char *command, const
     struct search s = {.name = word + 2, .len = strcspn(word + 2, "=")};
     tg_nearest_begin(&s.near, "");
     (void)for_all(parser, is_it, &s);
-    if (!s.found)
+    if (!s.found || (strlen(s.found->name) != s.len && is_foreign(s.name, s.len)))
         return unknown(parser, word, command);
     /* An option in the place of its value is the next one: no value looks like that. */
     const bool follows =
@@ -255,7 +286,7 @@ tg_status option_scan(const struct argp *parser, const char *command, int argc, 
 
 tg_status option_scan_surplus(const struct argp *parser, const char *command, const char *word)
 {
-    char hint[96];
+    char hint[HINT];
     struct stat info;
     tg_spec *spec = NULL;
     const bool compares = strcmp(command, "compare") == 0;

@@ -174,7 +174,10 @@ const struct option_def option_table[] = {
      AT(codec_threads),
      .min = 1,
      .max = 256},
-    {.o = {"timeout", 0, "SECONDS", "60", NULL, "how long to wait for another rank, as 60 or 2min"},
+    {.o = {"timeout", 0, "SECONDS", "60", NULL,
+           "how long to wait for another rank, as 60 or 2min; also for all to join over a network, "
+           "where "
+           "the default is 10min"},
      BOTH,
      FORM_SECONDS,
      AT(timeout),

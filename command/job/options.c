@@ -4,11 +4,11 @@
 #include "command/job/clock_options.h"
 #include "command/job/option_table.h"
 #include "command/job/launch.h"
+#include "command/job/spec_words.h"
 #include "telegrad/transport.h"
 #include "telegrad/tools.h"
 #include "trainer/data/shard.h"
 #include "trainer/model/model.h"
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,14 +136,13 @@ static tg_status set_number(void *member, const struct option_def *option, const
     return TG_OK;
 }
 
-/* "topk=0.01" and "topk:0.01" lack a key: suggest "topk:density=0.01". */
-static tg_status lacks_key(const char *option, tg_kind kind, const char *value)
+/* "topk=0.01" and "topk:0.01" lack a key: suggest "topk:density=0.01". entries: (count) */
+static tg_status lacks_key(const char *option, const tg_entry *const *entries, size_t count,
+                           const char *value)
 {
     const size_t len = strcspn(value, ":=");
     const bool digits =
         value[len] == ':' && strspn(value + len + 1, "0123456789.%") > 0 && !strchr(value, '=');
-    size_t count = 0;
-    const tg_entry *const *entries = tg_registry_entries(kind, &count);
     for (size_t i = 0; (value[len] == '=' || digits) && i < count; i++)
         if (strlen(entries[i]->name) == len && strncmp(entries[i]->name, value, len) == 0 &&
             entries[i]->keys && entries[i]->keys->name)
@@ -153,19 +152,26 @@ static tg_status lacks_key(const char *option, tg_kind kind, const char *value)
     return TG_OK;
 }
 
-static tg_status check_spec(const struct option_def *option, const char *value)
+static tg_status set_spec(const char **member, const struct option_def *option, const char *value)
 {
     tg_spec *spec = NULL;
-    if (option->form == FORM_MODEL) {
-        size_t count = 0;
-        const tg_entry *const *models = model_entries(&count);
-        TG_TRY(tg_spec_parse("model", models, count, value, &spec));
-    } else if (option->form == FORM_SHARD) {
-        TG_TRY(shard_parse(value, &spec));
-    } else {
-        TG_TRY(tg_registry_parse(option->kind, value, &spec));
+    size_t count = 0;
+    const bool models = option->form == FORM_MODEL, shards = option->form == FORM_SHARD;
+    const tg_entry *const *entries = models   ? model_entries(&count)
+                                     : shards ? shard_entries(&count)
+                                              : tg_registry_entries(option->kind, &count);
+    TG_TRY(lacks_key(option->o.name, entries, count, value));
+    const tg_status status =
+        models || shards ? tg_spec_parse(models ? "model" : "shard", entries, count, value, &spec)
+                         : tg_registry_parse(option->kind, value, &spec);
+    if (status != TG_OK) {
+        char text[1024];
+        snprintf(text, sizeof text, "%s", tg_error());
+        TG_TRY(spec_words_check(option->o.name, entries, count, value));
+        return tg_fail(TG_E_SPEC, "--%s %.64s: %s", option->o.name, value, text);
     }
     tg_spec_free(spec);
+    *member = value;
     return TG_OK;
 }
 
@@ -295,9 +301,11 @@ static tg_status add_rule(struct run_options *o, const char *value)
     if (o->rule_count == OPT_MAX_RULES)
         return tg_fail(TG_E_SPEC, "--rule \"%.64s\": the option is allowed at most %d times", value,
                        OPT_MAX_RULES);
+    size_t count;
+    const tg_entry *const *methods = tg_registry_entries(TG_KIND_METHOD, &count);
     const char *equals = strchr(value, '=');
     if (equals)
-        TG_TRY(lacks_key("rule ...", TG_KIND_METHOD, equals + 1));
+        TG_TRY(lacks_key("rule ...", methods, count, equals + 1));
     o->rules[o->rule_count++] = value;
     return TG_OK;
 }
@@ -312,12 +320,7 @@ static tg_status set_value(struct run_options *o, const struct option_def *optio
     case FORM_SPEC:
     case FORM_MODEL:
     case FORM_SHARD:
-        if (option->form == FORM_SPEC)
-            TG_TRY(lacks_key(option->o.name, option->kind, value));
-        if (check_spec(option, value) != TG_OK)
-            return tg_fail(TG_E_SPEC, "--%s %.64s: %s", option->o.name, value, tg_error());
-        *(const char **)member = value;
-        return TG_OK;
+        return set_spec(member, option, value);
     case FORM_TRANSPORT:
         TG_TRY(job_transport_named(value, &transport));
         *(const char **)member = transport->name;
@@ -387,6 +390,12 @@ static tg_status unknown(int where, const char *name)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "",
                                  option->o.name);
     }
+    const struct option_def *common = find(name);
+    if (where == OPT_RUN && common && common->where & OPT_COMPARE)
+        return tg_fail(TG_E_SPEC,
+                       "\"%.64s\" is the same for all runs: allowed: --%.64s, outside of "
+                       "--run",
+                       name, name);
     return tg_fail(TG_E_SPEC, "unknown option \"%.64s\": %sallowed: %s%s", name,
                    tg_nearest_hint(&near), where == OPT_RUN ? "name, " : "", list);
 }
@@ -405,17 +414,15 @@ tg_status options_set(struct run_options *o, int where, const char *name, const 
     return TG_OK;
 }
 
-/* ---- argp ------------------------------------------------------------------------------------ */
+/* ---- by key ---------------------------------------------------------------------------------- */
 
 #define KEY_FIRST 0x100 /* key of entry 0 of the table; no character, so there is no short form */
 enum { ROOM = 65 };
 
-error_t options_parse_shared(int key, char *arg, struct argp_state *state)
+tg_status options_set_shared(struct run_options *o, int key, const char *arg)
 {
-    if (key < KEY_FIRST || key >= KEY_FIRST + (int)option_table_count)
-        return ARGP_ERR_UNKNOWN;
     const struct option_def *option = &option_table[key - KEY_FIRST];
-    return cli_parsed(options_set(state->input, option->where, option->o.name, arg));
+    return options_set(o, option->where, option->o.name, arg);
 }
 
 /* The rows of the table for one place, with keys, ending with an empty row. */

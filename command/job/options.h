@@ -15,7 +15,7 @@ enum { OPT_TRAIN = 1, OPT_COMPARE = 2, OPT_RUN = 4, OPT_EVAL = 8 };
 #define OPT_NODES_AUTO UINT64_MAX
 #define OPT_OPTIMIZER "sgd:lr=0.05,momentum=0.9" /* if none is given */
 #define OPT_MAX_RULES 64
-#define OPT_MAX_NOTES 4 /* notes per run, see run_notes.h */
+#define OPT_MAX_NOTES 8 /* notes per run, see run_notes.h */
 #define OPT_MAX_SLOW 64
 #define OPT_MAX_LINKS 64
 
@@ -112,11 +112,11 @@ const char *options_overlap_name(tg_overlap overlap);
 /* For cli_command.net_of of commands whose input is a struct run_options. */
 struct net_options *options_net(void *run_options);
 
-/* The options that train and compare share, for cli_command.shared and .shared_parse. The input of
- * the parser is a struct run_options. On error it prints the message and returns EINVAL. */
+/* The options that train and compare share, for cli_command.shared. */
 const struct cli_option *options_of_train(void);
 const struct cli_option *options_of_compare(void);
-error_t options_parse_shared(int key, char *arg, struct argp_state *state);
+/* Set one of them by its key. Errors as options_set */
+TG_NODISCARD tg_status options_set_shared(struct run_options *o, int key, const char *arg);
 
 /* First key of a subcommand's own options. argp makes a short option from a key that is a
  * character. */
@@ -124,7 +124,8 @@ error_t options_parse_shared(int key, char *arg, struct argp_state *state);
 
 /* Parse a subcommand's arguments. -h, --help and --usage print its help; nothing else is done then.
  * -q and -v make the console quiet and verbose.
- * input    passed to command->parse, or to options_parse_shared if the command has no parser
+ * input    passed to the functions of the command, and what shared options are set in if it has no
+ *          shared_of
  * Returns -1 to go on, otherwise the exit status to return */
 int options_parse(const struct cli_command *command, int argc, char **argv, void *input);
 

@@ -7,9 +7,15 @@
 #include "command/job/options.h"
 #include <errno.h>
 
+/* The subcommand's own options and arguments. */
+struct own {
+    const struct cli_command *command;
+    void *input;
+};
+
 /* Parses the options that every command has, before the subcommand's own parser. */
 struct outer {
-    void *input;
+    struct own own;
     struct net_options *net; /* NULL: it has none of those options */
     bool helped;
     const struct argp *parser;
@@ -22,7 +28,7 @@ static error_t parse_outer(int key, char *arg, struct argp_state *state)
     (void)arg;
     switch (key) {
     case ARGP_KEY_INIT:
-        state->child_inputs[0] = outer->input;
+        state->child_inputs[0] = &outer->own;
         state->child_inputs[1] = outer->net;
         state->child_inputs[2] = outer;
         return 0;
@@ -39,6 +45,42 @@ static error_t parse_outer(int key, char *arg, struct argp_state *state)
         return 0;
     }
     return ARGP_ERR_UNKNOWN;
+}
+
+static bool has_key(const struct cli_option *list, int key)
+{
+    while (list && (list->name || list->help) && !(list->name && list->key == key))
+        list++;
+    return list && list->name;
+}
+
+static error_t parse_own(int key, char *arg, struct argp_state *state)
+{
+    const struct own *own = state->input;
+    const struct cli_command *command = own->command;
+    if (key == ARGP_KEY_INIT && command->shared)
+        state->child_inputs[0] = command->shared_of ? command->shared_of(own->input) : own->input;
+    if (key == ARGP_KEY_ARGS && command->words_of) {
+        *command->words_of(own->input) = (struct cli_words){
+            .word = state->argv + state->next, .count = (size_t)(state->argc - state->next)};
+        state->next = state->argc;
+        return 0;
+    }
+    return has_key(command->options, key) ? cli_parsed(command->set(own->input, key, arg))
+                                          : ARGP_ERR_UNKNOWN;
+}
+
+static error_t parse_shared(int key, char *arg, struct argp_state *state)
+{
+    return key >= OPTIONS_KEY && key < ARGP_KEY_END
+               ? cli_parsed(options_set_shared(state->input, key, arg))
+               : ARGP_ERR_UNKNOWN;
+}
+
+static error_t parse_net(int key, char *arg, struct argp_state *state)
+{
+    return has_key(net_options_list, key) ? cli_parsed(net_options_set(state->input, key, arg))
+                                          : ARGP_ERR_UNKNOWN;
 }
 
 /* Runs after the subcommand's parser, for arguments that it did not take. */
@@ -69,18 +111,23 @@ static void for_argp(const struct cli_option *from, struct argp_option *list, si
     list[n] = (struct argp_option){0};
 }
 
-static int parse_all(const struct cli_command *command, const struct argp *parser, int argc,
-                     char **argv, void *input)
+int options_parse(const struct cli_command *command, int argc, char **argv, void *input)
 {
     static const struct argp surplus = {.parser = parse_surplus};
-    struct argp_option common[OWN_MAX], net[OWN_MAX];
+    struct argp_option own[OWN_MAX], shared[SHARED_MAX], common[OWN_MAX], net[OWN_MAX];
+    for_argp(command->options, own, OWN_MAX);
+    for_argp(command->shared ? command->shared() : NULL, shared, SHARED_MAX);
     for_argp(command->net, net, OWN_MAX);
-    const struct argp joining = {.options = net, .parser = command->net ? net_options_parse : NULL};
+    const struct argp sharing = {.options = shared, .parser = parse_shared};
+    const struct argp_child shares[] = {{.argp = &sharing}, {0}};
+    const struct argp parser = {
+        .options = own, .parser = parse_own, .children = command->shared ? shares : NULL};
+    const struct argp joining = {.options = net, .parser = command->net ? parse_net : NULL};
     const struct argp_child children[] = {
-        {.argp = parser}, {.argp = &joining}, {.argp = &surplus}, {0}};
+        {.argp = &parser}, {.argp = &joining}, {.argp = &surplus}, {0}};
     const struct argp outer_parser = {
         .options = common, .parser = parse_outer, .children = children};
-    struct outer outer = {.input = input,
+    struct outer outer = {.own = {command, input},
                           .net = command->net ? command->net_of(input) : NULL,
                           .parser = &outer_parser,
                           .command = command->name};
@@ -104,16 +151,4 @@ static int parse_all(const struct cli_command *command, const struct argp *parse
     if (error && !console_has_spoken())
         console_error("wrong arguments; see telegrad %s --help", command->name);
     return error ? CLI_USAGE : -1;
-}
-
-int options_parse(const struct cli_command *command, int argc, char **argv, void *input)
-{
-    struct argp_option own[OWN_MAX], shared[SHARED_MAX];
-    const struct argp sharing = {.options = shared, .parser = command->shared_parse};
-    const struct argp_child children[] = {{.argp = &sharing}, {0}};
-    const struct argp parser = {
-        .options = own, .parser = command->parse, .children = command->shared ? children : NULL};
-    for_argp(command->options, own, OWN_MAX);
-    for_argp(command->shared ? command->shared() : NULL, shared, SHARED_MAX);
-    return parse_all(command, command->parse ? &parser : &sharing, argc, argv, input);
 }

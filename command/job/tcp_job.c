@@ -25,8 +25,10 @@ static const char *started(const struct net_options *net)
 
 static tg_status join(void)
 {
-    char name[64];
-    snprintf(name, sizeof name, "%.40s %u", job.call.command, ++job.joined);
+    char name[JOB_COMMAND + 20];
+    const int len = snprintf(name, sizeof name, "%.*s", JOB_COMMAND - 1, job.call.command);
+    if (job.joined++ > 0)
+        snprintf(name + len, sizeof name - (size_t)len, ", run %u", job.joined);
     return tcp_join(job.call.net, name, job.rank, job.call.timeout_s, &job.net);
 }
 

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SAID_AGAIN_NS INT64_C(60000000000) /* the same words, where there is no status line */
 
@@ -76,7 +77,9 @@ static tg_status read_keys(const struct net_options *o, tg_key_pair **key_p, tg_
     if (o->allow)
         TG_TRY(read_list(o->allow, allow_p));
     if (o->peer_key && tg_key_fingerprint(o->peer_key, unused) != TG_OK)
-        return tg_fail(TG_E_SPEC, "--peer-key %s", tg_error());
+        return tg_fail(
+            TG_E_SPEC, "--peer-key %s%s", tg_error(),
+            access(o->peer_key, F_OK) == 0 ? ", as telegrad key show prints those of a file" : "");
     return TG_OK;
 }
 

@@ -6,19 +6,21 @@
 #include "command/job/net_options.h"
 #include "telegrad/transport.h"
 
+#define JOB_COMMAND 100 /* most bytes of job_call.command, with the NUL; more are cut */
+
 /* How a process joins others. */
 struct job_call {
     const struct net_options *net; /* borrowed until the job is closed */
-    const char *command;           /* "train": ranks of different commands do not meet */
-    double timeout_s;              /* until all have joined */
-    int rank;                      /* to be, if it joins others; 0: any */
+    const char *command; /* "train over --link": ranks that do not say the same do not meet */
+    double timeout_s;    /* until all have joined */
+    int rank;            /* to be, if it joins others; 0: any */
     bool trains; /* has steps, and calls look; rank 0 of tcp then reads --allow anew on SIGHUP */
 };
 
 struct job_transport {
     const char *name, *about;
     /* For errors: what it requires, "--listen (rank 0) or --join (the others)"; and what sets the
-     * number of processes, "--ranks N". */
+     * number of ranks, "--ranks N". inproc requires nothing. */
     const char *requires, *count;
     /* What started this process as a rank of such a job, or asks for one: "under mpirun". Reads
      * only the environment and the options. Returns NULL if nothing did. NULL: the ranks are
@@ -26,8 +28,8 @@ struct job_transport {
     const char *(*started)(const struct net_options *net);
     /* Each process was started by itself and has a user of its own, perhaps on another machine. */
     bool alone;
-    /* Join the job. Errors TG_E_PEER (it did not start), TG_E_UNSUPPORTED; for tcp those of
-     * tcp_join */
+    /* Join the job. Errors TG_E_PEER (it did not start), TG_E_UNSUPPORTED, TG_E_MISMATCH (another
+     * command); for tcp those of tcp_join */
     tg_status (*open)(const struct job_call *call, int *rank_p, int *size_p);
     void (*close)(void);
     /* Create a transport over all processes of the job (collective call). */

@@ -5,44 +5,31 @@
 #include "command/output/cli.h"
 #include "command/output/output.h"
 #include "telegrad/net.h"
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-struct key_options {
-    char **words; /* (count) the arguments */
-    size_t count;
-};
-
-static error_t parse(int key, char *arg, struct argp_state *state)
+static struct cli_words *words_of(void *input)
 {
-    struct key_options *o = state->input;
-    (void)arg;
-    if (key != ARGP_KEY_ARGS)
-        return ARGP_ERR_UNKNOWN;
-    o->words = state->argv + state->next;
-    o->count = (size_t)(state->argc - state->next);
-    state->next = state->argc;
-    return 0;
+    return input;
 }
 
 /* Call act with the command's only argument. */
 static int with_word(const struct cli_command *command, int argc, char **argv,
                      tg_status (*act)(const char *word))
 {
-    struct key_options o = {0};
+    struct cli_words o = {0};
     const int parsed = options_parse(command, argc, argv, &o);
     if (parsed >= 0)
         return parsed;
     tg_status status = launch_check_one(command->name);
-    if (status == TG_OK && (o.count != 1 || !o.words[0][0]))
+    if (status == TG_OK && (o.count != 1 || !o.word[0][0]))
         status = tg_fail(TG_E_SPEC, "%s: %s: allowed: telegrad %s %s", command->name,
                          o.count == 0  ? "no argument"
                          : o.count > 1 ? "more than one argument"
                                        : "an empty name",
                          command->name, command->usage);
     if (status == TG_OK)
-        status = act(o.words[0]);
+        status = act(o.word[0]);
     if (status == TG_OK)
         status = output_flush();
     return cli_end(status);
@@ -113,7 +100,7 @@ const struct cli_command command_key_new = {
     .about = "Make a pair of Ed25519 keys, write it to a new FILE that only you may read (mode "
              "0600), and print the public key. Send the public key to the others; keep FILE to "
              "yourself. An existing FILE is never replaced.",
-    .parse = parse,
+    .words_of = words_of,
     .operands = "FILE",
     .examples = "telegrad key new worker.key"};
 
@@ -122,7 +109,7 @@ const struct cli_command command_key_show = {.name = "key show",
                                              .summary = "print the public part of a key",
                                              .usage = "FILE",
                                              .about = "Print the public key of FILE.",
-                                             .parse = parse,
+                                             .words_of = words_of,
                                              .operands = "FILE",
                                              .examples = "telegrad key show worker.key"};
 
@@ -133,7 +120,7 @@ const struct cli_command command_key_fingerprint = {
     .usage = "FILE|tgk1:...",
     .about = "Print the fingerprint of a public key, or of the one that belongs to FILE: five "
              "groups of four hexadecimal digits, to read out on the telephone.",
-    .parse = parse,
+    .words_of = words_of,
     .operands = "FILE",
     .examples = "telegrad key fingerprint worker.key"};
 

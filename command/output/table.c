@@ -89,6 +89,16 @@ void table_fit(struct table *t, size_t most)
         t->most = most;
 }
 
+/* The rule below the first row is as wide as the columns, and as that row. */
+static size_t rule(const struct table *t, const size_t widest[MAX_COLUMNS], size_t total)
+{
+    size_t at = 0, c = 0;
+    while (c < t->columns && !is_rest(t, 0, c))
+        at += widest[c++] + 2;
+    const size_t head = c < t->columns ? at + format_width(t->row[0].cells[c]) : 0;
+    return head > total ? head : total;
+}
+
 /* Measure the columns; returns the width of a line. */
 static size_t measure(const struct table *t, size_t widest[MAX_COLUMNS])
 {
@@ -169,7 +179,7 @@ int table_print(struct table *t, FILE *file)
         }
         fputc('\n', file);
         if (r == 0) {
-            pad(file, total, '-');
+            pad(file, rule(t, widest, total), '-');
             fputc('\n', file);
         }
     }

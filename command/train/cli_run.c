@@ -3,6 +3,8 @@
 #include "command/train/data_text.h"
 #include "command/train/dump.h"
 #include "command/train/late_averages.h"
+#include "command/train/late_rates.h"
+#include "command/train/mismatch_text.h"
 #include "command/train/progress.h"
 #include "command/train/run_notes.h"
 #include "command/train/save_folder.h"
@@ -58,9 +60,10 @@ static tg_status on_start(void *arg, const train_start_info *info)
     run_notes_say(o, w->title);
     if (info->first_step == info->steps)
         console_warning("--resume %s: the checkpoint is of step %" PRIu64
-                        ", where this run ends: nothing is left to train: allowed: more steps or "
-                        "epochs",
+                        ", where this run ends, so nothing is left to train; more --steps or "
+                        "--epochs would go on from it",
                         o->resume_dir, info->steps);
+    late_rates_warn(info, w->title);
     late_averages_warn(&(late_run){.strategy = info->strategy,
                                    .world = info->world,
                                    .first = info->first_step,
@@ -200,7 +203,7 @@ tg_status run_job(const struct run_about *about, const char *title, struct recor
     if (about->options->dump_gradients && about->launch->rank == 0)
         TG_TRY(dump_open(about->options->dump_gradients, &w.dump));
     const train_events events = {.arg = &w,
-                                 .every_rank = about->launch->alone,
+                                 .every_rank = about->launch->processes,
                                  .start = on_start,
                                  .step = on_step,
                                  .epoch = on_epoch,
@@ -209,8 +212,8 @@ tg_status run_job(const struct run_about *about, const char *title, struct recor
                                  .wait = on_wait};
     wait_line_init(&w.wait_line, title, launch_world(about->launch, about->options),
                    !about->launch->processes, about->launch->alone);
-    tg_status status =
-        launch_run(about->launch, about->options, &job, about->data, &events, &result.end);
+    tg_status status = mismatch_text(
+        launch_run(about->launch, about->options, &job, about->data, &events, &result.end));
     dump_close(w.dump);
     save_folder_close(&w.folder);
     progress_end();

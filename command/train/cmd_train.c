@@ -281,6 +281,19 @@ static tg_status open_and_train(const struct launch *l, const struct run_options
     return status;
 }
 
+/* A process asks to be the rank that saved the folder to resume from; another may have the same
+ * folder. */
+static tg_status explain_taken(tg_status status, const char *resume_dir, int rank)
+{
+    if (status != TG_E_MISMATCH || rank == 0 || !strstr(tg_error(), " is taken"))
+        return status;
+    return tg_fail(
+        status,
+        "%s; --resume %s has the checkpoint of rank %d alone: allowed: for each rank the "
+        "folder that it saved to, or for all a folder that they share",
+        tg_error(), resume_dir, rank);
+}
+
 static int cmd_train(int argc, char **argv)
 {
     struct run_options o;
@@ -299,14 +312,17 @@ static int cmd_train(int argc, char **argv)
         o.workers = o.net.ranks;
         o.net = (struct net_options){0};
     }
+    const int rank = status == TG_OK && o.resume_dir ? save_folder_rank(o.resume_dir) : 0;
     if (status == TG_OK)
-        status = launch_open(
-            &launch, &(struct job_call){.net = &o.net,
-                                        .command = o.link || o.links_of_count ? "train over --link"
-                                                                              : "train",
-                                        .trains = true,
-                                        .timeout_s = options_patience(&o),
-                                        .rank = o.resume_dir ? save_folder_rank(o.resume_dir) : 0});
+        status = explain_taken(
+            launch_open(&launch, &(struct job_call){.net = &o.net,
+                                                    .command = o.link || o.links_of_count
+                                                                   ? "train over --link"
+                                                                   : "train",
+                                                    .trains = true,
+                                                    .timeout_s = options_patience(&o),
+                                                    .rank = rank}),
+            o.resume_dir, rank);
     if (status != TG_OK)
         return launch_fail(&launch, status);
     stop_install(launch.speaks);
@@ -331,7 +347,6 @@ const struct cli_command command_train = {
     .usage = "[OPTION]...\nmpirun -n N telegrad train [OPTION]...",
     .about = "Train a network on workers that exchange gradients.",
     .shared = options_of_train,
-    .shared_parse = options_parse_shared,
     .net = net_options_list,
     .net_of = options_net,
     .notes = "Interrupt a run once to stop it after the step (it saves, if --save is given), twice "

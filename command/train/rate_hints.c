@@ -140,18 +140,18 @@ static tg_status check_sent(struct run_options *o, const char *coding)
 {
     tg_spec *method;
     const bool waits = !is_ssgd(o) && !coding;
-    const bool alone = o->workers == 1 && !launch_of_processes(&o->net);
+    const bool alone = launch_ranks_told(&o->net, o->workers) == 1;
+    const char *more = launch_ranks_option(&o->net);
     if (alone && coding && !o->dry_run)
         run_notes_add(o, true,
                       "%s %.100s with one worker, which sends nothing: gradients are coded and "
-                      "decoded again, and no bytes are saved; allowed: --workers 2 or more",
-                      coding == options_method(o) ? "method" : "rule", coding);
+                      "decoded again, and no bytes are saved; allowed: %s with N >= 2",
+                      coding == options_method(o) ? "method" : "rule", coding, more);
     if (alone && waits && !o->dry_run)
-        run_notes_add(
-            o, true,
-            "strategy %.64s with one worker, which exchanges nothing; allowed: --workers 2 "
-            "or more",
-            o->strategy);
+        run_notes_add(o, true,
+                      "strategy %.64s with one worker, which exchanges nothing; allowed: %s with "
+                      "N >= 2",
+                      o->strategy, more);
     TG_TRY(tg_registry_parse(TG_KIND_METHOD, options_method(o), &method));
     if (!alone && tg_spec_has(method, "exchange") &&
         strcmp(tg_spec_word(method, "exchange"), "none") == 0)
@@ -189,12 +189,13 @@ static tg_status check_used(struct run_options *o)
 /* Within a node exchanges are dense. */
 static void check_nodes(struct run_options *o)
 {
-    if (o->nodes > 0 && o->nodes != OPT_NODES_AUTO && o->workers > 1 && o->workers <= o->nodes &&
-        !is_dense(options_method(o)) && !launch_of_processes(&o->net))
+    const uint64_t ranks = launch_ranks_told(&o->net, o->workers);
+    if (o->nodes > 0 && o->nodes != OPT_NODES_AUTO && ranks > 1 && ranks <= o->nodes &&
+        !is_dense(options_method(o)))
         run_notes_add(o, true,
                       "--nodes %d with %d workers: all are in one node, where exchanges are dense: "
                       "method %.64s is not used; allowed: fewer than the workers",
-                      (int)o->nodes, (int)o->workers, options_method(o));
+                      (int)o->nodes, (int)ranks, options_method(o));
 }
 
 static bool methods_matter(const struct run_options *o)

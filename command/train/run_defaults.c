@@ -3,8 +3,10 @@
 #include "command/train/optimizer_option.h"
 #include "command/train/rate_hints.h"
 #include "command/train/run_notes.h"
+#include "trainer/data/shard.h"
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FUSION_LEAST 1000 /* bytes; fewer are warned of */
 
@@ -89,14 +91,48 @@ static tg_status settle(struct run_options *o, const char *written, const tg_spe
     return status;
 }
 
-/* How many ranks a job of processes has is not known yet. */
-static void check_link(struct run_options *o)
+/* Options that have no effect on a single worker. */
+static void check_alone(struct run_options *o)
 {
-    if ((o->link || o->links_of_count > 0) && o->workers == 1 && !launch_of_processes(&o->net))
+    const char *more = launch_ranks_option(&o->net);
+    if (launch_ranks_told(&o->net, o->workers) != 1)
+        return;
+    if (o->link || o->links_of_count > 0)
+        run_notes_add(
+            o, true,
+            "--%s with one worker, which sends nothing: it has no effect; allowed: %s with "
+            "N >= 2",
+            o->link ? "link" : "link-of", more);
+    if (o->shard && strcmp(o->shard, "iid") != 0)
         run_notes_add(o, true,
-                      "--%s with one worker, which sends nothing: it has no effect; allowed: "
-                      "--workers 2 or more",
-                      o->link ? "link" : "link-of");
+                      "--shard %.64s with one worker, which has all data: it has no effect; "
+                      "allowed: %s with N >= 2",
+                      o->shard, more);
+}
+
+/* A kind of shards whose one key was left out. */
+static tg_status check_shard(struct run_options *o)
+{
+    tg_spec *spec;
+    if (!o->shard)
+        return TG_OK;
+    TG_TRY(shard_parse(o->shard, &spec));
+    const tg_key *key = tg_spec_entry(spec)->keys;
+    if (key && key->name && !tg_spec_given(spec, key->name))
+        run_notes_add(o, false, "--shard %s: %s=%s, since none is given (%s)", tg_spec_name(spec),
+                      key->name, key->def, key->help);
+    tg_spec_free(spec);
+    return TG_OK;
+}
+
+static void check_threads(struct run_options *o)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (cores > 0 && o->codec_threads > (uint64_t)cores)
+        run_notes_add(o, true,
+                      "--codec-threads %d, but this machine has %ld core%s: compression gets "
+                      "slower, not faster",
+                      (int)o->codec_threads, cores, cores == 1 ? "" : "s");
 }
 
 /* --fusion 25 may mean megabytes, as PyTorch's bucket_cap_mb does. */
@@ -148,7 +184,9 @@ tg_status run_defaults_settle(struct run_options *o)
     const tg_status status = settle(o, written, own, tg_registry_strategy_optimizer(o->strategy));
     tg_spec_free(own);
     TG_TRY(status);
-    check_link(o);
+    check_alone(o);
+    TG_TRY(check_shard(o));
+    check_threads(o);
     check_simulated(o);
     check_fusion(o);
     TG_TRY(check_zero_rate(o));

@@ -126,12 +126,11 @@ void tg_key_destroy(tg_key_pair *key)
     free(key);
 }
 
-/* Read a whole file of at most FILE_MAX - 1 bytes into text.
- * secret  refuse a file that others than its owner may read; those that they may write are refused
- *         always */
-static tg_status read_file(const char *path, bool secret, char *text, size_t max, size_t *len_p)
+/* Read a whole file of at most max - 1 bytes into text. *mode_p: who may do what with it */
+static tg_status read_file(const char *path, char *text, size_t max, size_t *len_p,
+                           unsigned *mode_p)
 {
-    struct stat s;
+    struct stat s = {.st_mode = 0};
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return tg_fail(TG_E_IO, "%s: %s", path, strerror(errno));
@@ -139,16 +138,6 @@ static tg_status read_file(const char *path, bool secret, char *text, size_t max
     size_t len = 0;
     if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode))
         status = tg_fail(TG_E_IO, "%s: not a regular file", path);
-    else if (secret && (s.st_mode & 077))
-        status = tg_fail(TG_E_IO,
-                         "%s: others than its owner may read or write this private key (mode "
-                         "%04o): allowed: 0600 (chmod 600 %s)",
-                         path, (unsigned)s.st_mode & 07777, path);
-    else if (s.st_mode & 022)
-        status = tg_fail(TG_E_IO,
-                         "%s: others than its owner may write this list of keys (mode %04o): "
-                         "allowed: 0644 or less (chmod go-w %s)",
-                         path, (unsigned)s.st_mode & 07777, path);
     else if (s.st_size >= (off_t)max)
         status = tg_fail(TG_E_CORRUPT, "%s: %lld bytes are too many for a file of keys", path,
                          (long long)s.st_size);
@@ -165,6 +154,7 @@ static tg_status read_file(const char *path, bool secret, char *text, size_t max
     close(fd);
     text[len] = '\0';
     *len_p = len;
+    *mode_p = (unsigned)s.st_mode & 07777;
     return status;
 }
 
@@ -204,13 +194,19 @@ tg_status tg_key_load(const char *path, tg_key_pair **key_p)
     TG__ARG(key_p);
     char text[FILE_MAX];
     size_t len;
-    tg_status status = read_file(path, true, text, sizeof text, &len);
+    unsigned mode;
+    tg_status status = read_file(path, text, sizeof text, &len, &mode);
     uint8_t seed[TG__KEY_BYTES];
     if (status == TG_OK && !read_pem(text, seed))
         status = tg_fail(TG_E_CORRUPT,
-                         "%s: no private key in it: allowed: a file of \"telegrad key new\" (an "
+                         "%s: no private key in it%s: allowed: a file of \"telegrad key new\" (an "
                          "Ed25519 key in PEM, without a password)",
-                         path);
+                         path, strncmp(text, PREFIX, PREFIX_LEN) == 0 ? ", but a public key" : "");
+    else if (status == TG_OK && (mode & 077))
+        status = tg_fail(TG_E_IO,
+                         "%s: others than its owner may read or write this private key (mode "
+                         "%04o): allowed: 0600 (chmod 600 %s)",
+                         path, mode, path);
     if (status == TG_OK)
         status = from_seed(seed, key_p);
     OPENSSL_cleanse(text, sizeof text);
@@ -340,11 +336,17 @@ tg_status tg_keys_load(const char *path, tg_keys **keys_p)
     enum { LIST_MAX = 1 << 20 };
     char *text = malloc(LIST_MAX);
     size_t len;
+    unsigned mode;
     if (!text)
         return tg_fail(TG_E_NOMEM, "out of memory: list of keys");
-    tg_status status = read_file(path, false, text, LIST_MAX, &len);
+    tg_status status = read_file(path, text, LIST_MAX, &len, &mode);
     if (status == TG_OK && strlen(text) != len)
         status = tg_fail(TG_E_SPEC, "%s: not a text file", path);
+    else if (status == TG_OK && (mode & 022))
+        status = tg_fail(TG_E_IO,
+                         "%s: others than its owner may write this list of keys (mode %04o): "
+                         "allowed: 0644 or less (chmod go-w %s)",
+                         path, mode, path);
     if (status == TG_OK)
         status = parse_list(text, path, keys_p);
     free(text);

@@ -72,6 +72,15 @@ tg_status tg__session_look_into(tg_session *s, tg__ckpt_reader *r)
     return taken_over(s) ? shift_epochs(s, c.t, c.steps_per_epoch) : TG_OK;
 }
 
+static tg_status no_own_file(const tg_session *s, const char *dir)
+{
+    const int rank = s->transport->rank;
+    return tg_fail(TG_E_IO,
+                   "%s: its checkpoint of step %llu has no file of rank %d, which this rank is "
+                   "now: allowed: the folder that rank %d saved to, or one that all see",
+                   dir, (unsigned long long)s->from.step, rank, rank);
+}
+
 /* If the number of ranks is the same, this rank's own file is enough. If there are more ranks than
  * before, some have no file. */
 static tg_status look_at_step(tg_session *s, const char *dir, uint64_t step)
@@ -83,19 +92,14 @@ static tg_status look_at_step(tg_session *s, const char *dir, uint64_t step)
     TG_TRY(tg__ckpt_dir_mark(dir, step, TG__WEIGHTS_SAVED, &mark)); /* checks the version */
     const bool own = has_file(s, dir, rank);
     if (!own && !has_file(s, dir, 0))
-        return tg_fail(TG_E_IO,
-                       "%s: its checkpoint of step %llu has no file of rank %d, which this rank is "
-                       "now: allowed: the folder that rank %d saved to, or one that all see",
-                       dir, (unsigned long long)step, rank, rank);
+        return no_own_file(s, dir);
     TG_TRY(open_rank(s, dir, own ? rank : 0, &r));
     tg_status status = tg__session_look_into(s, r);
     if (status == TG_OK && !taken_over(s) && own)
         s->from.own = r;
     else
         tg__ckpt_close(r);
-    if (status == TG_OK && !taken_over(s) && !own)
-        status = open_rank(s, dir, rank, &s->from.own); /* names the missing one */
-    return status;
+    return status == TG_OK && !taken_over(s) && !own ? no_own_file(s, dir) : status;
 }
 
 tg_status tg__session_look(tg_session *s, const char *dir)

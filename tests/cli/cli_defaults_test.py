@@ -2,7 +2,11 @@
 import os
 import unittest
 
+import mpi_tool
+import net_tool
 from cli_tool import CliTest, TINY, over, records, run
+
+ALONE = ["train", *TINY, "--model", "mlp:hidden=16", "--steps", "2", "--no-eval"]
 
 
 class Defaults(CliTest):
@@ -98,18 +102,65 @@ class Defaults(CliTest):
             self.assertNotIn("not used", self.started("--strategy", strategy, "--method", method)["note"] or "")
 
     def test_a_link_that_one_worker_does_not_use_is_warned_of(self):
-        alone = ["train", *TINY, "--model", "mlp:hidden=16", "--steps", "2", "--no-eval"]
         for link in ["--link", "100mbit,1ms"], ["--link-of", "0=100mbit"]:
-            done = run(*alone, *link)
+            done = run(*ALONE, *link)
             self.assertEqual((done.returncode, done.stderr), (0, f"telegrad: warning: {link[0]} with one worker, which sends nothing: it has no "
-                                                              "effect; allowed: --workers 2 or more\n"))
+                                                              "effect; allowed: --workers N with N >= 2\n"))
             self.started(*link)
-        self.assertEqual(run(*alone, "--link", "none").stderr, "")
+        self.assertEqual(run(*ALONE, "--link", "none").stderr, "")
+
+    def test_shards_of_one_worker_are_warned_of(self):
+        done = run(*ALONE, "--shard", "contiguous")
+        self.assertEqual((done.returncode, done.stderr), (0, "telegrad: warning: --shard contiguous with one worker, which has all data: it has no "
+                                                             "effect; allowed: --workers N with N >= 2\n"))
+        self.assertEqual(run(*ALONE, "--shard", "iid").stderr, "")
+        self.started("--shard", "contiguous")
+
+    def test_a_shard_without_its_key(self):
+        """What is taken then, and what is meant by a number alone."""
+        self.started("--shard", "dirichlet", said=["telegrad: --shard dirichlet: alpha=0.5, since none is given (concentration: if small,"])
+        self.started("--shard", "label", said=["telegrad: --shard label: classes=2, since none is given"])
+        self.started("--shard", "label:classes=2")
+        self.refused(2, ['--shard dirichlet:0.3: a value without its key: did you mean "dirichlet:alpha=0.3"?'], "train", *TINY, "--shard", "dirichlet:0.3")
+        self.refused(2, ['--model mlp=64: a value without its key: did you mean "mlp:hidden=64"?'], "train", *TINY, "--model", "mlp=64")
+
+    def test_more_threads_than_cores(self):
+        words = ["warning: --codec-threads 256, but this machine has ", "compression gets slower, not faster"]
+        if os.cpu_count() < 256:
+            self.started("--codec-threads", "256", said=words)
+        self.started("--codec-threads", "1")
+
+    def test_reductions_after_the_end_are_warned_of(self):
+        """The run has 3 steps; an epoch would have 16."""
+        end = "after the end of this run, which has 3 steps: allowed: "
+        for spec, words in (("step", ["lr-schedule step:factor=0.1,warmup=0,every=30ep: the first reduction comes " + end + "a smaller every="]),
+                            ("step:every=3", ["the first reduction comes " + end]),
+                            ("step:at=3+9", ["the first reduction comes " + end + "earlier ones in at="]),
+                            ("step:at=1+2+1ep+2ep", ["the last 2 of its 4 reductions come " + end])):
+            self.started("--lr-schedule", spec, said=["warning: ", *words])
+        for spec in "step:every=2", "step:at=1+2", "step:every=2,factor=1", "cosine":
+            self.started("--lr-schedule", spec)
+
+    CODED_IN_VAIN = " with one worker, which sends nothing: gradients are coded and decoded again, and no bytes are saved; allowed: "
+
+    @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
+    def test_a_single_rank_of_mpirun(self):
+        def said(ranks, *args):
+            done = mpi_tool.mpirun((ranks, [*ALONE, *args]))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stderr
+        self.assertIn(f"warning: method topk{self.CODED_IN_VAIN}mpirun -n N or srun -n N with N >= 2\n", said(1, "--method", "topk", "--link", "100mbit"))
+        self.assertNotIn("warning", said(2, "--method", "topk:density=0.1"))
+        self.assertIn("--nodes 2 with 2 workers: all are in one node", said(2, "--method", "topk:density=0.1", "--nodes", "2"))
+
+    @unittest.skipUnless(net_tool.AVAILABLE, net_tool.WHY)
+    def test_a_single_rank_of_a_network(self):
+        done = run(*ALONE, "--method", "topk", "--insecure", "--ranks", "1", "--listen", f"tcp://127.0.0.1:{net_tool.free_port()}")
+        self.assertIn(f"warning: method topk{self.CODED_IN_VAIN}--ranks N with N >= 2\n", done.stderr)
 
     def test_a_method_whose_bytes_are_never_sent_is_warned_of(self):
         """One worker, or exchange=none; nor is there a ratio of what was not sent."""
-        job = ["train", *TINY, "--model", "mlp:hidden=16", "--steps", "2", "--no-eval"]
-        end = " with one worker, which sends nothing: gradients are coded and decoded again, and no bytes are saved; allowed: --workers 2 or more\n"
+        job, end = ALONE, self.CODED_IN_VAIN + "--workers N with N >= 2\n"
         for args, what in (["--method", "topk:density=0.1"], "method topk:density=0.1"), (["--rule", "*.bias=fp16"], "rule *.bias=fp16"):
             done = run(*job, *args, "--out", self.path("alone.jsonl"))
             self.assertEqual((done.returncode, done.stderr), (0, f"telegrad: warning: {what}{end}"))
@@ -124,9 +175,9 @@ class Defaults(CliTest):
         self.assertIn("\nratio          none: nothing was sent\n", apart.stdout)
 
     def test_a_strategy_of_one_worker_is_warned_of(self):
-        done = run("train", *TINY, "--model", "mlp:hidden=16", "--steps", "2", "--no-eval", "--strategy", "dga:delay=1")
+        done = run(*ALONE, "--strategy", "dga:delay=1")
         self.assertEqual((done.returncode, done.stderr), (0, "telegrad: warning: strategy dga:delay=1 with one worker, which exchanges nothing; "
-                                                             "allowed: --workers 2 or more\n"))
+                                                             "allowed: --workers N with N >= 2\n"))
 
     def test_a_size_that_may_mean_megabytes_is_warned_of(self):
         note = self.started("--fusion", "25", said=["warning: --fusion 25 means 25 bytes: ", "in megabytes: --fusion 25MB"])["note"]

@@ -97,7 +97,8 @@ class Help(CliTest):
         self.assertRegex(lines[0], r"^telegrad \d+\.\d+\.\d+$")
         self.assertRegex(lines[1], r"^CPU level (ref|avx2|avx512)$")
         rest = dict(line.split(" ", 1) for line in lines[2:])
-        self.assertEqual(list(rest), ["oneDNN", "zlib", "liblzma", "jansson", "MPI"])
+        self.assertEqual(list(rest), ["oneDNN", "zlib", "liblzma", "jansson", "MPI", "OpenSSL"])
+        self.assertEqual(rest["OpenSSL"] != "none", run("key", "--help").returncode == 0)
         for name, version in rest.items():
             self.assertRegex(version, r"\d+\.\d+|^none$", name)
         self.assertEqual(self.ok("-V").splitlines()[0], lines[0])

@@ -48,7 +48,7 @@ class Train(CliTest):
         self.assertIn("clipped        8 steps\n", text)
         self.train(*job[:-4], "--steps", "5", "--save", self.path("ck"))
         self.assertEqual(self.train(*job, "--resume", self.path("ck"))[1][-1]["params_hash"], end["params_hash"])
-        self.refused(1, ["lr_scale"], "train", *over(*TINY, *job[:-2], "--lr-scale", "sqrt", "--resume", self.path("ck")))
+        self.refused(1, ["it was saved with --lr-scale linear, this job has --lr-scale sqrt"], "train", *over(*TINY, *job[:-2], "--lr-scale", "sqrt", "--resume", self.path("ck")))
 
     def test_records(self):
         text, lines = self.train("--workers", "2", "--epochs", "2", "--log-every", "4", "--method",

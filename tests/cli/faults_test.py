@@ -69,10 +69,10 @@ class Faults(CliTest):
 
     @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
     def test_started_differently(self):
-        for other, words in ((["--method", "topk:density=0.5"], ["method=topk:density=0.5", "rank 2"]),
-                             (["--batch", "8"], ["batch"]), (["--seed", "9"], ["seed"]),
+        for other, words in ((["--method", "topk:density=0.5"], ["--method topk:density=0.5", "rank 2"]),
+                             (["--batch", "8"], ["rank 0 has --batch 16, rank 2 has --batch 8"]), (["--seed", "9"], ["seed"]),
                              (["--optimizer", "sgd:lr=0.1"], ["lr=0.1"]),
-                             (["--resume", self.folder], ["start=begin", "start=load", "rank 2"]),
+                             (["--resume", self.folder], ["rank 2 has --resume, rank 0 does not have it"]),
                              (["--steps", "6"], ["rank 0 has 5 steps, rank 2 has 6 steps"]),
                              (["--save", self.path("other"), "--save-every", "2"], ["rank 0 does not have --save, rank 2 has --save"])):
             begin = time.time()
@@ -81,6 +81,20 @@ class Faults(CliTest):
             for word in words:
                 self.assertIn(word, done.stderr)
             self.assertLess(time.time() - begin, 60)
+
+    @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
+    def test_other_commands(self):
+        """Ranks that could not even talk to each other end at once."""
+        compare = ["compare", *JOB[1:], "--steps", "5"]
+        for mine, other, words in (([*JOB, "--steps", "5"], ["--link", "1gbit"], ['rank 0 for "train"', 'rank 1 for "train over --link"']),
+                                   ([*compare, "--run", "method=dense"], ["--run", "method=dgc"], ['"compare of 1 run"', '"compare of 2 runs"'])):
+            done = mpi_tool.mpirun((1, mine), (1, [*mine, *other]))
+            self.assertNotEqual(done.returncode, 0)
+            for word in ["ranks were started differently: ", *words]:
+                self.assertIn(word, done.stderr)
+        done = mpi_tool.mpirun((2, [*JOB, "--steps", "5", "--fault", "2=fault:drop=0.1"]))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--fault 2=fault:drop=0.1: allowed: ranks 0 to 1", done.stderr)
 
     @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
     def test_only_some_evaluate(self):
@@ -103,7 +117,7 @@ class Faults(CliTest):
         job = mpi_tool.mpirun((3, over(*JOB, *args, "--save", folder, "--save-every", "100")), start=True)
         deadline = time.time() + 60
         while time.time() < deadline and not (os.path.isdir(folder) and any(
-                not n.endswith(".tmp") for n in os.listdir(folder))):
+                n.startswith("step-") and not n.endswith(".tmp") for n in os.listdir(folder))):
             time.sleep(0.01)
         return job, mpi_tool.ranks_of(job)
 

@@ -43,8 +43,13 @@ class Key(CliTest):
         public = self.new("a.key")
         with open(self.path("public"), "w", encoding="utf-8") as file:
             file.write(public)
-        os.chmod(self.path("public"), 0o600)
-        self.refused(1, ["public: no private key in it", "telegrad key new"], "key", "show", self.path("public"))
+        with open(self.path("text"), "w", encoding="utf-8") as file:
+            file.write("text")
+        for mode in 0o600, 0o644:  # that it is no key comes before who may read it
+            os.chmod(self.path("public"), mode)
+            os.chmod(self.path("text"), mode)
+            self.refused(1, ["public: no private key in it, but a public key: ", "telegrad key new"], "key", "show", self.path("public"))
+            self.refused(1, ["text: no private key in it: ", "telegrad key new"], "key", "fingerprint", self.path("text"))
         os.chmod(self.path("a.key"), 0o640)
         self.refused(1, ["others than its owner may read", "0640", "allowed: 0600"], "key", "show", self.path("a.key"))
         self.refused(1, ["missing: No such file"], "key", "show", self.path("missing"))

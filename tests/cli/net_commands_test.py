@@ -31,6 +31,41 @@ class Commands(net_tool.NetTest):
         self.assertEqual(len(net), 3)
         self.assertEqual(net, threads)
 
+    def refuse(self, mine, theirs, *words):
+        """Rank 0 runs `mine`. Rank 1 with `theirs` is turned away at once."""
+        if not hasattr(self, "public"):
+            self.new_keys(2)
+        host = self.start(*mine, *self.options(0, 2))
+        done = net_tool.Done(self.start(*theirs, *self.options(1, 2)), 30)
+        host.kill()
+        self.assertEqual(done.returncode, 1)
+        for word in words:
+            self.assertIn(word, done.stderr)
+
+    def test_other_runs(self):
+        """What ranks could not find out by messages: one would wait, or take those of the other for damaged."""
+        base, runs = ["compare", *TINY, *MLP, "--steps", "4"], [f"--run=method={m}" for m in ("dense", "dgc", "topk")]
+        self.refuse([*base, *runs], [*base, *runs[:2]], 'job "compare of 2 runs": this meeting point is for job "compare of 3 runs"')
+        self.refuse([*base, *runs], [*base, runs[0], runs[1] + ";link=1gbit", runs[2] + ";link=1gbit"],
+                    'job "compare of 3 runs, over --link: 2, 3": this meeting point is for job "compare of 3 runs"')
+        bench = ["bench", "exchange", "dense", "--elements", "2000", "--seconds", "0.01"]
+        self.refuse([*bench, "--link", "none"], [*bench, "topk"], 'job "bench exchange of 2 methods": ', 'job "bench exchange of 1 method"')
+        self.refuse([*bench, "--link", "none"], [*bench, "--link", "1gbit"], 'job "bench exchange of 1 method over --link": ')
+        done = self.job(2, *bench, own=lambda rank: ["--link", "none"] if rank else [])
+        self.assertEqual([p.returncode for p in done], [0, 0], done[1].stderr)
+
+    def test_options_that_differ(self):
+        """They are called as on the command line."""
+        base = ["train", *TINY, *MLP, "--steps", "4"]
+        for option, words in ((["--fusion", "auto"], "rank 1 has --fusion auto, rank 0 does not have it"),
+                              (["--fusion", "4K"], "rank 1 has --fusion 4096, rank 0 has --fusion 26214400"),
+                              (["--holdout", "64"], "rank 1 has data=glyphs:train=448, rank 0 has data=glyphs:train=512; allowed: the same --data and "
+                                                    "--holdout, and the same files"),
+                              (["--rule", "*.bias=f32"], "rank 1 has --rule *.bias=dense:exchange=direct, rank 0 has no such --rule")):
+            done = self.job(2, *base, own=lambda rank, option=option: option if rank else [])
+            self.assertEqual([p.returncode for p in done], [1, 1])
+            self.assertIn("ranks were started differently: " + words, done[1].stderr)
+
     def test_bench_exchange(self):
         rows = [json.loads(line) for line in
                 self.both("bench", "exchange", "dense", "topk", "--elements", "20000", "--seconds", "0.05", "--json").splitlines()]

@@ -9,10 +9,10 @@ PEER = "tgk1:" + "A" * 43
 LISTEN = ["--listen", "tcp://127.0.0.1:1"]
 JOIN = ["--join", "tcp://127.0.0.1:1"]
 WRONG = [
-    (["--ranks", "2"], ["--ranks requires --listen (rank 0) or --join (the others)"]),
-    (["--key", "k"], ["--key requires --listen"]),
-    (["--allow", "k"], ["--allow requires --listen"]),
-    (["--peer-key", PEER], ["--peer-key requires --listen"]),
+    (["--ranks", "2"], ["--ranks requires --listen, at rank 0; in one process: --workers N"]),
+    (["--key", "k"], ["--key requires --listen (rank 0) or --join (the others)"]),
+    (["--allow", "k"], ["--allow requires --listen, at rank 0"]),
+    (["--peer-key", PEER], ["--peer-key requires --join tcp://HOST:PORT, where rank 0 listens"]),
     (["--insecure"], ["--insecure requires --listen"]),
     (["--advertise", "tcp://h:1"], ["--advertise requires --listen"]),
     (["--ranks", "0", *LISTEN], ['--ranks "0": allowed: 1 to 4096']),
@@ -31,9 +31,21 @@ WRONG = [
     ([*JOIN, "--insecure", "--transport", "inproc"], ["--transport inproc with --join", "allowed: tcp"]),
     (["--transport", "tcp"], ["--transport tcp requires --listen (rank 0) or --join (the others)"]),
     ([*JOIN, "--insecure", "--clock", "virtual"], ["--clock virtual with --join", "threads of one process"]),
-    (["--join", "host:1", "--insecure"], ['--join "host:1": allowed: tcp://HOST:PORT']),
+    (["--join", "host:1", "--insecure"], ['--join "host:1": did you mean tcp://host:1?']),
+    (["--join", ":1", "--insecure"], ['--join ":1": allowed: tcp://HOST:PORT, with PORT 1 to 65535']),
+    (["--join", "http://host:1", "--insecure"], ['--join "http://host:1": allowed: tcp://HOST:PORT']),
+    (["--join", "tcp://0.0.0.0:1", "--insecure"], ['--join "tcp://0.0.0.0:1": ', "nobody can call it", "the machine of rank 0"]),
+    (["--join", "tcp://[0:0::]:1", "--insecure"], ["nobody can call it"]),
+    (["--join", "tcp://:1", "--insecure"], ["it has no host"]),
+    (["--listen", ":1", "--ranks", "2", "--insecure"], ['--listen ":1": did you mean tcp://0.0.0.0:1?']),
+    (["--listen", "tcp://127.0.0.1:65536", "--ranks", "2", "--insecure"], ['--listen "tcp://127.0.0.1:65536": allowed: ', "PORT 1 to 65535"]),
+    ([*JOIN, "--listen", "tcp://0.0.0.0:65536", "--insecure"], ["PORT 0 to 65535"]),
+    ([*LISTEN, "--ranks", "2", "--insecure", "--advertise", "tcp://[::]:1"], ['--advertise "tcp://[::]:1": ', "nobody can call it", "this machine"]),
     (["--listen", "tcp://127.0.0.1", "--ranks", "2", "--insecure"], ['--listen "tcp://127.0.0.1": allowed: tcp://HOST:PORT']),
-    (["--listen", "tcp://127.0.0.1:0", "--ranks", "2", "--insecure"], ['--listen "tcp://127.0.0.1:0": ', "port must be 1 to 65535"]),
+    (["--listen", "tcp://127.0.0.1:0", "--ranks", "2", "--insecure"], ['--listen "tcp://127.0.0.1:0": allowed: ', "PORT 1 to 65535"]),
+    ([*JOIN, "--listen", JOIN[1], "--insecure"], ['--listen and --join "tcp://127.0.0.1:1": this rank would wait for itself', "at rank 0"]),
+    (["--master-addr", "host"], ["did you mean '--join tcp://HOST:PORT'?"]),
+    (["--port", "4242"], ["did you mean '--listen tcp://HOST:PORT'?"]),
     ([*JOIN, "--insecure", "--dry-run"], ["--dry-run and --join cannot be combined", "--listen and --ranks N"]),
     ([*JOIN, "--insecure", "--advertise", "x"], ['--advertise "x": allowed: tcp://']),
 ]
@@ -46,9 +58,8 @@ class Options(net_tool.NetTest):
             with self.subTest(args=args):
                 done = run("train", *TINY, *args)
                 self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
-                last = done.stderr.splitlines()[-1]
                 for word in words:
-                    self.assertIn(word, last)
+                    self.assertIn(word, done.stderr.splitlines()[-1])
 
     def test_wrong_files(self):
         """The file is to blame: status 1, and the option is named."""
@@ -57,7 +68,7 @@ class Options(net_tool.NetTest):
         base = ["train", *TINY, "--listen", self.meeting, "--ranks", "2"]
         self.refused(1, ["--key ", "missing: No such file"], *base, "--key", self.path("missing"), "--allow", friends)
         self.refused(1, ["--allow ", "missing: No such file"], *base, "--key", key, "--allow", self.path("missing"))
-        self.refused(1, ["--key ", "friends: others than its owner may read"], *base, "--key", friends, "--allow", friends)
+        self.refused(1, ["--key ", "friends: no private key in it, but a public key"], *base, "--key", friends, "--allow", friends)
         with open(friends, "a", encoding="utf-8") as file:
             file.write("tgk1:what? a friend\n")
         self.refused(1, ["--allow ", 'friends, line 2: "tgk1:what?" is no public key'], *base, "--key", key, "--allow", friends)
@@ -65,6 +76,8 @@ class Options(net_tool.NetTest):
         self.refused(1, ["--key ", "others than its owner may read"], *base, "--key", key, "--allow", friends)
         self.refused(2, ['--peer-key "tgk1:short" is no public key'], "train", *TINY, "--join", self.meeting, "--key",
                      self.path("1.key"), "--peer-key", "tgk1:short")
+        done = run("train", *TINY, "--join", self.meeting, "--key", self.path("1.key"), "--peer-key", self.path("0.key"))
+        self.assertIn("is no public key: allowed: tgk1: and 43 characters, as telegrad key show prints those of a file", done.stderr)
         self.assertEqual(len(public), 2)
 
     def test_under_mpirun(self):

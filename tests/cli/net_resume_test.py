@@ -154,6 +154,24 @@ class Resume(net_tool.NetTest):
         self.assertEqual([process.returncode for process in done], [1, 1, 1])
         self.assertIn("has no file of rank", done[0].stderr.splitlines()[-1])
 
+    def test_one_folder_for_two_ranks(self):
+        """It is that of one rank, so another cannot be the same, and has no file there."""
+        self.train(3)
+        base = [*JOB, "--steps", "6", "--insecure"]
+        host = self.start(*base, "--listen", self.meeting, "--ranks", "3", "--resume", self.folders[0])
+        first = self.start(*base, "--join", self.meeting, "--resume", self.folders[1])
+        while "waiting for" not in first.stderr.readline():
+            pass
+        again = net_tool.Done(self.start(*base, "--join", self.meeting, "--resume", self.folders[1]))
+        self.assertEqual(again.returncode, 1)
+        self.assertIn(f"rank 1 is taken by another process that has joined; --resume {self.folders[1]} has the checkpoint of rank 1 alone: "
+                      "allowed: for each rank the folder that it saved to, or for all a folder that they share", again.stderr)
+        third = net_tool.Done(self.start(*base, "--join", self.meeting, "--resume", self.folders[0]))
+        self.assertEqual(third.returncode, 1)
+        self.assertIn("has no file of rank 2, which this rank is now: allowed: the folder that rank 2 saved to", third.stderr)
+        for process in host, first:
+            self.assertEqual(net_tool.Done(process).returncode, 1)
+
     def refuse_another_job(self, taken):
         """Another job may not save to a folder that is in use, whatever rank it gives it to."""
         other = ["train", *TINY, "--steps", "5", "--insecure"]

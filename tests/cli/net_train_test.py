@@ -61,7 +61,7 @@ class Train(net_tool.NetTest):
         meeting = self.quick(*self.options(0, 2))
         done = net_tool.Done(self.quick(*self.options(1, 2), "--link", "100mbit"))
         self.assertEqual(done.returncode, 1)
-        self.assertIn('refuses: job "train over --link 1": this meeting point is for job "train 1"', done.stderr)
+        self.assertIn('refuses: job "train over --link": this meeting point is for job "train"', done.stderr)
         friend = net_tool.Done(self.quick(*self.options(1, 2), "--init", "none", "--dump-gradients", self.path("g")))
         self.assertEqual((friend.returncode, net_tool.Done(meeting).returncode), (0, 0), friend.stderr)
         for option in ("init", "dump-gradients"):
@@ -140,8 +140,7 @@ class Train(net_tool.NetTest):
         host = self.quick(*self.options(0, 2))
         other = net_tool.Done(self.start("compare", *TINY, *MLP, "--run", "method=dense", *self.options(1, 2)))
         self.assertEqual(other.returncode, 1)
-        self.assertIn('job "compare 1"', other.stderr)
-        self.assertIn('"train 1"', other.stderr)
+        self.assertIn('job "compare of 1 run": this meeting point is for job "train"', other.stderr)
         host.kill()
 
     def test_interrupted_while_joining(self):
@@ -161,8 +160,8 @@ class Train(net_tool.NetTest):
     def test_different_settings(self):
         """Both are told which setting, and both values."""
         self.new_keys(2)
-        for args, words in ((["--method", "dgc"], ["method=dense", "method=dgc"]), (["--batch", "8"], ["=16", "=8"]),
-                            (["--seed", "2"], ["seed=1", "seed=2"]), (["--data", "glyphs:train=256,test=128"], ["512", "256"])):
+        for args, words in ((["--method", "dgc"], ["--method dense", "--method dgc"]), (["--batch", "8"], ["--batch 16", "--batch 8"]),
+                            (["--seed", "2"], ["--seed 1", "--seed 2"]), (["--data", "glyphs:train=256,test=128"], ["512", "256"])):
             with self.subTest(args=args):
                 done = [net_tool.Done(process) for process in [
                     self.start(*over("train", *TINY, *MLP, "--steps", "4", *(args if rank else [])), *self.options(rank, 2))

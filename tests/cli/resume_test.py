@@ -1,5 +1,6 @@
 """A run that was killed and resumed ends with the hash of the run that was never stopped; checkpoints that do not fit
 are refused by name, and damaged ones are never half loaded."""
+import fcntl
 import os
 import random
 import resource
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import time
 import unittest
+import mpi_tool
 from cli_tool import ENVIRONMENT, TELEGRAD, CliTest, TINY, over, records, run, start
 from same_hash_test import params_hash
 
@@ -127,13 +129,48 @@ class Resume(CliTest):
             self.refused(1, [f"telegrad: --resume {nowhere}: No such file or directory: allowed: a folder that --save wrote"], *first, "--resume", nowhere)
             self.refused(1, [f"telegrad: no finished checkpoint in {empty}: it holds nothing"], *first, "--resume", empty)
 
+    def test_other_options_are_called_as_on_the_command_line(self):
+        folder = self.path('a "quoted" name')
+        self.ok("train", *COMMON, "--steps", "4", "--save", folder)
+        of_another = f"{folder}/step-000000000004/rank-0000.tg is of another job: "
+        for args, words in ((["--fusion", "4K"], "it was saved with --fusion 26214400, this job has --fusion 4096\n"),
+                            (["--lr", "0.1"], "it was saved with --optimizer sgd:lr=0.05, this job has --optimizer sgd:lr=0.1\n"),
+                            (["--holdout", "64"], "it was saved with data=glyphs:train=512, this job has data=glyphs:train=448; allowed: the same "
+                                                  "--data and --holdout, and the same files\n"),
+                            (["--rule", "*.bias=f32"], "this job has --rule *.bias=dense:exchange=direct, which it was not saved with\n")):
+            done = run("train", *COMMON, "--steps", "5", "--resume", folder, *args)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(of_another + words, done.stderr)
+
     def test_nothing_left(self):
         folder = self.path("ck")
         self.ok("train", *COMMON, "--steps", "4", "--save", folder)
         done = run("train", *COMMON, "--steps", "4", "--resume", folder)
         self.assertEqual((done.returncode, done.stderr), (0, f"telegrad: warning: --resume {folder}: the checkpoint is of step 4, where this run "
-                                                             "ends: nothing is left to train: allowed: more steps or epochs\n"))
+                                                             "ends, so nothing is left to train; more --steps or --epochs would go on from it\n"))
         self.assertEqual(run("train", *COMMON, "--steps", "5", "--resume", folder).stderr, "")
+
+    @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
+    def test_folders_of_mpi_ranks(self):
+        """Each rank locks its own folder, whether or not the others see it; one for all is locked once."""
+        job = [a for a in COMMON if a not in ("--workers", "2")]
+        disks = [self.path("disk0"), self.path("disk1")]
+
+        def train(steps, folders, *args):
+            return mpi_tool.mpirun(*[(1, ["train", *job, "--steps", str(steps), "--save", folder, *args]) for folder in folders])
+        for folders in disks, [self.path("shared")] * 2:
+            done = train(2, folders)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for folder in folders:
+                self.assertEqual(os.listdir(folder), ["step-000000000002"])
+        descriptor = os.open(disks[1], os.O_RDONLY)
+        self.addCleanup(os.close, descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        shutil.rmtree(os.path.join(disks[1], "step-000000000002"))
+        done = train(4, [self.path("other"), disks[1]])
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"--save {disks[1]}: another run is saving to this folder: choose another", done.stderr)
+        self.assertEqual(os.listdir(disks[1]), [])
 
     def test_skipped_folders_are_named(self):
         """A newest folder without COMMIT is not read: what is skipped, and where the run goes on."""

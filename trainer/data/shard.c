@@ -43,6 +43,12 @@ static const tg_entry contiguous = {.name = "contiguous",
 
 static const tg_entry *const entries[] = {&iid, &dirichlet, &label, &contiguous};
 
+const tg_entry *const *shard_entries(size_t *count_p)
+{
+    *count_p = TG_COUNT(entries);
+    return entries;
+}
+
 tg_status shard_parse(const char *text, tg_spec **spec_p)
 {
     return tg_spec_parse("shard", entries, TG_COUNT(entries), text, spec_p);

@@ -17,6 +17,8 @@
 #include "telegrad/base.h"
 #include "telegrad/spec.h"
 
+/* All kinds of shards. */
+const tg_entry *const *shard_entries(size_t *count_p);
 /* Errors  TG_E_SPEC */
 TG_NODISCARD tg_status shard_parse(const char *text, tg_spec **spec_p);
 bool shard_is_iid(const tg_spec *spec);

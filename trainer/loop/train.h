@@ -195,8 +195,9 @@ typedef struct train_gradient {
 /* Callbacks. They run on rank 0 only, in its thread, except `wait`. Any may be NULL. */
 typedef struct train_events {
     void *arg;
-    /* They run on every rank, because each has a user of its own; rank 0's `start` ends before the
-     * others' begin. The same on all ranks. A failure of one is that rank's. */
+    /* They run on every rank, because each is a process with a disk and perhaps a user of its own;
+     * rank 0's `start` ends before the others' begin. The same on all ranks. A failure of one is
+     * that rank's. */
     bool every_rank;
     tg_status (*start)(void *arg, const train_start_info *info);
     /* After every step; the callee selects by log_every. */

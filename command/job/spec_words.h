@@ -1,0 +1,14 @@
+/* Words that papers and other programs have for names and keys of spec strings. */
+#ifndef TG_CLI_SPEC_WORDS_H
+#define TG_CLI_SPEC_WORDS_H
+
+#include "telegrad/spec.h"
+
+/* If the spec has such a word in the place of a name or key that is there, say which is meant.
+ * option   "method", for the message
+ * entries  (count) what the spec may name
+ * Errors   TG_E_SPEC */
+TG_NODISCARD tg_status spec_words_check(const char *option, const tg_entry *const *entries,
+                                        size_t count, const char *spec);
+
+#endif
