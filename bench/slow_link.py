@@ -3,7 +3,8 @@
 
     bench/slow_link.py LAB_DIR OUT_DIR [ROW...] [--link RATE,DELAY] [--steps N] [--every STEPS] [-- OPTION...]
 
-LAB_DIR is a laboratory as for bench/lab.py; telegrad is $TELEGRAD (build/release/telegrad), and $PYTHON (python3) has PyTorch. LeNet-5 on MNIST, on
+LAB_DIR is a laboratory as for bench/lab.py; telegrad is $TELEGRAD (build/release/telegrad), and $PYTHON (python3) has PyTorch and, for the
+rows `hook-*`, the package telegrad. LeNet-5 on MNIST, on
 four ranks in four network namespaces, one thread of computing each; each OPTION (--batch 16) goes to both programs. Each row trains alone.
 Its weights are put aside every so many steps and tested after the run; the times are those of training until then. A row whose
 OUT_DIR/ROW-1.jsonl exists is not run again. Prints a Markdown table of all rows in OUT_DIR."""
@@ -28,6 +29,9 @@ ROWS = {
     "pytorch-fp16": ("PyTorch fp16", "torch", 300, 20, ["--hook", "fp16"]),
     "pytorch-localsgd": ("PyTorch post-localSGD", "torch", 300, 20, ["--hook", "localsgd:every=4,start=100"]),
     "pytorch-powersgd": ("PyTorch PowerSGD", "torch", 640, 40, ["--hook", "powersgd:rank=2,start=10"]),
+    "hook-2bit": ("telegrad's hook in PyTorch, 2-bit", "torch", 800, 40, ["--telegrad", "2bit:threshold=auto"]),
+    "hook-powersgd": ("telegrad's hook in PyTorch, PowerSGD", "torch", 1200, 40, ["--telegrad", "powersgd:rank=2"]),
+    "hook-dgc": ("telegrad's hook in PyTorch, DGC 0.1 %", "torch", 2000, 40, ["--telegrad", "dgc:density=0.001,warmup=40"]),
     "telegrad-dense": ("telegrad dense (ring)", "telegrad", 160, 20, ["--method", "dense:exchange=ring"]),
     "telegrad-2bit": ("telegrad 2-bit", "telegrad", 800, 40, ["--method", "2bit:threshold=auto"]),
     "telegrad-powersgd": ("telegrad PowerSGD", "telegrad", 1200, 40, ["--method", "powersgd:rank=2"]),

@@ -1,7 +1,9 @@
 """Trains on images as train.py does, on the ranks of torch.distributed: DistributedDataParallel over Gloo, plain or with one
-of PyTorch's own communication hooks. Start each rank as torchrun does (RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT):
+of PyTorch's own communication hooks, or with telegrad's. Start each rank as torchrun does (RANK, WORLD_SIZE, MASTER_ADDR and
+MASTER_PORT):
 
     torchrun --nproc-per-node 4 bench/torch/ddp.py --hook powersgd:rank=1,start=46 --test-every 26
+    torchrun --nproc-per-node 4 bench/torch/ddp.py --telegrad dgc:density=0.001,warmup=46 --test-every 26
 
 Rank 0 prints JSON lines: `start`; `test`, with the step, the seconds of training until then, and the test accuracy; `end`.
 The clock starts when all ranks have the initial parameters. Weights to be tested are put aside, which the clock leaves out,
@@ -37,6 +39,19 @@ def register(model, optimizer, hook, keys):
         model.register_comm_hook(state, post_localSGD_hook.post_localSGD_hook)
         return PostLocalSGDOptimizer(optimizer, PeriodicModelAverager(keys["every"], warmup_steps=keys["start"]))
     return optimizer
+
+
+def register_telegrad(run, method):
+    """Give the model telegrad's hook. DGC and CSC take over the optimizer's momentum, as in `telegrad train`."""
+    import telegrad.torch
+    name, given = method.partition(":")[0], method.partition(":")[2]
+    if name in ("dgc", "csc") and "momentum=" not in given:
+        momenta = {group.get("momentum", 0) for group in run.optimizer.param_groups}
+        method = f"{name}:{given}{',' if given else ''}momentum={momenta.pop()}"
+        for group in run.optimizer.param_groups:
+            group["momentum"] = 0
+    telegrad.torch.ddp(run.model, method, telegrad.torch.Network(), optimizer=run.optimizer, total_steps=run.steps,
+                       steps_per_epoch=run.per_epoch)
 
 
 def tests_at(hook, keys, every, steps):
@@ -83,6 +98,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser)
     parser.add_argument("--hook", default="none", help="none, fp16, powersgd:rank=R,start=STEP, localsgd:every=N,start=STEP")
+    parser.add_argument("--telegrad", metavar="METHOD", help="telegrad's hook with this method (needs the package telegrad)")
     parser.add_argument("--test-every", type=int, default=50, metavar="STEPS")
     options = parser.parse_args()
     options.weights = options.no_eval = options.checkpoint = None
@@ -95,12 +111,17 @@ def main():
             raise ValueError(f"data {options.data}: ddp.py trains on images")
         # PowerSGD chains three all-reduces per bucket. With several buckets, ranks start them in different orders, and Gloo fails.
         run.model = DistributedDataParallel(run.model, **({"bucket_cap_mb": 1024} if hook == "powersgd" else {}))
-        run.optimizer = register(run.model, run.optimizer, hook, keys)
-    except (EOFError, LookupError, OSError, RuntimeError, TypeError, ValueError, lzma.LZMAError, struct.error) as error:
+        if options.telegrad:
+            if hook != "none":
+                raise ValueError("--telegrad and --hook: a model has one hook")
+            register_telegrad(run, options.telegrad)
+        else:
+            run.optimizer = register(run.model, run.optimizer, hook, keys)
+    except (EOFError, ImportError, LookupError, OSError, RuntimeError, TypeError, ValueError, lzma.LZMAError, struct.error) as error:
         print("ddp.py:", " ".join(str(error).split()), file=sys.stderr)
         sys.exit(2)
     if run.rank == 0:
-        run.start(hook=options.hook)
+        run.start(hook=options.telegrad or options.hook)
     kept = train(run, tests_at(hook, keys, options.test_every, run.steps))
     if run.rank == 0:
         test(run, kept)

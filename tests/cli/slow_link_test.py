@@ -14,6 +14,7 @@ from cli_tool import ENVIRONMENT, TELEGRAD, CliTest, python_with, records
 
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
 PYTHON = python_with("torch")
+NET_LIBRARY = pathlib.Path(TELEGRAD).parent / "libtelegrad-net.so"
 NET = """#!/bin/sh
 case $1 in
 exec) shift 2; [ "$1" = sysctl ] || GLOO_SOCKET_IFNAME=lo MASTER_ADDR=127.0.0.1 MASTER_PORT=%d exec "$@" ;;
@@ -60,7 +61,8 @@ class SlowLink(CliTest):
         self.job = ["--data", f"mnist:{self.folder}", "--batch", "4"]
 
     def drive(self, *rows, steps=8, more=(), status=0):
-        environment = {**ENVIRONMENT, "TELEGRAD": TELEGRAD, "PYTHON": PYTHON or "", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {**ENVIRONMENT, "TELEGRAD": TELEGRAD, "PYTHON": PYTHON or "", "PYTHONDONTWRITEBYTECODE": "1",
+                       "PYTHONPATH": str(BENCH.parent / "python"), "TELEGRAD_LIBRARY_DIR": os.path.dirname(TELEGRAD)}
         done = subprocess.run([sys.executable, BENCH / "slow_link.py", self.folder, self.out, *rows, "--steps", str(steps), "--every", "4",
                                "--", *self.job, *more], capture_output=True, text=True, env=environment, timeout=800)
         self.assertEqual(done.returncode, status, done.stderr)
@@ -118,6 +120,15 @@ class SlowLink(CliTest):
             self.assertAlmostEqual(fp16[i]["test_loss"], losses[i], 2)
         self.assertAlmostEqual(local[0]["test_loss"], losses[0], 4)  # the mean of one local step is the step with the mean
         self.assertNotAlmostEqual(local[1]["test_loss"], losses[1], 6)  # the mean of four is not
+
+    @unittest.skipUnless(PYTHON and NET_LIBRARY.exists(), "SKIP: no Python with PyTorch, or a build without OpenSSL")
+    def test_telegrad_hook(self):
+        """DGC over PyTorch's model: it takes over the optimizer's momentum, and trains as the all-reduce does if all is sent."""
+        self.drive("pytorch-allreduce")
+        self.drive("hook-dgc", more=["--telegrad", "dgc:density=1,warmup=0,masking=no,values=f32"])
+        allreduce, dgc = (self.row(row, 4, 8) for row in ("pytorch-allreduce", "hook-dgc"))
+        for plain, coded in zip(allreduce, dgc):
+            self.assertAlmostEqual(coded["test_loss"], plain["test_loss"], 4)
 
     @unittest.skipUnless(PYTHON, "SKIP: no Python with PyTorch")
     def test_wrong_hook(self):
