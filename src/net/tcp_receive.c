@@ -144,8 +144,8 @@ static bool take_head(tg__tcp *t, tg__peer *p)
     } else if (kind != TG__FRAME_MORE)
         return len == 0 && take_control(t, p, kind, tag, number);
     const size_t left = p->arriving_len - p->arriving_at;
-    if (!p->arriving || tag != p->arriving_tag ||
-        len != (left < TG__SEGMENT ? left : TG__SEGMENT) || (kind == TG__FRAME_MORE && left == 0))
+    if (!p->arriving || tag != p->arriving_tag || len > left || len > TG__SEGMENT ||
+        (len == 0 && (left > 0 || kind == TG__FRAME_MORE)))
         return false;
     p->segment_due = (size_t)len;
     return true;

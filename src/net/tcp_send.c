@@ -61,7 +61,8 @@ static tg__post *choose(tg__tcp *t, tg__peer *p)
 static void stage_segment(tg__peer *p, enum tg__frame kind)
 {
     tg__post *s = p->sending;
-    const size_t left = s->len - s->done, len = left < TG__SEGMENT ? left : TG__SEGMENT;
+    const size_t left = s->len - s->done, most = p->paced.far ? TG__SEGMENT_FAR : TG__SEGMENT;
+    const size_t len = left < most ? left : most;
     put_head(p->stage, kind, s->tag, len, kind == TG__FRAME_MORE ? 0 : s->len);
     p->stage_len = TG__HEAD;
     p->segment_left = len;
