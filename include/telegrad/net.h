@@ -59,7 +59,8 @@ TG_API void tg_keys_destroy(tg_keys *keys);
 /* ---- joining --------------------------------------------------------------------------------- */
 
 /* A rank's membership in a job: its connections to all other ranks. It may be asked about them also
- * while a transport owns it, by the thread that drives the transport or between its calls. */
+ * while a transport owns it, by the thread that drives the transport or between its calls. After a
+ * fork, the child must use neither: it would send with the parent's keys and numbers of records. */
 typedef struct tg_net tg_net;
 
 #define TG_NET_VALUE 1024 /* most bytes of a value in the caller's store, with the NUL */

@@ -63,7 +63,8 @@ typedef struct tg_transport_ops {
      * Errors  as for post_send */
     tg_status (*post_recv)(tg_transport *t, int peer, uint32_t tag, void *buf, size_t cap,
                            tg_request *req);
-    /* Has the operation finished? After an error it is over, too.
+    /* Has the operation finished? After an error it is over, too, and the memory of a receive may
+     * hold anything, also bytes that the peer has not sent.
      * done_p  [out]
      * len_p   [out] bytes received or sent, set when done
      * Errors  TG_E_PEER (the peer is gone), TG_E_CORRUPT (a message longer than cap arrived) */

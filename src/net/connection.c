@@ -220,7 +220,7 @@ void tg__stream_close(tg__stream *s)
 
 int tg__stream_end(tg__stream *s)
 {
-    if (!s->ending && !s->failed && s->tls && !s->ssl)
+    if (!s->ending && !s->failed && !s->broken && s->tls && !s->ssl)
         tg__stream_say_goodbye(s);
     s->ending = true;
     const int flushed = s->ended ? 1 : tg__stream_flush(s);

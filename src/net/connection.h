@@ -11,7 +11,7 @@
 #define TG__STREAM_OUT ((size_t)256 << 10)
 #define TG__STREAM_IN ((size_t)256 << 10)
 #define TG__STREAM_WHY 160
-/* AES-GCM's keys are good for 2^24.5 records (RFC 8446, 5.5); they are changed long before. */
+/* AES-GCM's keys are good for 2^24.5 full records (RFC 8446, 5.5); they are changed long before. */
 #define TG__STREAM_KEY_BYTES ((int64_t)64 << 30)
 
 /* What all TLS streams of a rank share: its key and the rules of the protocol. */
@@ -32,13 +32,14 @@ typedef struct tg__stream {
     /* Whether the peer's key may connect. Asked once, in the handshake. */
     bool (*accepts)(void *arg, const tg__public_key *key);
     void *accepts_arg;
-    tg__public_key peer; /* known after the handshake; zeros without TLS */
+    tg__public_key peer; /* what the peer has shown, proved once the handshake is complete; zeros
+                          * without TLS */
     uint8_t *out;        /* (TG__STREAM_OUT) */
     size_t out_at, out_len;
     uint8_t *in; /* bytes read ahead; with TLS, after the handshake: records */
     size_t in_at, in_len;
     tg__record opened;  /* what is left of a record that was opened, in `in` */
-    int64_t key_left;   /* bytes until the keys of this direction are changed */
+    int64_t key_left;   /* bytes of records until the keys of this direction are changed */
     int64_t received;   /* bytes read over TLS */
     int64_t new_keys;   /* times that the peer has changed its keys */
     int empty;          /* records without bytes, in a row */

@@ -100,6 +100,7 @@ static int begin_records(tg__stream *s)
     OPENSSL_cleanse(s->secret, sizeof s->secret);
     SSL_free(s->ssl);
     s->ssl = NULL;
+    ERR_clear_error();
     return ok ? 1 : tg__stream_fail(s, s->in ? "TLS failed" : "this rank is out of memory");
 }
 
@@ -167,6 +168,10 @@ static bool change_keys(tg__stream *s)
 ptrdiff_t tg__stream_write_sealed(tg__stream *s, const uint8_t *bytes, size_t len)
 {
     size_t at = 0, n;
+    if (s->broken) { /* half of a record, or of new keys, may have gone */
+        s->failed = true;
+        return -1;
+    }
     for (; at < len; at += n) {
         n = len - at < TG__RECORD_BYTES ? len - at : TG__RECORD_BYTES;
         if (s->out_len + n + TG__RECORD_ADDS + SPARE > TG__STREAM_OUT) {
@@ -177,7 +182,7 @@ ptrdiff_t tg__stream_write_sealed(tg__stream *s, const uint8_t *bytes, size_t le
         if ((s->key_left <= 0 && !change_keys(s)) ||
             !seal(s, SSL3_RT_APPLICATION_DATA, bytes + at, n))
             return fail_openssl(s);
-        s->key_left -= (int64_t)n;
+        s->key_left -= (int64_t)(n + TG__RECORD_ADDS);
     }
     return (ptrdiff_t)at;
 }

@@ -5,6 +5,7 @@
 
 /* A peer that sends all the time must not keep this rank from others. */
 #define PULL_MAX ((size_t)4 << 20)
+#define READ_COST ((size_t)1 << 10) /* bytes could come one by one, each in a record of its own */
 
 static const char foreign[] = "sent bytes that are not telegrad's";
 
@@ -232,7 +233,7 @@ void tg__peer_pull(tg__tcp *t, tg__peer *p)
             tg__peer_lose(t, p, p->stream->why);
         if (n <= 0)
             break;
-        pulled += (size_t)n;
+        pulled += (size_t)n + READ_COST;
         if (p->arriving && p->segment_due == 0 && p->arriving_at == p->arriving_len &&
             p->head_got == 0)
             finish(t, p);

@@ -62,6 +62,10 @@ static bool set_rules(SSL_CTX *ctx, const tg_key_pair *key)
     if (!ok)
         return false;
     SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
+#ifdef SSL_OP_NO_RX_CERTIFICATE_COMPRESSION /* OpenSSL 3.2: a few KiB could grow to many MiB */
+    SSL_CTX_set_options(ctx, SSL_OP_NO_RX_CERTIFICATE_COMPRESSION |
+                                 SSL_OP_NO_TX_CERTIFICATE_COMPRESSION);
+#endif
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     SSL_CTX_set_cert_verify_callback(ctx, check_peer, NULL);
