@@ -110,6 +110,8 @@ static inline tg_status outside_train(const tg_session_config *config, fixture_r
         if (job->save_at != 0 && t == job->save_at)
             TG_TRY(outside_renew(config, r, s_p, w, id));
         s = *s_p;
+        if (job->finish_at != 0 && t == job->finish_at)
+            TG_TRY(tg_session_finish(s));
         tg_step_info info = {.struct_size = sizeof info};
         fixture_gradient(job, r->rank, t, w, g);
         TG_TRY(outside_turn(s, id, x, w, g, &info));

@@ -37,7 +37,8 @@ typedef struct fixture_job {
     const char *save_dir; /* save after step save_at; load_dir: resume */
     uint64_t save_at;
     const char *load_dir;
-    uint64_t stop_at; /* rank 1 (rank 0 if alone) asks to stop before this step; 0: never */
+    uint64_t finish_at; /* session_external.h: tg_session_finish before this step; 0: at the end */
+    uint64_t stop_at;   /* rank 1 (rank 0 if alone) asks to stop before this step; 0: never */
     int odd_rank; /* this rank runs odd_method / spoils its parameters at spoil_step; -1: none */
     const char *odd_method, *odd_optimizer;
     const char *const *rules, *const *odd_rules; /* (nrules); odd_rules: those of odd_rank */

@@ -1,6 +1,7 @@
 """Local methods (local SGD, DiLoCo, SparseLoCo, ...) with any optimizer of PyTorch's inside."""
 import contextlib
 import ctypes
+import inspect
 import os
 import threading
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
@@ -18,7 +19,7 @@ _VERSION = 1
 class _Tensor:
     """A tensor of the model, and the float32 memory that the session works on: its own, or a copy of it."""
 
-    def __init__(self, name: str, tensor: torch.Tensor, trained: bool) -> None:
+    def __init__(self, model: torch.nn.Module, name: str, tensor: torch.Tensor, trained: bool) -> None:
         what = "parameter" if trained else "buffer"
         if tensor.dtype not in _TAKEN:
             raise UnsupportedError(f"{what} {name}: it is {str(tensor.dtype)[6:]}: allowed: float32, bfloat16, float16", "TG_E_UNSUPPORTED")
@@ -27,6 +28,8 @@ class _Tensor:
         if tensor.layout != torch.strided:
             raise UnsupportedError(f"{what} {name}: its layout is {tensor.layout}: allowed: a dense tensor", "TG_E_UNSUPPORTED")
         self.name, self.tensor, self.trained = name, tensor, trained
+        module, _, self.attribute = name.rpartition(".")
+        self.owner = model.get_submodule(module)
         self.id = -1
         self.copied = tensor.dtype != torch.float32 or not tensor.is_contiguous()
         # The session writes there as long as it lives, whatever happens to the tensor.
@@ -40,9 +43,10 @@ class _Tensor:
             self.memory.copy_(self.tensor.detach())
 
     def check(self) -> None:
-        if not self.copied and self.tensor.data_ptr() != self.memory.data_ptr():
-            raise StateError(f"{self.name} lies elsewhere in memory than when Local was created: allowed: model.to(...) and the "
-                             "like before, and load_state_dict in place of new tensors")
+        replaced = getattr(self.owner, self.attribute, None) is not self.tensor
+        if replaced or not self.copied and self.tensor.data_ptr() != self.memory.data_ptr():
+            raise StateError(f"{self.name} was moved or replaced after Local was created: call model.to() before, and "
+                             "load_state_dict without assign=True")
 
     def push(self) -> None:
         """Take the session's values."""
@@ -70,7 +74,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         with opt.global_weights():
             evaluate(model)
 
-    optimizer        any optimizer; its memory stays on its rank, and is not exchanged. Learning-rate schedules may take it or
+    optimizer        any optimizer whose step() needs no closure (LBFGS does); its memory stays on its rank, and is not exchanged. Learning-rate schedules may take it or
                      this one
     model            the module, not in DistributedDataParallel: all parameters of the optimizer, in host memory; of float32,
                      without a copy. Buffers of floating point (statistics of a batch norm) stay on their rank;
@@ -117,6 +121,9 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         self._lock = threading.RLock()  # so that no thread frees what another one waits for
         if not isinstance(optimizer, torch.optim.Optimizer) or isinstance(optimizer, Local):
             raise ArgumentError(f"optimizer: a {type(optimizer).__name__}: allowed: a torch.optim.Optimizer")
+        if any(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in inspect.signature(optimizer.step).parameters.values()):
+            raise ArgumentError(f"optimizer: a {type(optimizer).__name__}, whose step() needs a closure: allowed: an optimizer that "
+                                "takes one step with the gradient that there is")
         if isinstance(model, torch.nn.parallel.DistributedDataParallel):
             raise ArgumentError("model: a DistributedDataParallel, which averages gradients in every step: allowed: the module that "
                                 "it was made of")
@@ -163,7 +170,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
     def handle(self) -> int:
         """The `tg_session *`, for calls of `telegrad._c`."""
         if self._handle is None:
-            raise StateError("the optimizer is closed, or its load_state_dict has failed")
+            raise StateError("the optimizer is closed, or its step or its load_state_dict has failed")
         return self._handle
 
     # ---- as every optimizer -----------------------------------------------------------------------------------------
@@ -202,7 +209,8 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         """A step of the optimizer inside, and an exchange if one is due. Waits for other ranks only at the end of a round;
         `streaming`, `eager` and `dga` exchange while training goes on.
 
-        Raises  PeerError, CorruptError, StoppedError: final
+        Raises  PeerError, CorruptError, StoppedError: final. So is what the optimizer inside raises: this rank leaves the network,
+                so that the others do not wait for it
         """
         loss = None
         if closure is not None:
@@ -211,29 +219,42 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         with self._lock, torch.no_grad():
             handle = self.handle()
             finite = self._unscale()
-            for t in self._trained:
-                t.check()
+            self._check()
             self._set_rate(handle)
-            sends = self._send_gradients(handle)
-            turn = _c.tg_turn(struct_size=ctypes.sizeof(_c.tg_turn))
-            self._pull()
-            check(_c.tg_session_deliver(handle, ctypes.byref(turn)))
-            self._push()
-            if turn.resets:
-                self.optimizer.state.clear()
-            if sends and turn.moves:
-                self._take_means(handle)
-            if turn.moves and (sends or finite):
-                self.optimizer.step()
-            elif turn.moves:
-                self._left_out += 1
-            self._pull()
-            info = _c.tg_step_info(struct_size=ctypes.sizeof(_c.tg_step_info))
-            check(_c.tg_session_step(handle, ctypes.byref(info)))
-            self._push()
-            if info.skipped:
-                self._heal()
+            try:
+                self._exchange(handle, finite)
+            except Error:
+                raise
+            except BaseException:  # in the middle of a step, which cannot be taken again
+                self.net.close()
+                raise
         return loss
+
+    def _check(self) -> None:
+        for t in self._tensors:
+            t.check()
+
+    def _exchange(self, handle: int, finite: bool) -> None:
+        """The step. finite: the own gradients are."""
+        sends = self._send_gradients(handle)
+        turn = _c.tg_turn(struct_size=ctypes.sizeof(_c.tg_turn))
+        self._pull()
+        check(_c.tg_session_deliver(handle, ctypes.byref(turn)))
+        self._push()
+        if turn.resets:
+            self.optimizer.state.clear()
+        if sends and turn.moves:
+            self._take_means(handle)
+        if turn.moves and (sends or finite):
+            self.optimizer.step()
+        elif turn.moves:
+            self._left_out += 1
+        self._pull()
+        info = _c.tg_step_info(struct_size=ctypes.sizeof(_c.tg_step_info))
+        check(_c.tg_session_step(handle, ctypes.byref(info)))
+        self._push()
+        if info.skipped:
+            self._heal()
 
     def _pull(self) -> None:
         for t in self._copied:
@@ -281,9 +302,13 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         return sends
 
     def _take_means(self, handle: int) -> None:
+        """Parameters that are frozen, or that no rank has used, get none: an optimizer moves by a gradient of zero, too (weight
+        decay, momentum). All ranks decide alike, by the mean."""
         for t in self._trained:
             mean = t.gradient(_c.tg_session_gradient(handle, t.id))
-            if t.tensor.grad is None or t.tensor.grad.is_sparse:
+            if not t.tensor.requires_grad or not bool(mean.any()):
+                t.tensor.grad = None
+            elif t.tensor.grad is None or t.tensor.grad.is_sparse:
                 t.tensor.grad = mean.to(t.tensor.dtype, copy=True)
             else:
                 t.tensor.grad.copy_(mean)
@@ -309,8 +334,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
 
     def _evaluate(self, begins: bool) -> None:
         with self._lock, torch.no_grad():
-            for t in self._tensors:
-                t.check()
+            self._check()
             self._pull()
             check((_c.tg_session_eval_begin if begins else _c.tg_session_eval_end)(self.handle()))
             self._push()
@@ -319,6 +343,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         """Take in what is in flight, and the unfinished round. From here on the parameters are the global weights. All ranks
         call it, after the last step; more steps may follow."""
         with self._lock, torch.no_grad():
+            self._check()
             self._pull()
             check(_c.tg_session_finish(self.handle()))
             self._push()
@@ -341,6 +366,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         """What this rank needs to continue with the same bits: the optimizer's state, the parameters and buffers of this rank,
         the last average, and what is in flight. All ranks call it after the same step, and each saves its own."""
         with self._lock, torch.no_grad():
+            self._check()
             self._pull()
             bytes_, length = ctypes.c_void_p(), ctypes.c_size_t()
             check(_c.tg_session_save_memory(self.handle(), ctypes.byref(bytes_), ctypes.byref(length)))
@@ -391,10 +417,10 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
 def _tensors_of(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> List[_Tensor]:
     """The optimizer's parameters in the order of the model, and the model's buffers."""
     wanted = {id(p): (g, i) for g, group in enumerate(optimizer.param_groups) for i, p in enumerate(group["params"])}
-    tensors = [_Tensor(name, p, True) for name, p in model.named_parameters() if wanted.pop(id(p), None) is not None]
+    tensors = [_Tensor(model, name, p, True) for name, p in model.named_parameters() if wanted.pop(id(p), None) is not None]
     for group, index in wanted.values():
         raise ArgumentError(f"optimizer: parameter {index} of its group {group} is not one of the model's")
-    tensors += [_Tensor(name, b, False) for name, b in model.named_buffers() if b.is_floating_point() and b.numel() > 0]
+    tensors += [_Tensor(model, name, b, False) for name, b in model.named_buffers() if b.is_floating_point() and b.numel() > 0]
     return tensors
 
 

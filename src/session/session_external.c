@@ -58,6 +58,7 @@ float *tg_session_gradient(tg_session *s, uint32_t id)
 
 static tg_status deliver(tg_session *s, tg_turn *turn)
 {
+    s->means = 0; /* those that tg_session_finish has dropped do not count */
     TG_TRY(tg__session_take_in(s));
     s->strategy->resets = false;
     tg__strategy_open(s->strategy, s->t);

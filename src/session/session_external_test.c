@@ -125,6 +125,22 @@ static void same_bits_of_means(void **state)
     }
 }
 
+/* Means that finish has dropped are not those of the next steps: no rank takes its own gradient for
+ * one. */
+static void goes_on_after_finish(void **state)
+{
+    (void)state;
+    static const char *const late[] = {"pipe:width=2", "od:warmup=3,eta_loc=0.125,local=sgd",
+                                       "cd:warmup=3,k=3,eta_loc=0.25"};
+    for (size_t i = 0; i < TG_COUNT(late); i++)
+        for (uint64_t at = 5; at < 8; at++) {
+            fixture_job job = job_of(late[i], "sgd:lr=0.25,momentum=0.5");
+            job.finish_at = at;
+            job.trains = outside_session;
+            run(&job, outside_of);
+        }
+}
+
 /* A gradient that some rank's caller leaves out. Gossip with overlap then takes z out of x and puts
  * it back, which is exact for such data only. */
 static void leaves_out_a_gradient(void **state)
@@ -267,6 +283,7 @@ int main(void)
         cmocka_unit_test(same_bits_of_means),           cmocka_unit_test(leaves_out_a_gradient),
         cmocka_unit_test(delayed_averaging_of_updates), cmocka_unit_test(each_step_is_synchronous),
         cmocka_unit_test(refuses_with_a_reason),        cmocka_unit_test(calls_in_order),
+        cmocka_unit_test(goes_on_after_finish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -302,7 +302,6 @@ static void open_step(tg_session *s)
     s->unready = s->ntrained;
     s->nonfinite = false;
     s->opened = false;
-    s->means = 0;
     s->apply_ns = s->wait_ns = 0;
 }
 

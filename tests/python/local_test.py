@@ -137,6 +137,41 @@ class Limits(unittest.TestCase):
 
 
 class Runs(unittest.TestCase):
+    def test_unused_and_frozen_parameters_stay(self):
+        """In steps that exchange gradients: no weight decay, no momentum for a parameter that no rank has used, or a frozen one.
+        Others get the mean of all, also where this rank has not used them."""
+        for spec in ("ssgd", "local:every=2,after=3", "pipe:width=2"):
+            def body(net):
+                model = torch.nn.ParameterDict({name: torch.nn.Parameter(torch.ones(3)) for name in ("used", "once", "frozen", "never")})
+                model.frozen.requires_grad_(False)
+                opt = Local(torch.optim.AdamW(model.parameters(), 0.01, weight_decay=0.5), model, spec, net)
+                for step in range(3):
+                    opt.zero_grad()
+                    (model.used.sum() + (model.once.sum() if net.rank == 0 else 0)).backward()
+                    if step == 0:
+                        model.frozen.grad = torch.ones(3)  # of before it was frozen
+                    opt.step()
+                return {name: p.detach().clone() for name, p in model.items()}
+            for found in ranks.in_threads(2, body):
+                for name, p in found.items():
+                    self.assertEqual(torch.equal(p, torch.ones(3)), name in ("frozen", "never"), f"{spec}: {name}")
+                self.assertTrue(torch.equal(found["used"], found["once"]) or spec != "ssgd")
+
+    def test_goes_on_after_finish(self):
+        """Averages of gradients that finish has dropped are not taken for those of the next step."""
+        for spec in ("pipe:width=2", "cd:warmup=2,k=2,local=sgd,eta_loc=0.01", "od:warmup=2,local=sgd,eta_loc=0.01"):
+            def body(net):
+                model = Fixed()
+                opt = Local(torch.optim.SGD(model.parameters(), 0.25), model, spec, net)
+                for step in range(9):
+                    model.give(net.rank, step)
+                    opt.step()
+                    if step in (4, 8):
+                        opt.finish()
+                return weights(model)
+            a, b = ranks.in_threads(2, body)
+            self.assertTrue(torch.equal(a, b), spec)
+
     def test_resumed_with_the_same_bits(self):
         for spec in SPECS:
             def whole(net):
@@ -332,6 +367,8 @@ class Refused(unittest.TestCase):
         sgd = torch.optim.SGD(model.parameters(), 0.1)
         for error, text, make in (
                 (telegrad.ArgumentError, "optimizer: a Fixed: allowed: a torch.optim.Optimizer", lambda net: Local(model, model, "local", net)),
+                (telegrad.ArgumentError, r"optimizer: a LBFGS, whose step\(\) needs a closure",
+                 lambda net: Local(torch.optim.LBFGS(model.parameters()), model, "local", net)),
                 (telegrad.ArgumentError, "parameter 0 of its group 0 is not one of the model's",
                  lambda net: Local(sgd, torch.nn.Linear(2, 2), "local", net)),
                 (telegrad.UnsupportedError, "parameter weight: it is float64",
@@ -358,7 +395,44 @@ class Refused(unittest.TestCase):
             model.a.data = torch.ones(5, 7)
             model.give(0, 0)
             opt.step()
-        self.refuses(telegrad.StateError, "a lies elsewhere in memory", make)
+        self.refuses(telegrad.StateError, "a was moved or replaced", make)
+
+    def test_replaced_tensors(self):
+        def made_net(net):
+            model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3))
+            return model, Local(torch.optim.SGD(model.parameters(), 0.1), model, "local", net)
+
+        def parameter(net):
+            model, opt = made_net(net)
+            model[0].weight = torch.nn.Parameter(model[0].weight.detach().clone())
+            opt.step()
+
+        def buffer(net):
+            model, opt = made_net(net)
+            model[1].running_mean = model[1].running_mean + 1
+            opt.state_dict()
+        self.refuses(telegrad.StateError, r"0\.weight was moved or replaced.*load_state_dict without assign=True", parameter)
+        self.refuses(telegrad.StateError, r"1\.running_mean was moved or replaced", buffer)
+
+    def test_optimizer_that_fails(self):
+        """The other rank learns it at once, also between exchanges."""
+        class Fails(torch.optim.SGD):
+            def step(self, closure=None):
+                raise ValueError("no such step")
+
+        def body(net):
+            model = Fixed()
+            kind = Fails if net.rank == 1 else torch.optim.SGD
+            opt = Local(kind(model.parameters(), lr=0.1), model, "local:every=2", net, timeout=600)
+            error, text = (ValueError, "no such step") if net.rank == 1 else (telegrad.PeerError, "rank 1")
+            with self.assertRaisesRegex(error, text):
+                for step in range(4):
+                    model.give(net.rank, step)
+                    opt.step()
+            if net.rank == 1:
+                with self.assertRaisesRegex(telegrad.StateError, "its step or its load_state_dict has failed"):
+                    opt.step()
+        ranks.in_threads(2, body)
 
     def test_state_of_another(self):
         def body(net):
