@@ -5,9 +5,8 @@
 
 Each function is called with valid arguments (which must succeed: else the other calls would prove nothing), with each
 pointer NULL in turn, with each structure's struct_size 0, and with enums, numbers and counts outside what they can be.
-Valid arguments come from arguments.h. A function with an argument of a type that is not known here is an error, so a new
-function is covered, or has to be made so.
-"""
+Valid arguments come from arguments.h, and arguments_try.h tries the calls. A function with an argument of a type that
+is not known here is an error, so a new function is covered, or has to be made so."""
 import pathlib
 import re
 import sys
@@ -230,7 +229,7 @@ def main(output, folder, part=None):
     if unknown:
         sys.exit("tests/arguments.py does not know, or knows what is no more:\n  " + "\n  ".join(unknown))
     with open(output, "w", encoding="utf-8") as out:
-        out.write('#include "arguments.h"\n')
+        out.write('#include "arguments_try.h"\n')
         if part:
             out.write({"mpi": '#include "telegrad/mpi.h"\n', "net": '#include "arguments_net.h"\n'}[part])
         for n, (text, before, expr, check) in enumerate(calls):
