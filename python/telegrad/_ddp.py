@@ -8,7 +8,7 @@ import torch.distributed
 import telegrad
 from telegrad import _c, _network
 from telegrad._errors import ArgumentError, MismatchError, NonFiniteError, StateError, UnsupportedError, check
-from telegrad._parts import Memory, Methods, Part, check_parameter, cut, figures, slot_name
+from telegrad._parts import Kept, Methods, Part, check_parameter, cut, figures, rescaled, slot_name
 
 
 class _Bucket:
@@ -49,9 +49,8 @@ class DdpHook:
         self._seed, self._settings = seed, settings
         self._keeps_unused = bool(model.find_unused_parameters or getattr(model, "static_graph", False))
         self._buckets: Dict[int, _Bucket] = {}
-        self._memory: Memory = {}  # of parameters whose bucket has no reducer yet ...
-        self._memory_scale = self._scale  # ... in gradients of this scale
-        self._unused: List[Tuple[str, Part, int, torch.Tensor, Dict[str, torch.Tensor]]] = []
+        self._memory = Kept()  # of parameters whose bucket has no reducer yet
+        self._unused: List[Tuple[str, Part, int, torch.Tensor, Tuple[Dict[str, torch.Tensor], float]]] = []
         self._step = 0
         self._begun = self._nonfinite = 0
         self._skipped = 0
@@ -129,7 +128,7 @@ class DdpHook:
                 for i, part in enumerate(job.bucket.parts):
                     if part.reducer is None:
                         seed = (self._seed * 1000003 + job.index + 8191 * i) % (1 << 64)
-                        part.make_reducer(self.net, self._memory, self._scale / self._memory_scale, self._step, seed, self._settings)
+                        part.make_reducer(self.net, self._memory, self._scale, self._step, seed, self._settings)
                     part.start(job.buffer)
                     job.started.append(part)
             except BaseException as error:
@@ -187,10 +186,8 @@ class DdpHook:
         names of parameters. The buckets before it may be under way."""
         for index in [i for i in self._buckets if i >= begin]:
             bucket = self._buckets.pop(index)
-            self._memory_scale = self._scale
             for part in bucket.parts:
-                for name, slots in part.memory().items():
-                    self._memory.setdefault(name, {}).update(slots)
+                self._memory.put(part.memory(), self._scale)
                 part.close()
 
     def _parts(self) -> List[Part]:
@@ -221,20 +218,20 @@ class DdpHook:
         for name, gradient in zip(bucket.names, gradients):
             if name in bucket.place and not bool(gradient.any()):
                 part, segment = bucket.place[name]
-                memory = self._memory if part.reducer is None else part.memory({segment})
-                self._unused.append((name, part, segment, gradient, dict(memory.get(name, {}))))
+                memory = self._memory.of(name) if part.reducer is None else (part.memory({segment}).get(name, {}), self._scale)
+                self._unused.append((name, part, segment, gradient, memory))
 
     def _restore_unused(self) -> None:
         if self._nonfinite > 0:  # the next step takes back everything; its undo must come before slots are touched
             self._unused = []
-        for name, part, segment, mean, memory in self._unused:
+        for name, part, segment, mean, (memory, scale) in self._unused:
             own = self._parameters[name].grad
             if part.reducer is None or (own is not None and torch.equal(own, mean.to(own.dtype))):
                 continue
             for slot, data in part.reducer.slots():
                 if slot.segment == segment:
                     kept = memory.get(slot_name(slot))  # None: it had none before
-                    data[:] = bytes(len(data)) if kept is None else kept.numpy().data
+                    data[:] = bytes(len(data)) if kept is None else rescaled(slot, kept, self._scale / scale).numpy().data
         self._unused = []
 
     # ---- for the user -----------------------------------------------------------------------------------------------
@@ -244,12 +241,8 @@ class DdpHook:
         between steps."""
         self._check_idle("state_dict")
         self._settle()
-        memory: Memory = {name: dict(slots) for name, slots in self._memory.items() if slots}
-        for part in self._parts():
-            for name, slots in part.memory().items():
-                memory.setdefault(name, {}).update(slots)
         return {"version": 1, "spec": self.spec, "rules": self._methods.rules, "rank": self.net.rank, "size": self.net.size, "step": self._step,
-                "scale": self._scale, "memory": memory}
+                **self._memory.state(self._parts(), self._scale)}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Continue from a `state_dict` of this rank, after the model's and the scaler's own.
@@ -269,8 +262,8 @@ class DdpHook:
         for part in self._parts():
             part.close()
         self._buckets = {}
-        self._memory = {name: {key: value.clone() for key, value in slots.items()} for name, slots in state["memory"].items()}
-        self._step, self._memory_scale = int(state["step"]), float(state["scale"])
+        self._memory.load(state)
+        self._step = int(state["step"])
 
     def stats(self) -> Dict[str, float]:
         """Figures so far: steps, skipped steps (a gradient was not finite), bytes sent, and the ratio of the gradient's size

@@ -1,12 +1,13 @@
 """The hook for FSDP2 (fully_shard): means between replicas, each of which is sharded over its own ranks."""
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+import weakref
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import torch
 import torch.distributed
 import telegrad
 from telegrad import _c
 from telegrad._errors import MismatchError, NonFiniteError, StateError, UnsupportedError, check
-from telegrad._parts import Memory, Methods, Part, check_parameter, cut, figures
+from telegrad._parts import Kept, Methods, Part, check_parameter, cut, figures
 
 
 class _Group:
@@ -26,10 +27,9 @@ class FsdpHook:
         self._seed, self._settings = seed, settings
         self._groups: List[_Group] = []
         self._shard_group: Any = None
-        self._memory: Memory = {}
-        self._memory_scale = self._scale
+        self._memory = Kept()
         self._step = self._skipped = 0
-        self._under_way = False
+        self._ending: "Optional[weakref.ref[Callable[[], None]]]" = None  # what ends the step under way: see _begin_step
         self._refusal: Optional[NonFiniteError] = None
         self._failed: Optional[BaseException] = None
         names = {id(p): name for name, p in model.named_parameters()}
@@ -64,16 +64,16 @@ class FsdpHook:
         """Called with the gradients of a group, averaged over the shards of this replica. Blocks until the means are there."""
         if self._failed is not None:
             raise self._failed
-        if not self._under_way:
-            self._begin_step()
         if shards.numel() != group.n:
             raise UnsupportedError(f"module {group.module}: {shards.numel()} of its {group.n} gradients are there: allowed: a step that uses "
                                    "all parameters, or model.set_reduce_scatter_unused_params(True)", "TG_E_UNSUPPORTED")
+        if self._ending is None or self._ending() is None:
+            self._begin_step()
         try:
             for i, part in enumerate(group.parts):
                 if part.reducer is None:
                     seed = (self._seed * 1000003 + index + 8191 * i) % (1 << 64)
-                    part.make_reducer(self.net, self._memory, self._scale / self._memory_scale, self._step, seed, self._settings)
+                    part.make_reducer(self.net, self._memory, self._scale, self._step, seed, self._settings)
             started = []
             try:
                 for part in group.parts:
@@ -90,7 +90,7 @@ class FsdpHook:
             raise
 
     def _begin_step(self) -> None:
-        self._under_way = True
+        self._drop_step()
         self._refusal = None
         if self._scaler is not None:
             scale = float(self._scaler.get_scale())
@@ -99,12 +99,28 @@ class FsdpHook:
                     if part.reducer is not None:
                         check(_c.tg_reducer_scale(part.reducer.handle(), scale / self._scale))
                 self._scale = scale
-        torch.autograd.Variable._execution_engine.queue_callback(self._end_step)
+
+        def ending() -> None:  # the backward pass alone holds it: if that fails, it is gone, and was not called
+            self._end_step()
+        torch.autograd.Variable._execution_engine.queue_callback(ending)
+        self._ending = weakref.ref(ending)
+
+    def _drop_step(self) -> None:
+        """If the last backward pass has failed, nobody applies the means that it did exchange: the step has not taken place."""
+        if self._ending is None:
+            return
+        self._ending = None
+        for part in self._parts():
+            if part.reducer is not None:
+                if part.used:
+                    part.reducer.undo()
+                check(_c.tg_reducer_set_step(part.reducer.handle(), self._step))
+            part.used = False
 
     def _end_step(self) -> None:
         """FSDP has given the means to the parameters. If one of any rank was not finite, no rank applies any: what was sent for
         them returns to the memory."""
-        self._under_way = False
+        self._ending = None
         self._step += 1
         bad = torch.tensor([0.0 if self._refusal is None else 1.0])
         if self._shard_group is not None:
@@ -131,11 +147,8 @@ class FsdpHook:
 
     def state_dict(self) -> Dict[str, Any]:
         """The memory of this rank, by names of parameters, to be saved by each rank for itself. Call it between steps."""
-        memory: Memory = {name: dict(slots) for name, slots in self._memory.items() if slots}
-        for part in self._parts():
-            for name, slots in part.memory().items():
-                memory.setdefault(name, {}).update(slots)
-        return {**self._own(), "step": self._step, "scale": self._scale, "memory": memory}
+        self._drop_step()
+        return {**self._own(), "step": self._step, **self._memory.state(self._parts(), self._scale)}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Continue from a `state_dict` of this rank, after the model's and the scaler's own.
@@ -152,8 +165,10 @@ class FsdpHook:
         for part in self._parts():
             part.close()
             part.reducer = None
-        self._memory = {name: {key: value.clone() for key, value in slots.items()} for name, slots in state["memory"].items()}
-        self._step, self._memory_scale = int(state["step"]), float(state["scale"])
+            part.used = False
+        self._ending = None
+        self._memory.load(state)
+        self._step = int(state["step"])
 
     def _own(self) -> Dict[str, Any]:
         shard = torch.distributed.get_rank(self._shard_group)

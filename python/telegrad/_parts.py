@@ -11,6 +11,45 @@ Memory = Dict[str, Dict[str, torch.Tensor]]  # of parameters, by name: bytes by 
 DTYPES = {torch.float32: _c.TG_F32, torch.float16: _c.TG_F16, torch.bfloat16: _c.TG_BF16}
 
 
+class Kept:
+    """The memory of parameters that have no reducer yet, each in gradients of the loss scale that it was taken at."""
+
+    def __init__(self) -> None:
+        self._memory: Memory = {}
+        self._scales: Dict[str, float] = {}
+
+    def put(self, memory: Memory, scale: float) -> None:
+        for name, slots in memory.items():
+            self._memory.setdefault(name, {}).update(slots)
+            self._scales[name] = scale
+
+    def of(self, name: str) -> Tuple[Dict[str, torch.Tensor], float]:
+        """The memory of a parameter, and its loss scale."""
+        return dict(self._memory.get(name, {})), self._scales.get(name, 1.0)
+
+    def take(self, name: str, slot: _c.tg_reducer_slot, scale: float) -> Optional[torch.Tensor]:
+        """What belongs into a slot, in gradients of this loss scale."""
+        data = self._memory.get(name, {}).pop(slot_name(slot), None)
+        return None if data is None else rescaled(slot, data, scale / self._scales[name])
+
+    def state(self, parts: "Sequence[Part]", scale: float) -> Dict[str, Any]:
+        """This and the memory of the parts' reducers, which is in gradients of this loss scale."""
+        memory: Memory = {name: dict(slots) for name, slots in self._memory.items() if slots}
+        scales = {name: self._scales[name] for name in memory if self._scales[name] != scale}
+        for part in parts:
+            for name, slots in part.memory().items():
+                memory.setdefault(name, {}).update(slots)
+                scales.pop(name, None)
+        return {"scale": scale, "scales": scales, "memory": memory}
+
+    def load(self, state: Dict[str, Any]) -> None:
+        """Replace it by what `state` has returned."""
+        self._memory, self._scales = {}, {}
+        for name, slots in state["memory"].items():
+            own = float(state.get("scales", {}).get(name, state["scale"]))
+            self.put({name: {key: value.clone() for key, value in slots.items()}}, own)
+
+
 class Methods:
     """Which method a parameter has."""
 
@@ -86,20 +125,18 @@ class Part:
                     memory.setdefault(self.names[slot.segment], {})[slot_name(slot)] = copy
         return memory
 
-    def make_reducer(self, net: telegrad.Network, memory: Memory, factor: float, step: int, seed: int, settings: Dict[str, Any]) -> None:
-        """Create it, with what is remembered of its parameters, which is taken out of `memory` and multiplied by a factor."""
+    def make_reducer(self, net: telegrad.Network, memory: Kept, scale: float, step: int, seed: int, settings: Dict[str, Any]) -> None:
+        """Create it, with what is remembered of its parameters, which is taken out of `memory`, at this loss scale."""
         reducer = telegrad.Reducer(self.spec, self.n, net, segments=[shape or (1,) for shape in self.shapes], seed=seed, **settings)
         for slot, data in reducer.slots():
             name = self.names[slot.segment]
-            kept = memory.get(name, {}).pop(slot_name(slot), None)
+            kept = memory.take(name, slot, scale)
             if kept is None:
                 continue
             if len(data) != kept.numel():
                 raise MismatchError(f"load_state_dict: the memory of the parameter {name!r} has {kept.numel()} bytes of "
                                     f"{slot_name(slot)}, but this model's has {len(data)}")
             data[:] = kept.numpy().data
-        if factor != 1:
-            check(_c.tg_reducer_scale(reducer.handle(), factor))
         check(_c.tg_reducer_set_step(reducer.handle(), step))
         self.reducer = reducer
 
@@ -110,6 +147,13 @@ class Part:
 
 def slot_name(slot: _c.tg_reducer_slot) -> str:
     return f"{slot.role.decode()}/{slot.name.decode()}/{slot.at}"
+
+
+def rescaled(slot: _c.tg_reducer_slot, data: torch.Tensor, factor: float) -> torch.Tensor:
+    """The bytes of a slot, multiplied as tg_reducer_scale does."""
+    if factor == 1 or (slot.rule != b"sum" and slot.role != b"owner"):
+        return data
+    return (data.view(torch.float32).double() * factor).float().view(torch.uint8)
 
 
 def cut(methods: Methods, names: Sequence[str], shapes: Sequence[Tuple[int, ...]], sizes: Sequence[int]) -> List[Part]:

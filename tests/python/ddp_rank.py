@@ -312,6 +312,35 @@ def case_resumed(net):
             assert f"{key}=" in str(error)
 
 
+def case_saved_before_the_first_step(net):
+    """What was loaded and not yet used is saved with the loss scale that it was taken at, not with today's."""
+    for unused in (False, True):
+        def start():
+            scaler.factor = 64.0
+            return hooked(net, "topk:density=0.05", {"find_unused_parameters": unused}, scaler=scaler)
+
+        def go_on(ddp):
+            for step in range(3, 6):
+                ddp.zero_grad(set_to_none=True)
+                scaler.scale(loss_of(ddp, step, "left" if unused else "both")).backward()
+        scaler = Scaler()
+        ddp, hook = hooked(net, "topk:density=0.05", {"find_unused_parameters": unused}, scaler=scaler)
+        for step in range(3):
+            ddp.zero_grad(set_to_none=True)
+            scaler.scale(loss_of(ddp, step)).backward()
+        saved, before = hook.state_dict(), residuals(hook)
+        (one, hook_one), (two, hook_two) = start(), start()
+        hook_one.load_state_dict(saved)
+        hook_two.load_state_dict(saved)
+        hook_two.load_state_dict(hook_two.state_dict())
+        go_on(one)
+        go_on(two)
+        ours, others = residuals(hook_one), residuals(hook_two)
+        assert all(torch.equal(ours[name], others[name]) for name in before)
+        assert not unused or torch.equal(ours["right.weight"], before["right.weight"] / 16)
+    yield len(before)
+
+
 class Half(torch.nn.Module):
     """float16 parameters, computing in float32."""
 

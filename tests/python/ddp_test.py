@@ -6,7 +6,7 @@ import unittest
 import torch_jobs
 
 CASES = ("dense_is_ddp", "methods", "rebuild", "unused", "unused_and_nan", "loaded_after_nan", "no_sync", "scaler", "nan_without_scaler",
-         "resumed", "half", "different_specs")
+         "resumed", "saved_before_the_first_step", "half", "different_specs")
 
 
 class Ddp(unittest.TestCase):
