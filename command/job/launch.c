@@ -107,7 +107,7 @@ tg_status launch_open(struct launch *l, const struct job_call *call)
 void launch_close(const struct launch *l)
 {
     if (l->processes)
-        l->transport->close();
+        l->transport->close(TG_OK);
 }
 
 int launch_world(const struct launch *l, const struct run_options *o)
@@ -442,6 +442,6 @@ int launch_fail(const struct launch *l, tg_status status)
     }
     say(l, tg_error(), stopped);
     if (l->processes)
-        l->transport->close();
+        l->transport->close(status);
     return exit_status;
 }

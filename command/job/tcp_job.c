@@ -51,10 +51,10 @@ static tg_status open_job(const struct job_call *call, int *rank_p, int *size_p)
     return TG_OK;
 }
 
-static void close_job(void)
+static void close_job(tg_status status)
 {
     /* A membership that no transport has taken: what this rank needs besides is missing. */
-    tg_net_leave(job.net, stop_signal ? "it was interrupted" : tg_error());
+    tg_net_leave(job.net, stop_signal ? "it was interrupted" : status == TG_OK ? NULL : tg_error());
     job.net = NULL;
     free(job.nodes);
     job.nodes = NULL;

@@ -31,7 +31,7 @@ struct job_transport {
     /* Join the job. Errors TG_E_PEER (it did not start), TG_E_UNSUPPORTED, TG_E_MISMATCH (another
      * command); for tcp those of tcp_join */
     tg_status (*open)(const struct job_call *call, int *rank_p, int *size_p);
-    void (*close)(void);
+    void (*close)(tg_status status); /* that the command ends with */
     /* Create a transport over all processes of the job (collective call). */
     tg_status (*connect)(tg_transport **t_p);
     /* Find the machine of each process: nodes (size of the job), in the form that session.h expects

@@ -184,14 +184,15 @@ class Network:
 
 _open: "weakref.WeakSet[Network]" = weakref.WeakSet()
 _joining: "Set[_Joining]" = set()  # joins that are under way
+_STOP_S = 5.0  # to wait for a join that is asked to stop: what it calls may not return
 
 
 class _Joining:
     """tg_net_join in a thread of its own, because a thread inside the library cannot take a signal: whoever waits for it here
-    can be interrupted, which ends it."""
+    can be interrupted, which ends it. The thread may be inside the library for longer, so it holds what the call uses."""
 
-    def __init__(self, call: Callable[["_Joining"], int]) -> None:
-        self._call = call
+    def __init__(self, call: Callable[["_Joining"], int], uses: object) -> None:
+        self._call, self._uses = call, uses
         self.asked = False  # to stop
         self._transport: Optional[int] = None
         self._error: Optional[BaseException] = None
@@ -221,7 +222,7 @@ class _Joining:
             transport, self._transport = self._transport, None
         if transport is not None:
             _c.tg_transport_destroy(transport)
-        self.done.wait(5)
+        self.done.wait(_STOP_S)
 
     def wait(self) -> int:
         """Returns the transport."""
@@ -241,6 +242,17 @@ class _Joining:
         return self._transport
 
 
+class _Keys:
+    """A tg_keys."""
+
+    def __init__(self, lines: bytes) -> None:
+        self.handle = ctypes.c_void_p()
+        check(_c.tg_keys_parse(lines, ctypes.byref(self.handle)))
+
+    def __del__(self) -> None:
+        _c.tg_keys_destroy(self.handle)
+
+
 _stop_function = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)
 
 
@@ -256,19 +268,16 @@ def _join(*, key: Optional[Key] = None, allow: Sequence[str] = (), peer_key: Opt
     lines = [_check_public(f"allow[{i}]", k) + f" rank{i + 1}\n".encode() for i, k in enumerate(allow)]
     config = _c.tg_net_config(insecure=insecure, key=None if key is None else key._handle,
                               peer_key=None if peer_key is None else _check_public("peer_key", peer_key))
-    keys = ctypes.c_void_p()
-    if lines:
-        check(_c.tg_keys_parse(b"".join(lines), ctypes.byref(keys)))
-        config.allow = keys.value
-    try:
-        return _join_with(config, **more)
-    finally:
-        _c.tg_keys_destroy(keys)
+    keys = _Keys(b"".join(lines)) if lines else None
+    if keys is not None:
+        config.allow = keys.handle.value
+    return _join_with(config, (key, keys), **more)
 
 
-def _join_with(config: _c.tg_net_config, *, listen: Optional[str] = None, join: Optional[str] = None,
+def _join_with(config: _c.tg_net_config, uses: object, *, listen: Optional[str] = None, join: Optional[str] = None,
                advertise: Optional[str] = None, size: int = 0, rank: int = 0, job: str = "", timeout: float = 60) -> int:
-    """Fill in the rest of the config, join, and return the transport."""
+    """Fill in the rest of the config, join, and return the transport. uses: what the config points to, which lives as long as
+    the call."""
     config.struct_size = ctypes.sizeof(_c.tg_net_config)
     config.listen, config.join, config.advertise = _text("listen", listen), _text("address", join), _text("advertise", advertise)
     config.size, config.rank, config.job, config.timeout_s = size, rank, _text("job", job), timeout
@@ -276,7 +285,7 @@ def _join_with(config: _c.tg_net_config, *, listen: Optional[str] = None, join: 
     def call(joining: _Joining) -> int:
         membership, transport = ctypes.c_void_p(), ctypes.c_void_p()
         stop = _stop_function(lambda _: joining.asked)  # lives until tg_net_join has returned
-        config.stop = ctypes.cast(stop, ctypes.c_void_p)
+        config.stop = ctypes.cast(stop, ctypes.c_void_p).value
         check(_c.tg_net_join(ctypes.byref(config), ctypes.byref(membership)))
         status = _c.tg_transport_tcp(membership, ctypes.byref(transport))
         if status != _c.TG_OK:
@@ -284,7 +293,7 @@ def _join_with(config: _c.tg_net_config, *, listen: Optional[str] = None, join: 
             check(status)
         assert transport.value is not None
         return transport.value
-    return _Joining(call).wait()
+    return _Joining(call, uses).wait()
 
 
 exiting = False  # the interpreter exits

@@ -63,13 +63,12 @@ class Store:
             job = self.agree()
         except RuntimeError as error:
             raise PeerError(f"telegrad.torch.Network: the store of torch.distributed: {error}") from error
-        # They live until tg_net_join has returned, and are not called later.
         functions = (_set_function(self._guarded(lambda name, value: self.set(name.decode(), value.decode()))),
                      _get_function(self._guarded(self._get)))
         config = _c.tg_net_config()
-        config.set, config.get = (ctypes.cast(f, ctypes.c_void_p) for f in functions)
+        config.set, config.get = (ctypes.cast(f, ctypes.c_void_p).value for f in functions)
         try:
-            return _join_with(config, listen=listen, advertise=advertise, size=self._size, rank=self._rank, job=job,
+            return _join_with(config, functions, listen=listen, advertise=advertise, size=self._size, rank=self._rank, job=job,
                               timeout=max(self._timeout - (time.monotonic() - begun), 1))
         except Error:
             if self._error is None:

@@ -10,12 +10,14 @@ gives it the hook of telegrad.torch.ddp.
     lightning.Trainer(strategy=telegrad.integrations.lightning("topk:density=0.01"), ...)
 """
 import os
+import warnings
 from typing import Any, Optional
 
 import torch
+import torch.distributed
 import telegrad
 import telegrad.torch
-from telegrad._errors import ArgumentError
+from telegrad._errors import ArgumentError, StateError
 
 __all__ = ["accelerate", "lightning", "trainer"]
 
@@ -43,12 +45,27 @@ class _Memory:
     def file(self, arguments: Any, step: int) -> str:
         return os.path.join(arguments.output_dir, f"checkpoint-{step}", f"telegrad-{torch.distributed.get_rank()}.pt")
 
+    def load(self, arguments: Any, step: int) -> None:
+        """Continue from the files of a checkpoint. If no rank has one, the memory begins empty."""
+        assert self.hook is not None
+        path = self.file(arguments, step)
+        found = [False] * torch.distributed.get_world_size()
+        torch.distributed.all_gather_object(found, os.path.exists(path))
+        if all(found):
+            self.hook.load_state_dict(torch.load(path))
+        elif any(found):
+            raise StateError(f"rank {found.index(False)} does not find telegrad-{found.index(False)}.pt in {os.path.dirname(path)}: allowed: "
+                             "the files of all ranks, or of none")
+        elif torch.distributed.get_rank() == 0:
+            warnings.warn(f"the memory of {self.spec} begins empty at step {step}, because there is no {path}: allowed: to resume from "
+                          "a checkpoint in output_dir, with its files telegrad-RANK.pt")
+
 
 def trainer(trainer: Any, spec: str, net: Optional[telegrad.Network] = None, **settings: Any) -> None:
     """Exchange the gradients of a transformers.Trainer. Call it on all ranks before `trainer.train`.
 
     Each checkpoint gets a file telegrad-RANK.pt beside the model's, from which `trainer.train(resume_from_checkpoint=True)`
-    continues. net and settings as for `accelerate`.
+    in output_dir continues. If no rank finds its file there, the memory begins empty, with a warning. net and settings as for `accelerate`.
     """
     import transformers
     kept = _Memory(spec, net, settings)
@@ -56,9 +73,8 @@ def trainer(trainer: Any, spec: str, net: Optional[telegrad.Network] = None, **s
     class Callback(transformers.TrainerCallback):  # type: ignore[misc,unused-ignore]
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             kept.hook = accelerate(trainer.accelerator, trainer.model_wrapped, kept.spec, kept.net, **kept.settings)
-            path = kept.file(args, state.global_step)
-            if state.global_step > 0 and os.path.exists(path):
-                kept.hook.load_state_dict(torch.load(path))
+            if state.global_step > 0:
+                kept.load(args, state.global_step)
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             path = kept.file(args, state.global_step)

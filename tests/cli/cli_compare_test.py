@@ -156,7 +156,7 @@ class Compare(CliTest):
         out = self.path("all.jsonl")
         self.refused(2, ["--run 2", "magic"], "compare", *BASE, "--run", "name=fine", "--run", "method=magic",
                      "--out", out)
-        self.refused(2, ['run "fine"', "batch=100000"], "compare", *TINY[:2], "--batch", "100000", "--run",
+        self.refused(2, ['run "fine"', "--batch 100000"], "compare", *TINY[:2], "--batch", "100000", "--run",
                      "name=fine", "--run", "name=other;steps=2", "--out", out)
         self.assertEqual(os.listdir(self.folder), [])
 

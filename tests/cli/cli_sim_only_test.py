@@ -158,7 +158,7 @@ class SimOnly(CliTest):
             self.assertNotIn(words, run(*(word for word in job if word not in ("--sim-only", *VIRTUAL)), *more[:2]).stderr)
         many = ["--workers", "200"]
         self.assertIn("samples        a step takes more than the data have", self.ok(*over(*job, *many)))
-        self.refused(2, ["batch=4: allowed: 1 to 3"], *over(*(word for word in job if word not in ("--sim-only", *VIRTUAL)), *many))
+        self.refused(2, ["--batch 4: allowed: 1 to 3"], *over(*(word for word in job if word not in ("--sim-only", *VIRTUAL)), *many))
 
     def test_interrupt(self):
         """What was played is written, as of a run that computes."""

@@ -214,7 +214,7 @@ class Train(CliTest):
         out = self.path("run.jsonl")
         with open(out, "w", encoding="utf-8") as file:
             file.write(OLD)
-        self.refused(2, ["batch="], "train", *TINY[:2], "--batch", "5000", "--out", out)
+        self.refused(2, ["--batch 5000: allowed"], "train", *TINY[:2], "--batch", "5000", "--out", out)
         with open(out, encoding="utf-8") as file:
             self.assertEqual(file.read(), OLD)
         self.assertEqual(os.listdir(self.folder), ["run.jsonl"])

@@ -2,6 +2,7 @@
 import hashlib
 import os
 import sys
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -80,7 +81,29 @@ def run_transformers(folder):
         return trainer
     trained(4, None)
     assert os.path.exists(os.path.join(folder, "checkpoint-4", f"telegrad-{RANK}.pt"))
-    trainer = trained(8, os.path.join(folder, "checkpoint-4"))
+    checkpoint = os.path.join(folder, "checkpoint-4")
+    own = os.path.join(checkpoint, f"telegrad-{RANK}.pt")
+    for missing in ((1,), (0, 1)):
+        if RANK in missing:
+            os.rename(own, own + ".aside")
+        dist.barrier()
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            try:
+                trained(5, checkpoint)
+                error = None
+            except telegrad.StateError as e:
+                error = e
+        texts = [str(w.message) for w in warned if "begins empty" in str(w.message)]
+        if len(missing) == 1:
+            assert "rank 1 does not find telegrad-1.pt" in str(error) and not texts, (error, texts)
+        else:
+            assert error is None and len(texts) == (RANK == 0), (error, texts)
+        dist.barrier()
+        if RANK in missing:
+            os.rename(own + ".aside", own)
+    dist.barrier()
+    trainer = trained(8, checkpoint)
     return trainer.model, trainer.telegrad_stats
 
 

@@ -1,15 +1,20 @@
 """Joining from Python: Ctrl-C ends it, the interpreter's exit, too, and wrong arguments are named."""
+import gc
 import os
 import pathlib
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
+import weakref
+from unittest import mock
 
 import ranks
 import telegrad
+from telegrad import _network, _store
 
 WAITS = {
     "meet": "telegrad.Network.meet('tcp://127.0.0.1:{port}', 2, key=key, allow=[telegrad.Key().public])",
@@ -78,6 +83,62 @@ except KeyboardInterrupt:
 """
         done = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=60)
         self.assertEqual(done.stdout, "<telegrad.Network: rank 0 of 2>\n", done.stderr)
+
+    def stuck(self, join):
+        """Call join, whose tg_net_join does not return when it is asked to stop. Returns what lets it go."""
+        go, inside = threading.Event(), threading.Event()
+
+        def tg_net_join(config, membership):
+            inside.set()
+            go.wait(30)
+            return telegrad._c.TG_E_STOPPED
+
+        def interrupt():
+            inside.wait(30)
+            os.kill(os.getpid(), signal.SIGINT)
+        threading.Thread(target=interrupt).start()
+        with mock.patch.object(telegrad._c, "tg_net_join", tg_net_join), mock.patch.object(_network, "_STOP_S", 0.05):
+            self.assertRaises(KeyboardInterrupt, join)
+        gc.collect()
+        return go
+
+    def wait_until(self, what):
+        deadline = time.monotonic() + 30
+        while not what() and time.monotonic() < deadline:
+            gc.collect()
+            time.sleep(0.01)
+        self.assertTrue(what())
+
+    def test_what_a_join_uses_lives_until_it_returns(self):
+        """Whoever waits gives up while the thread is still inside the library."""
+        destroyed, destroy = [], telegrad._c.tg_keys_destroy
+        with mock.patch.object(telegrad._c, "tg_keys_destroy", lambda keys: (destroyed.append(keys), destroy(keys))):
+            key = telegrad.Key()
+            lives = weakref.ref(key)
+            go = self.stuck(lambda: telegrad.Network.meet("tcp://127.0.0.1:1", 2, key=key, allow=[key.public]))
+            del key
+            gc.collect()
+            self.assertEqual(destroyed, [])
+            self.assertIsNotNone(lives())
+            go.set()
+            self.wait_until(lambda: destroyed and lives() is None)
+
+    def test_what_a_store_is_asked_by_lives_until_the_join_returns(self):
+        made, store = [], mock.Mock()
+
+        def making(function):
+            def make(call):
+                new = function(call)
+                made.append(weakref.ref(new))
+                return new
+            return make
+        store.add.return_value = 0
+        with mock.patch.object(_store, "_set_function", making(_store._set_function)), \
+                mock.patch.object(_store, "_get_function", making(_store._get_function)):
+            go = self.stuck(lambda: _store.Store(store, "", 0, 1, 60).join(None, None))
+        self.assertEqual([function() is None for function in made], [False, False])
+        go.set()
+        self.wait_until(lambda: all(function() is None for function in made))
 
     def test_arguments(self):
         key, address = telegrad.Key(), "tcp://127.0.0.1:1"

@@ -46,25 +46,26 @@ tg_status batcher_steps(const train_data *d, const loader_config *c, uint64_t *s
     const size_t each = is_images(d) ? 1 : c->context, world = (size_t)c->world;
     const size_t total = is_images(d) ? d->view[DATA_TRAIN].count : labels_of(d, DATA_TRAIN);
     if (each == 0)
-        return tg_fail(TG_E_ARG, "context=0: data set %s: allowed: 1 and more tokens",
+        return tg_fail(TG_E_ARG, "--context 0: data set %s: allowed: 1 and more tokens",
                        d->set->entry->name);
     const size_t share = total / world / each, most = share / parts_of(c);
     if (total < world)
-        return tg_fail(TG_E_ARG, "%zu training %s over %d ranks: allowed: 1 to %zu ranks", total,
-                       is_images(d) ? "samples" : "labels", c->world, total);
+        return tg_fail(TG_E_ARG, "%zu training %s over %d ranks: allowed: 1 to %zu rank%s", total,
+                       is_images(d) ? "samples" : "labels", c->world, total, total == 1 ? "" : "s");
     if (share == 0)
         return tg_fail(TG_E_ARG,
-                       "context=%zu: allowed: 1 to %zu (%zu training tokens over %d ranks)", each,
-                       total / world, total + 1, c->world);
+                       "--context %zu: allowed: 1 to %zu (%zu training tokens over %d rank%s)",
+                       each, total / world, total + 1, c->world, c->world == 1 ? "" : "s");
     if (parts_of(c) > 1 && c->batch > 0 && c->batch <= share && c->batch > most)
-        return tg_fail(TG_E_ARG,
-                       "accumulate=%zu: allowed: 1 to %zu (%zu training samples a rank, in batches "
-                       "of %zu)",
-                       parts_of(c), share / c->batch, share, c->batch);
+        return tg_fail(
+            TG_E_ARG,
+            "--accumulate %zu: allowed: 1 to %zu (%zu training samples a rank, in batches "
+            "of %zu)",
+            parts_of(c), share / c->batch, share, c->batch);
     if (c->batch < 1 || c->batch > most)
-        return tg_fail(TG_E_ARG, "batch=%zu: allowed: 1 to %zu (%zu training %s over %d ranks)",
+        return tg_fail(TG_E_ARG, "--batch %zu: allowed: 1 to %zu (%zu training %s over %d rank%s)",
                        c->batch, most, d->view[DATA_TRAIN].count,
-                       is_images(d) ? "samples" : "tokens", c->world);
+                       is_images(d) ? "samples" : "tokens", c->world, c->world == 1 ? "" : "s");
     *steps_p = total / (world * c->batch * each * parts_of(c));
     return TG_OK;
 }

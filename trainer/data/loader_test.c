@@ -411,16 +411,16 @@ static void test_refused(void **state)
     (void)state;
     const train_data text = text_of(100);
     refused(images, (loader_config){.batch = 52, .world = 2}, TG_E_ARG,
-            "batch=52: allowed: 1 to 51 (103 training samples over 2 ranks)");
+            "--batch 52: allowed: 1 to 51 (103 training samples over 2 ranks)");
     refused(images, (loader_config){.batch = 26, .world = 2, .parts = 2}, TG_E_ARG,
-            "accumulate=2: allowed: 1 to 1 (51 training samples a rank");
+            "--accumulate 2: allowed: 1 to 1 (51 training samples a rank");
     refused(images, (loader_config){.batch = 1, .world = 1, .shard = "odd"}, TG_E_SPEC,
             "unknown shard");
     refused(&text, (loader_config){.batch = 10, .context = 10, .world = 1}, TG_E_ARG,
-            "batch=10: allowed: 1 to 9 (100 training tokens over 1 ranks)");
-    refused(&text, (loader_config){.batch = 10, .world = 1}, TG_E_ARG, "context=0");
+            "--batch 10: allowed: 1 to 9 (100 training tokens over 1 rank)");
+    refused(&text, (loader_config){.batch = 10, .world = 1}, TG_E_ARG, "--context 0");
     refused(&text, (loader_config){.batch = 1, .context = 50, .world = 2}, TG_E_ARG,
-            "context=50: allowed: 1 to 49 (100 training tokens over 2 ranks)");
+            "--context 50: allowed: 1 to 49 (100 training tokens over 2 ranks)");
     refused(images, (loader_config){.batch = 1, .world = 104}, TG_E_ARG,
             "103 training samples over 104 ranks: allowed: 1 to 103 ranks");
     refused(&text, (loader_config){.batch = 1, .context = 1, .world = 1, .shard = "label"},

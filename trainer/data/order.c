@@ -32,8 +32,8 @@ tg_status order_create(uint64_t seed, size_t samples, int world, int rank, size_
     const size_t most = samples / (size_t)world / parts;
     if (batch == 0 || samples > UINT32_MAX || batch > most)
         return tg_fail(TG_E_ARG,
-                       "batch=%zu: allowed: 1 to %zu (%zu training samples over %d ranks)", batch,
-                       most, samples, world);
+                       "--batch %zu: allowed: 1 to %zu (%zu training samples over %d rank%s)",
+                       batch, most, samples, world, world == 1 ? "" : "s");
     const order from = {.seed = seed,
                         .steps_per_epoch = samples / ((size_t)world * batch * parts),
                         .samples = samples,

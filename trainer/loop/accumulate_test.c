@@ -193,7 +193,7 @@ static void refuses(void **state)
     run_both(&other, &w, run);
     assert_int_equal(run[0].status, TG_E_ARG);
     assert_non_null(
-        strstr(run[0].message, "accumulate=21: allowed: 1 to 20 (320 training samples"));
+        strstr(run[0].message, "--accumulate 21: allowed: 1 to 20 (320 training samples"));
 }
 
 int main(void)

@@ -38,10 +38,10 @@ static tg_status length_of(const train_job *job, const char *data, int world, co
     if (job->batch == 0 || share / job->batch / parts == 0)
         return tg_fail(
             TG_E_ARG,
-            "batch=%zu: allowed: 1 to %zu (%zu training %s over %d ranks, %zu parts of a "
+            "--batch %zu: allowed: 1 to %zu (%zu training %s over %d rank%s, %zu parts of a "
             "step)",
             job->batch, share / parts, samples, in->context > 0 ? "tokens" : "samples", world,
-            parts);
+            world == 1 ? "" : "s", parts);
     const size_t total = in->context > 0 ? samples - 1 : samples;
     info->steps_per_epoch = total / ((size_t)world * job->batch * context * parts);
     info->steps = job->steps ? job->steps : job->epochs * info->steps_per_epoch;

@@ -181,10 +181,10 @@ static void test_refused(void **state)
     job.model = "lstm:hidden=4,embed=4";
     job.context = 300;
     job.batch = 8;
-    refused(&job, TG_E_ARG, "batch=8: allowed: 1 to 7 (4800 training tokens over 2 ranks)");
+    refused(&job, TG_E_ARG, "--batch 8: allowed: 1 to 7 (4800 training tokens over 2 ranks)");
     job.context = 0; /* 35 */
     job.batch = 69;
-    refused(&job, TG_E_ARG, "batch=69: allowed: 1 to 68");
+    refused(&job, TG_E_ARG, "--batch 69: allowed: 1 to 68");
 }
 
 static void test_context_of_images(void **state)

@@ -38,7 +38,7 @@ tg_status model_create(const char *spec, const model_input *in, size_t batch, ui
                        model **m_p)
 {
     if (batch < 1 || batch > 65536)
-        return tg_fail(TG_E_ARG, "batch=%zu: allowed: 1 to 65536 samples", batch);
+        return tg_fail(TG_E_ARG, "--batch %zu: allowed: 1 to 65536 samples", batch);
     tg_spec *parsed;
     TG_TRY(model_parse(spec, &parsed));
     tg_status status = TG_E_SPEC;
