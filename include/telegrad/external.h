@@ -8,10 +8,10 @@
  *         if (turn.moves) ...             the caller's optimizer moves the parameters
  *         tg_session_step(s, &info);      closes the step, and exchanges at the end of a round
  *
- * Tensors are added without gradients (tg_tensor.grad is zero). Only synchronous steps exchange
- * gradients; see tg_session_gradient. The optimizer's memory is the caller's, also in checkpoints.
- * For the same steps the parameters have the same bits as with an optimizer of the library's, but
- * dga exchanges updates in place of gradients. */
+ * Tensors are added without gradients (tg_tensor.grad is zero). Gradients are exchanged only by
+ * ssgd, pipe, od, cd and the first `after` steps of local; see tg_session_gradient. The optimizer's
+ * memory is the caller's, also in checkpoints. For the same steps the parameters have the same bits
+ * as with an optimizer of the library's, but dga exchanges updates in place of gradients. */
 #ifndef TELEGRAD_EXTERNAL_H
 #define TELEGRAD_EXTERNAL_H
 
@@ -25,8 +25,8 @@ extern "C" {
  * steps of local; od, cd, pipe and ssgd always): the caller writes it there (n), calls
  * tg_session_grad_ready, and after tg_session_deliver finds the gradient for its optimizer there,
  * the mean over ranks.
- * NULL  no gradient is needed in this step; the optimizer is not external; no such trained tensor;
- *       before begin */
+ * NULL  no gradient is needed in this step; this rank sits the step out (tg_session_idle); the
+ *       optimizer is not external; no such trained tensor; before begin */
 TG_API float *tg_session_gradient(tg_session *s, uint32_t id);
 
 /* What the caller's optimizer does in this step. */
@@ -50,6 +50,9 @@ typedef struct tg_turn {
  * Finish   tg_session_finish drops means of gradients that are still in flight (od, cd, pipe)
  * Not finite  Parameters that the optimizer made NaN or infinite are found when they are exchanged:
  *          the round is lost, and all ranks return to the last average
+ * Stop     Once *config.stop is nonzero, a call that still waits for other ranks a second later
+ *          fails with TG_E_STOPPED. This rank leaves the transport, and the others get TG_E_PEER.
+ *          tg_session_request_stop ends no waits of steps
  * Refused  demo, by tg_session_begin: it has no step for another optimizer
  * Errors   TG_E_ARG (struct_size), TG_E_STATE (the optimizer is not external, twice in a step, a
  *          gradient is not ready), those of tg_session_step */

@@ -144,8 +144,9 @@ typedef struct tg_session_config {
      * NULL: tg_log warns after 10 s, 20 s, 40 s, ... of the same wait. */
     void (*on_wait)(void *arg, const tg_wait *wait);
     void *on_wait_arg;
-    /* Once *stop is nonzero, the session does as after tg_session_request_stop. A signal handler
-     * may set it. Borrowed; NULL: none. */
+    /* Once *stop is nonzero, the session does as after tg_session_request_stop; with the optimizer
+     * external it also ends its waits (external.h). A signal handler may set it. Borrowed; NULL:
+     * none. */
     const volatile sig_atomic_t *stop;
 } tg_session_config;
 

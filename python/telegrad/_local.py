@@ -14,6 +14,15 @@ from telegrad._network import Network
 
 _TAKEN = (torch.float32, torch.bfloat16, torch.float16)
 _VERSION = 1
+_GROUP = 1 << 26  # bytes that are copied at once, to be given to all ranks
+
+
+def _of_inner(name: str) -> Any:
+    def method(self: "Local", *args: Any, **options: Any) -> Any:
+        """That of the optimizer inside, which calls the hook."""
+        return getattr(self.optimizer, name)(*args, **options)
+    method.__name__ = name
+    return method
 
 
 class _Tensor:
@@ -77,13 +86,14 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
     optimizer        any optimizer whose step() needs no closure (LBFGS does); its memory stays on its rank, and is not exchanged. Learning-rate schedules may take it or
                      this one
     model            the module, not in DistributedDataParallel: all parameters of the optimizer, in host memory; of float32,
-                     without a copy. Buffers of floating point (statistics of a batch norm) stay on their rank;
+                     without a copy. Buffers of float32, bfloat16 and float16 (statistics of a batch norm) stay on their rank;
                      `global_weights` shows their means
     spec             a strategy with its settings: "local:every=8", "local:every=8,after=500" (post-local SGD),
                      "diloco:every=100", "streaming:every=100,fragments=4", "sparseloco", "fedavg", "eager", "dga:delay=4",
                      "gossip"; docs/strategies.md lists them. "ssgd", "pipe", and "cd" or "od" with local=sgd and eta_loc
                      give means of gradients to the optimizer. "demo" is an optimizer itself, and is refused
-    net              the ranks. All create it alike. All get the parameters and buffers of rank 0
+    net              the ranks. All create it alike. All get the parameters and buffers of rank 0 once, also those parameters that
+                     the optimizer does not have and buffers of other types
     method           how changes are coded: "qsgd:bits=4", "topk:density=0.01", ...; None: the strategy's own
     rules            methods of parameters by patterns of names: {"*.bias": "f32"}
     samples          of this rank, by which fedavg weights
@@ -121,7 +131,8 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         self._lock = threading.RLock()  # so that no thread frees what another one waits for
         if not isinstance(optimizer, torch.optim.Optimizer) or isinstance(optimizer, Local):
             raise ArgumentError(f"optimizer: a {type(optimizer).__name__}: allowed: a torch.optim.Optimizer")
-        if any(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in inspect.signature(optimizer.step).parameters.values()):
+        arguments = list(inspect.signature(type(optimizer).step).parameters.values())[1:]
+        if any(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in arguments):
             raise ArgumentError(f"optimizer: a {type(optimizer).__name__}, whose step() needs a closure: allowed: an optimizer that "
                                 "takes one step with the gradient that there is")
         if isinstance(model, torch.nn.parallel.DistributedDataParallel):
@@ -135,7 +146,12 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         self._tensors = _tensors_of(optimizer, model)
         self._trained = [t for t in self._tensors if t.trained]
         self._copied = [t for t in self._tensors if t.copied]
-        self._first_rate = float(optimizer.param_groups[0]["lr"]) if "lr" in optimizer.param_groups[0] else 0.0
+        self._model = model
+        others = _others_of(self._tensors, model)
+        job = f"{len(others)} tensors that are not exchanged, {sum(t.numel() * t.element_size() for t in others.values())} bytes"
+        self._buffers = [name for name, _ in model.named_buffers() if name in others]
+        first = optimizer.param_groups[0]
+        self._first_rate = float(first.get("initial_lr", first.get("lr", 0.0)))
         self._rate = 1.0
         self._left_out = 0
         self._texts = [f"{pattern}={value}".encode() for pattern, value in (rules or {}).items()]
@@ -145,11 +161,13 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
             optimizer=b"external", seed=seed, steps_per_epoch=steps_per_epoch, timeout_ms=max(1, round(timeout * 1000)),
             on_unready=_c.TG_UNREADY_ZERO, bucket_bytes=bucket_bytes, rules=ctypes.addressof(self._rules) if self._texts else None,
             nrules=len(self._texts), codec_threads=threads, samples=samples, total_steps=total_steps,
-            stop=ctypes.addressof(net._stop))
+            job=job.encode(), stop=ctypes.addressof(net._stop))
         self._create()
         try:
             check(_c.tg_session_begin(self.handle()))
-        except Error:
+            for group in _groups(others):
+                _spread(self._config, net, group)
+        except BaseException:
             self.close()
             raise
         self._push()
@@ -162,7 +180,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         self._handle = handle.value
         try:
             for t in self._tensors:
-                t.id = _add(self.handle(), t)
+                t.id = _add(self.handle(), t.name, t.memory, _c.TG_TENSOR_TRAINED if t.trained else _c.TG_TENSOR_AVERAGED)
         except Error:
             self.close()
             raise
@@ -200,14 +218,26 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         """Refused: the ranks have agreed on the parameters."""
         raise StateError("add_param_group: allowed: before Local is created, on the optimizer inside")
 
+    register_step_pre_hook = _of_inner("register_step_pre_hook")
+    register_step_post_hook = _of_inner("register_step_post_hook")
+    register_state_dict_pre_hook = _of_inner("register_state_dict_pre_hook")
+    register_state_dict_post_hook = _of_inner("register_state_dict_post_hook")
+    register_load_state_dict_pre_hook = _of_inner("register_load_state_dict_pre_hook")
+    register_load_state_dict_post_hook = _of_inner("register_load_state_dict_post_hook")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise StateError("Local is connected to other ranks and can be neither copied nor pickled: allowed: state_dict()")
+
     def __repr__(self) -> str:
         return f"<telegrad.torch.Local: {self.spec} over {type(self.optimizer).__name__}, rank {self.net.rank} of {self.net.size}>"
 
     # ---- the step ---------------------------------------------------------------------------------------------------
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
-        """A step of the optimizer inside, and an exchange if one is due. Waits for other ranks only at the end of a round;
-        `streaming`, `eager` and `dga` exchange while training goes on.
+        """A step of the optimizer inside, and an exchange if one is due. `local`, `fedavg`, `diloco` and `sparseloco` wait for
+        other ranks at the end of a round; `ssgd`, `pipe`, `od`, `cd`, the first `after` steps of `local`, and `gossip` in
+        every step. `streaming`, `eager`, `dga` and `gossip:overlap=` exchange while training goes on, and wait for what is
+        not there when it is due.
 
         Raises  PeerError, CorruptError, StoppedError: final. So is what the optimizer inside raises: this rank leaves the network,
                 so that the others do not wait for it
@@ -363,8 +393,9 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
     # ---- checkpoints ------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> Dict[str, Any]:
-        """What this rank needs to continue with the same bits: the optimizer's state, the parameters and buffers of this rank,
-        the last average, and what is in flight. All ranks call it after the same step, and each saves its own."""
+        """What this rank needs to continue with the same bits: the optimizer's state, its parameters and the model's buffers on
+        this rank, the last average, and what is in flight; not the parameters that the optimizer does not have. All ranks call
+        it after the same step, and each saves its own."""
         with self._lock, torch.no_grad():
             self._check()
             self._pull()
@@ -374,7 +405,9 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
             memory = (ctypes.c_uint8 * length.value).from_address(bytes_.value)
             session = torch.frombuffer(memory, dtype=torch.uint8).clone()
         return {"version": _VERSION, "spec": self.spec, "rank": self.net.rank, "size": self.net.size,
-                "optimizer": self.optimizer.state_dict(), "left_out": self._left_out, "session": session}
+                "optimizer": self.optimizer.state_dict(), "left_out": self._left_out, "session": session,
+                "first_rate": self._first_rate,
+                "buffers": {name: b.detach().clone() for name, b in self._model.named_buffers() if name in self._buffers}}
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Continue from a `state_dict` of this rank. It sets the parameters, too. All ranks call it.
@@ -385,6 +418,9 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         for key, value in own.items():
             if state_dict.get(key) != value:
                 raise MismatchError(f"load_state_dict: {key}={state_dict.get(key)!r}, but this optimizer has {key}={value!r}")
+        buffers: Dict[str, torch.Tensor] = state_dict["buffers"]
+        if sorted(buffers) != sorted(self._buffers):
+            raise MismatchError(f"load_state_dict: its buffers are {sorted(buffers)}, but the model has {sorted(self._buffers)}")
         session: torch.Tensor = state_dict["session"].contiguous()
         with self._lock, torch.no_grad():
             check(_c.tg_session_finish(self.handle()))  # nothing may be in flight when it ends
@@ -396,7 +432,10 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
             except Error:
                 self.close()
                 raise
-            self._left_out, self._rate = int(state_dict["left_out"]), -1.0
+            for name, b in self._model.named_buffers():
+                if name in buffers:
+                    b.copy_(buffers[name])
+            self._left_out, self._first_rate, self._rate = int(state_dict["left_out"]), float(state_dict["first_rate"]), -1.0
             self._push()
             self.net._reducers.add(self)
 
@@ -415,22 +454,65 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
 
 
 def _tensors_of(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> List[_Tensor]:
-    """The optimizer's parameters in the order of the model, and the model's buffers."""
+    """The optimizer's parameters in the order of the model, and those buffers of the model that are averaged."""
     wanted = {id(p): (g, i) for g, group in enumerate(optimizer.param_groups) for i, p in enumerate(group["params"])}
     tensors = [_Tensor(model, name, p, True) for name, p in model.named_parameters() if wanted.pop(id(p), None) is not None]
     for group, index in wanted.values():
         raise ArgumentError(f"optimizer: parameter {index} of its group {group} is not one of the model's")
-    tensors += [_Tensor(model, name, b, False) for name, b in model.named_buffers() if b.is_floating_point() and b.numel() > 0]
+    tensors += [_Tensor(model, name, b, False) for name, b in model.named_buffers() if b.dtype in _TAKEN and b.numel() > 0]
     return tensors
 
 
-def _add(session: int, t: _Tensor) -> int:
-    shape: Sequence[int] = tuple(t.memory.shape)
+def _others_of(tensors: List[_Tensor], model: torch.nn.Module) -> Dict[str, torch.Tensor]:
+    """The other parameters, and buffers of other types."""
+    taken = {t.name for t in tensors}
+    every = [*model.named_parameters(), *model.named_buffers()]
+    return {name: t.detach() for name, t in every if name not in taken and t.numel() > 0 and t.layout == torch.strided and not t.is_meta}
+
+
+def _groups(others: Dict[str, torch.Tensor]) -> Iterator[Dict[str, torch.Tensor]]:
+    """Of about as many bytes each."""
+    group: Dict[str, torch.Tensor] = {}
+    for name, t in others.items():
+        group[name] = t
+        if sum(x.numel() * x.element_size() for x in group.values()) >= _GROUP:
+            yield group
+            group = {}
+    if group:
+        yield group
+
+
+def _spread(config: Any, net: Network, others: Dict[str, torch.Tensor]) -> None:
+    """All ranks get rank 0's bytes: by a session that only begins."""
+    own = _c.tg_session_config(struct_size=ctypes.sizeof(_c.tg_session_config), strategy=b"local", optimizer=b"external",
+                               timeout_ms=config.timeout_ms, stop=config.stop)
+    handle = ctypes.c_void_p()
+    check(_c.tg_session_create(ctypes.byref(own), net.handle(), ctypes.byref(handle)))
+    assert handle.value is not None
+    try:
+        trained, copies = torch.zeros(1), {}
+        _add(handle.value, "(none)", trained, _c.TG_TENSOR_TRAINED)
+        for name, t in others.items():
+            values = t.to("cpu").contiguous().reshape(-1).view(torch.uint8)
+            copies[name] = torch.zeros((values.numel() + 3) // 4)
+            copies[name].view(torch.uint8)[:values.numel()].copy_(values)
+            _add(handle.value, f"{name} ({str(t.dtype)[6:]})", copies[name], _c.TG_TENSOR_RANK0)
+        check(_c.tg_session_begin(handle.value))
+    finally:
+        _c.tg_session_destroy(handle)
+    for name, t in others.items():
+        found = copies[name].view(torch.uint8)[:t.numel() * t.element_size()].view(t.dtype).view(t.shape)
+        if net.rank != 0:
+            t.copy_(found)
+
+
+def _add(session: int, name: str, memory: torch.Tensor, kind: int) -> int:
+    shape: Sequence[int] = tuple(memory.shape)
     sides = (ctypes.c_size_t * max(1, len(shape)))(*shape)
-    array = _c.tg_array(struct_size=ctypes.sizeof(_c.tg_array), data=t.memory.data_ptr(), n=t.memory.numel(), dtype=_c.TG_F32,
+    array = _c.tg_array(struct_size=ctypes.sizeof(_c.tg_array), data=memory.data_ptr(), n=memory.numel(), dtype=_c.TG_F32,
                         memory=_c.TG_HOST)
-    given = _c.tg_tensor(struct_size=ctypes.sizeof(_c.tg_tensor), name=t.name.encode(), shape=ctypes.addressof(sides), ndim=len(shape),
-                         kind=_c.TG_TENSOR_TRAINED if t.trained else _c.TG_TENSOR_AVERAGED, param=array)
+    given = _c.tg_tensor(struct_size=ctypes.sizeof(_c.tg_tensor), name=name.encode(), shape=ctypes.addressof(sides), ndim=len(shape),
+                         kind=kind, param=array)
     number = ctypes.c_uint32()
     check(_c.tg_session_add(session, ctypes.byref(given), ctypes.byref(number)))
     return number.value

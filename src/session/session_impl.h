@@ -354,6 +354,8 @@ TG_NODISCARD tg_status tg__session_take_config(const char *what, const tg_sessio
 TG_NODISCARD tg_status tg__session_check_memory(const tg_session *s);
 /* True if this rank's caller has asked to stop. (session_step.c) */
 bool tg__session_wants_stop(const void *session);
+/* True if it has asked by config.stop. (session_step.c) */
+bool tg__session_flag_is_set(const void *session);
 /* Send rank 0's data (n) to all ranks. (session_setup.c) */
 TG_NODISCARD tg_status tg__session_broadcast(tg_session *s, float *data, size_t n);
 

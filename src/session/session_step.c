@@ -196,11 +196,16 @@ void tg_session_request_stop(tg_session *s)
         atomic_store(&s->stop_requested, 1);
 }
 
+bool tg__session_flag_is_set(const void *session)
+{
+    const volatile sig_atomic_t *stop = ((const tg_session *)session)->config.stop;
+    return stop != NULL && __atomic_load_n(stop, __ATOMIC_RELAXED) != 0;
+}
+
 bool tg__session_wants_stop(const void *session)
 {
     const tg_session *s = session;
-    return atomic_load(&s->stop_requested) != 0 ||
-           (s->config.stop != NULL && __atomic_load_n(s->config.stop, __ATOMIC_RELAXED) != 0);
+    return atomic_load(&s->stop_requested) != 0 || tg__session_flag_is_set(s);
 }
 
 /* ---- the step -------------------------------------------------------------------------------- */

@@ -15,9 +15,8 @@
  * gradient g[t] - g[t - delay] + mean of g[t - delay].
  *
  * every = K: the sum of K steps' U is exchanged, due K steps after the last; the mean is subtracted
- * from A. There is only the own memory. So it is with every = 1, too, if own steps are the caller's
- * (external). An incomplete last block is exchanged when the run is
- * drained.
+ * from A. There is only the own memory. An incomplete last block is exchanged when the run is
+ * drained. External: as with every = K, for every K, 1 included.
  *
  * correct = no: w = A; no own steps.
  *

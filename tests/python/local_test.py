@@ -1,7 +1,9 @@
 """telegrad.torch.Local between threads, and gpt_diloco.py between processes. Status 77: no PyTorch here."""
+import copy
 import io
 import os
 import pathlib
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -254,6 +256,84 @@ class Runs(unittest.TestCase):
         a, b = ranks.in_threads(2, body)
         self.assertTrue(torch.equal(a, b))
 
+    def test_tensors_outside_the_optimizer(self):
+        """All get rank 0's; buffers are resumed."""
+        class Model(torch.nn.Module):
+            def __init__(self, rank):
+                super().__init__()
+                self.a = torch.nn.Parameter(torch.ones(3))
+                self.base = torch.nn.Parameter(torch.full((2, 5), 1.5 + rank, dtype=torch.float64), requires_grad=False)
+                self.narrow = torch.nn.Parameter(torch.full((3,), 0.5 + rank, dtype=torch.float16))
+                self.register_buffer("seen", torch.tensor(7 + rank))
+                self.register_buffer("mask", torch.tensor([rank == 0, True, False]))
+                self.register_buffer("angles", torch.full((3, 2), 0.1 + rank, dtype=torch.float64).t())
+                self.register_buffer("nothing", torch.zeros(0, dtype=torch.int64))
+
+        def body(net):
+            model = Model(net.rank)
+            opt = Local(torch.optim.SGD([model.a], 0.25), model, "local:every=2", net)
+            want = Model(0)
+            for name in ("base", "narrow", "seen", "mask", "angles"):
+                self.assertTrue(torch.equal(getattr(model, name), getattr(want, name)), name)
+            model.seen += 1 + net.rank
+            state = opt.state_dict()
+            model.seen += 5
+            opt.load_state_dict(state)
+            self.assertEqual(int(model.seen), 8 + net.rank)
+            with self.assertRaisesRegex(telegrad.MismatchError, r"its buffers are \['x'\], but the model has"):
+                opt.load_state_dict({**state, "buffers": {"x": torch.ones(1)}})
+        ranks.in_threads(2, body)
+
+    def test_rate_of_cd(self):
+        """eta_loc follows the schedule from its begin, also where the warm-up of a schedule has begun before, and resumed."""
+        def body(net):
+            model = Fixed()
+            inner = torch.optim.SGD(model.parameters(), 0.25)
+            torch.optim.lr_scheduler.LambdaLR(inner, lambda step: 0.0 if step == 0 else 1.0)
+            opt = Local(inner, model, "cd:warmup=1,k=2,local=sgd,eta_loc=0.125", net)
+            self.assertEqual((opt.param_groups[0]["lr"], opt.state_dict()["first_rate"]), (0.0, 0.25))
+            other = Fixed()
+            again = Local(torch.optim.SGD(other.parameters(), 8.0), other, "cd:warmup=1,k=2,local=sgd,eta_loc=0.125", net)
+            again.load_state_dict(opt.state_dict())
+            self.assertEqual(again.state_dict()["first_rate"], 0.25)
+        ranks.in_threads(1, body)
+
+    @unittest.skipUnless(hasattr(torch.optim.Optimizer, "register_step_pre_hook"), "this PyTorch's optimizers have no hooks")
+    def test_hooks(self):
+        def body(net):
+            model, calls = Fixed(), []
+            opt = Local(torch.optim.SGD(model.parameters(), 0.25), model, "local", net)
+            opt.register_step_pre_hook(lambda *_: calls.append("before"))
+            opt.register_step_post_hook(lambda *_: calls.append("after"))
+            saves = hasattr(torch.optim.Optimizer, "register_state_dict_pre_hook")
+            if saves:
+                opt.register_state_dict_pre_hook(lambda *_: calls.append("saved"))
+            model.give(0, 0)
+            opt.step()
+            opt.state_dict()
+            self.assertEqual(calls, ["before", "after", "saved"][:2 + saves])
+        ranks.in_threads(1, body)
+
+    def test_stop(self):
+        """It ends the wait of a step, and that of finish."""
+        for last in ("step", "finish"):
+            def body(net):
+                model = Fixed()
+                opt = Local(torch.optim.SGD(model.parameters(), 0.25), model, "local:every=2", net, timeout=600)
+                if net.rank == 1:
+                    done.wait(20)
+                    return
+                model.give(0, 0)
+                opt.step()
+                threading.Timer(0.1, net.stop).start()
+                with self.assertRaises(telegrad.StoppedError):
+                    if last == "step":
+                        opt.step()
+                    opt.finish()
+                done.set()
+            done = threading.Event()
+            ranks.in_threads(2, body)
+
     def test_closure(self):
         def body(net):
             model = Fixed()
@@ -388,6 +468,12 @@ class Refused(unittest.TestCase):
             Local(torch.optim.SGD(model.parameters(), 0.1), model, f"local:every={net.rank + 1}", net)
         self.refuses(telegrad.MismatchError, "strategy", make, 2)
 
+        def other_buffers(net):
+            model = Fixed()
+            model.register_buffer("count", torch.zeros(2 + net.rank, dtype=torch.int64))
+            Local(torch.optim.SGD(model.parameters(), 0.1), model, "local", net)
+        self.refuses(telegrad.MismatchError, "1 tensors that are not exchanged, (16|24) bytes", other_buffers, 2)
+
     def test_moved_parameters(self):
         def make(net):
             model = Fixed()
@@ -433,6 +519,15 @@ class Refused(unittest.TestCase):
                 with self.assertRaisesRegex(telegrad.StateError, "its step or its load_state_dict has failed"):
                     opt.step()
         ranks.in_threads(2, body)
+
+    def test_copies(self):
+        def body(net):
+            model = Fixed()
+            opt = Local(torch.optim.SGD(model.parameters(), 0.1), model, "local", net)
+            for copy_of in (copy.copy, copy.deepcopy, pickle.dumps):
+                with self.assertRaisesRegex(telegrad.StateError, "neither copied nor pickled: allowed: state_dict"):
+                    copy_of(opt)
+        ranks.in_threads(1, body)
 
     def test_state_of_another(self):
         def body(net):
