@@ -235,9 +235,9 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """A step of the optimizer inside, and an exchange if one is due. `local`, `fedavg`, `diloco` and `sparseloco` wait for
-        other ranks at the end of a round; `ssgd`, `pipe`, `od`, `cd`, the first `after` steps of `local`, and `gossip` in
-        every step. `streaming`, `eager`, `dga` and `gossip:overlap=` exchange while training goes on, and wait for what is
-        not there when it is due.
+        other ranks at the end of a round; `ssgd`, `gossip` and the first `after` steps of `local` in every step.
+        `streaming`, `eager`, `dga`, `pipe`, `od`, `cd` and `gossip:overlap=1` exchange while training goes on, and wait only
+        for what is not there when it is due.
 
         Raises  PeerError, CorruptError, StoppedError: final. So is what the optimizer inside raises: this rank leaves the network,
                 so that the others do not wait for it
