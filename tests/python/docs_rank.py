@@ -13,6 +13,8 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+import ranks
+
 RANK, SIZE, PORT, WHAT = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FSDP = int(torch.__version__.split(".")[0]) > 1
@@ -50,6 +52,12 @@ def run_blocks(text):
         if "Local(" in block:  # another model, and batches of its own
             names.update(model=network(), loss=torch.nn.functional.cross_entropy, evaluate=lambda model: None,
                          data=[(torch.arange(5) + RANK, torch.arange(5) % 4)] * 3)
+        if "Network.meet" in block:
+            names["key"] = names["telegrad"].Key()
+            told = [None] * SIZE
+            dist.all_gather_object(told, (names["key"].public, ranks.free_port()))
+            names.update(size=SIZE, public_key_of_rank_0=told[0][0], public_keys_of_the_others=[public for public, _ in told[1:]])
+            block = block.replace("{7000 + rank}", "0").replace("first-machine:7000", "127.0.0.1:7000").replace("7000", str(told[0][1]))
         if "continue" in block:
             block = "for _ in range(1):\n" + textwrap.indent(block, "    ")
         exec(compile(block, f"docs/{WHAT}.md:{line}", "exec"), names)
