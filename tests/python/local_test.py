@@ -153,6 +153,7 @@ class Runs(unittest.TestCase):
                     if step == 0:
                         model.frozen.grad = torch.ones(3)  # of before it was frozen
                     opt.step()
+                opt.finish()
                 return {name: p.detach().clone() for name, p in model.items()}
             for found in ranks.in_threads(2, body):
                 for name, p in found.items():
