@@ -360,6 +360,62 @@ static void a_flood_while_leaving(void **state)
     assert_true(took < 7);
 }
 
+/* ---- lies ------------------------------------------------------------------------------------ */
+
+/* Ranks 1 and 2 wait for each other, rank 0 for rank 2. */
+static void *wait_in_vain(void *arg)
+{
+    net_rank *r = arg;
+    if (!net_rank_join(r))
+        return NULL;
+    suite s = {r->t, r->error};
+    char byte;
+    tg_request req;
+    r->ok = suite_recv(&s, r->t->rank == 2 ? 1 : 2, 1, &byte, 1, &req) == TG_OK &&
+            suite_wait(&s, &req, NULL) == TG_E_PEER;
+    snprintf(r->error, sizeof r->error, "%s", tg_error());
+    tg_transport_destroy(r->t);
+    return NULL;
+}
+
+/* A member tells another one that its key was taken off rank 0's list. That one believes it, and
+ * the others learn who has said so. */
+static void one_that_disconnects_in_the_name_of_rank_0(void **state)
+{
+    (void)state;
+    net_job job;
+    hand h, to[3];
+    uint8_t nonce[TG__NONCE_BYTES] = {0}, frame[16];
+    char address[TG__ADDRESS_MAX];
+    net_job_begin(&job, 4, true);
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(pthread_create(&job.rank[r].thread, NULL, wait_in_vain, &job.rank[r]), 0);
+    hand_call(&h, job.address[0], NULL);
+    assert_true(hand_join(&h, 3, "", 9));
+    for (int r = 1; r < 3; r++) {
+        hand_roster(&h, r, nonce, address);
+        hand_call(&to[r], address, NULL);
+        assert_true(hand_hello(&to[r], nonce, 3, r));
+    }
+    assert_true(hand_begin(&h));
+    hand_frame(frame, TG__FRAME_BYE, 1, 0, 1 + 2);
+    assert_true(hand_write(&to[2], frame, sizeof frame, 2));
+    for (int r = 0; r < 3; r++)
+        pthread_join(job.rank[r].thread, NULL);
+    const char *says[] = {"rank 2 has left",
+                          "rank 0 has disconnected rank 2: its key was taken off the list of "
+                          "allowed keys, says rank 2, told by rank 3",
+                          "rank 0 has disconnected this rank (2): its key was taken off the list "
+                          "of allowed keys, says rank 3"};
+    for (int r = 0; r < 3; r++)
+        if (!job.rank[r].ok || !strstr(job.rank[r].error, says[r]))
+            fail_msg("rank %d: %s", r, job.rank[r].error);
+    hand_end(&h);
+    hand_end(&to[1]);
+    hand_end(&to[2]);
+    net_job_end(&job);
+}
+
 /* New keys without end, prepared before, so that they come faster than they can be worked off. */
 static void a_flood_of_new_keys(void **state)
 {
@@ -398,10 +454,15 @@ static void a_flood_of_new_keys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_that_never_reads),        cmocka_unit_test(one_that_pauses),
-        cmocka_unit_test(one_that_sends_byte_by_byte), cmocka_unit_test(lengths_of_2_63),
-        cmocka_unit_test(a_flood_of_messages),         cmocka_unit_test(a_flood_of_questions),
-        cmocka_unit_test(a_flood_while_leaving),       cmocka_unit_test(a_flood_of_new_keys),
+        cmocka_unit_test(one_that_never_reads),
+        cmocka_unit_test(one_that_pauses),
+        cmocka_unit_test(one_that_sends_byte_by_byte),
+        cmocka_unit_test(one_that_disconnects_in_the_name_of_rank_0),
+        cmocka_unit_test(lengths_of_2_63),
+        cmocka_unit_test(a_flood_of_messages),
+        cmocka_unit_test(a_flood_of_questions),
+        cmocka_unit_test(a_flood_while_leaving),
+        cmocka_unit_test(a_flood_of_new_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ static tg__tcp *tcp_of(tg_transport *t)
 
 static tg_status fail_expelled(const tg__tcp *t)
 {
-    char whom[48], source[32] = "";
+    char whom[48], source[64] = "";
     if (t->base.rank == 0)
         snprintf(whom, sizeof whom, "rank %d is disconnected", t->expelled);
     else if (t->base.rank == t->expelled)
@@ -29,7 +29,9 @@ static tg_status fail_expelled(const tg__tcp *t)
     else
         snprintf(whom, sizeof whom, "rank 0 has disconnected rank %d", t->expelled);
     if (t->told_by > 0)
-        snprintf(source, sizeof source, ", says rank %d", t->told_by);
+        snprintf(source, sizeof source,
+                 t->heard_from > 0 ? ", says rank %d, told by rank %d" : ", says rank %d",
+                 t->told_by, t->heard_from);
     return tg_fail(TG_E_PEER, "%s: its key was taken off the list of allowed keys%s", whom, source);
 }
 

@@ -10,9 +10,10 @@
  *   CREDIT   number: cost of messages that have been received, or taken from those kept
  *   WANT     a message of this tag waits to be granted; number: its length
  *   GRANT    the oldest waiting message of this tag may be sent
- *   BYE      nothing follows; number: 0, or 1 + the rank that is to blame. Tag: 1 if the key of
- *            that rank was taken off rank 0's list, which others than rank 0 say to that rank, or
- *            of themselves; else 0. A message of TG__REASON_TAG before it is a text: why
+ *   BYE      nothing follows; number: 0, or 1 + the rank that is to blame. Tag: 1 + the rank that
+ *            told the sender so if the key of the blamed rank was taken off rank 0's list, which
+ *            others than rank 0 say to that rank, or of themselves; else 0. A message of
+ *            TG__REASON_TAG before it is a text: why
  *
  * Memory. A sender has at most TG__WINDOW bytes of messages on their way without credit. What fits
  * is sent at once; what does not asks with WANT, and is granted once its receive is posted. So a
@@ -129,6 +130,7 @@ typedef struct tg__tcp {
     int blames;            /* the rank to blame; -1: none */
     int expelled;          /* the rank whose key was taken off rank 0's list; 0: none */
     int told_by;           /* the rank that said so */
+    int heard_from;        /* the rank from which that one says that it has heard so */
     tg__pace pace;
     int turn;        /* the peer that sends on first */
     tg__peer peer[]; /* (size) */

@@ -80,13 +80,15 @@ static bool take_bye(tg__tcp *t, tg__peer *p, uint32_t tag, uint64_t number)
     const int rank = number > 0 && number <= (uint64_t)t->base.size ? (int)number - 1 : -1;
     if (number > 0 && rank < 0)
         return false;
-    if (tag > (uint32_t)(rank > 0 && (p->rank == 0 || p->rank == rank || t->base.rank == rank)))
+    const bool may_expel = rank > 0 && (p->rank == 0 || p->rank == rank || t->base.rank == rank);
+    if (tag > (!may_expel ? 0 : p->rank == 0 ? 1 : (uint32_t)t->base.size))
         return false;
     p->said_bye = true;
-    p->blamed = rank < 0 || (tag == 1 && rank == p->rank) ? TG_BLAMED_NOBODY : rank;
-    if (tag == 1 && t->base.rank > 0 && t->expelled == 0) { /* rank 0 knows its list */
+    p->blamed = rank < 0 || (tag > 0 && rank == p->rank) ? TG_BLAMED_NOBODY : rank;
+    if (tag > 0 && t->base.rank > 0 && t->expelled == 0) { /* rank 0 knows its list */
         t->expelled = rank;
         t->told_by = p->rank;
+        t->heard_from = (int)tag - 1;
     }
     return true;
 }

@@ -210,7 +210,7 @@ void tg__peer_say_bye(tg__tcp *t, tg__peer *p)
         memcpy(aside + rest, p->sending->buf + p->sending->done, more);
     const int out = t->expelled, self = t->base.rank;
     const bool expels = out > 0 && (self == 0 || self == out || p->rank == out);
-    put_head(aside + rest + more, TG__FRAME_BYE, expels, 0,
+    put_head(aside + rest + more, TG__FRAME_BYE, expels ? 1 + (uint32_t)t->told_by : 0, 0,
              (uint64_t)((expels ? out : t->blames) + 1));
     free(p->stage);
     p->stage = aside;
