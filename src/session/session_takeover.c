@@ -213,9 +213,10 @@ static tg_status check_files(const from *f, const char *dir)
         TG_TRY(tg__ckpt_dir_path(dir, f->s->from.step, rank, path, sizeof path));
         if (access(path, R_OK) != 0)
             return tg_fail(TG_E_IO,
-                           "cannot open checkpoint %s: %s: %d ranks take over from %d, so each "
+                           "cannot open checkpoint %s: %s: %d rank%s over from %d, so each "
                            "must see the files of all of them",
-                           path, strerror(errno), f->ranks.size, f->ranks.old);
+                           path, strerror(errno), f->ranks.size,
+                           f->ranks.size == 1 ? " takes" : "s take", f->ranks.old);
     }
     return TG_OK;
 }
