@@ -263,17 +263,16 @@ static struct net_options *net_of(void *input)
 /* What ranks must agree on before they can talk. */
 static void describe(const struct command *c, char text[JOB_COMMAND])
 {
-    const size_t methods = c->o.methods > 0 ? c->o.methods : TG_COUNT(usual);
-    size_t emulated = 0;
-    int at = snprintf(text, JOB_COMMAND, "bench exchange of %zu method%s", methods,
-                      methods == 1 ? "" : "s");
+    snprintf(text, JOB_COMMAND, "bench exchange of ");
+    if (c->model)
+        job_command_add(text, "--model %s", c->model);
+    else
+        job_command_add(text, "%zu elements", c->o.n > 0 ? c->o.n : ELEMENTS);
+    for (size_t i = 0; i < c->o.methods; i++)
+        job_command_add(text, "%s %s", i == 0 ? " by" : ",", c->method[i]);
     for (size_t i = 0; i < c->o.links; i++)
-        emulated += c->link[i].text != NULL;
-    if (c->o.links > 1)
-        snprintf(text + at, (size_t)(JOB_COMMAND - at), " over %zu links, %zu of them --link",
-                 c->o.links, emulated);
-    else if (emulated > 0)
-        snprintf(text + at, (size_t)(JOB_COMMAND - at), " over --link");
+        if (c->o.links > 1 || c->link[i].text)
+            job_command_add(text, " over --link %s", c->link[i].text ? c->link[i].text : "none");
 }
 
 static int cmd_bench_exchange(int argc, char **argv)

@@ -1,6 +1,7 @@
 /* telegrad compare */
 #include "command/output/cli.h"
 #include "command/compare/compare_plan.h"
+#include "command/job/clock_options.h"
 #include "command/compare/compare_report.h"
 #include "command/output/console.h"
 #include "command/train/cli_run.h"
@@ -313,16 +314,14 @@ static tg_status compare(const struct launch *l, const struct compare_options *o
     return status;
 }
 
-/* What ranks must agree on before they can talk: the number of runs, and which are over a link. */
+/* What ranks must agree on before they can talk: the number of runs, and their links. */
 static void describe(const struct compare_plan *plan, char text[JOB_COMMAND])
 {
-    int at = snprintf(text, JOB_COMMAND, "compare of %zu run%s", plan->count,
-                      plan->count == 1 ? "" : "s");
-    const char *before = ", over --link: ";
-    for (size_t i = 0; i < plan->count && at < JOB_COMMAND; i++)
+    snprintf(text, JOB_COMMAND, "compare of %zu run%s", plan->count, plan->count == 1 ? "" : "s");
+    for (size_t i = 0; i < plan->count; i++)
         if (plan->runs[i].options.link || plan->runs[i].options.links_of_count > 0) {
-            at += snprintf(text + at, (size_t)(JOB_COMMAND - at), "%s%zu", before, i + 1);
-            before = ", ";
+            job_command_add(text, ", run %zu", i + 1);
+            clock_options_tell_links(&plan->runs[i].options, text);
         }
 }
 

@@ -49,7 +49,7 @@ static tg_status give_up(const struct talk *k, tg_status status)
 static tg_status wait_on(const struct talk *k, int peer, int64_t by)
 {
     if (k->m->stop && k->m->stop(k->m->arg))
-        return give_up(k, tg_fail(TG_E_STOPPED, "stopped"));
+        return give_up(k, tg_fail(TG_E_STOPPED, "it was interrupted"));
     if (now(k) >= by)
         return give_up(
             k, tg_fail(TG_E_PEER, "rank %d has not answered for %g s", peer, k->m->timeout_s));

@@ -129,3 +129,14 @@ tg_status clock_options_link_of(struct run_options *o, const char *value)
     o->links_of[o->links_of_count++] = one;
     return TG_OK;
 }
+
+void clock_options_tell_links(const struct run_options *o, char command[JOB_COMMAND])
+{
+    if (o->link)
+        job_command_add(command, " over --link %s", o->link);
+    else if (o->links_of_count > 0)
+        job_command_add(command, " over --link none");
+    for (size_t i = 0; i < o->links_of_count; i++)
+        job_command_add(command, " --link-of %" PRIu64 "=%s", o->links_of[i].rank,
+                        o->links_of[i].link ? o->links_of[i].link : "none");
+}

@@ -290,7 +290,8 @@ static tg_status add_fault(struct run_options *o, const char *value)
     TG_TRY(tg_transport_inproc(1, &t));
     tg_status status = tg_transport_faulty(t, end + 1, &faulty);
     tg_transport_destroy(status == TG_OK ? faulty : t);
-    TG_TRY(status);
+    if (status != TG_OK)
+        return tg_fail(status, "--fault %.64s: %s", value, tg_error());
     o->faults[o->fault_count++] = (struct run_fault){rank, end + 1};
     return TG_OK;
 }

@@ -1,4 +1,6 @@
 #include "command/job/transports.h"
+#include "telegrad/tools.h"
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,4 +40,24 @@ const struct job_transport *job_transport_own(const struct net_options *net, con
             return all[i];
     *how_p = NULL;
     return job_transport_find("inproc");
+}
+
+void job_command_add(char command[JOB_COMMAND], const char *format, ...)
+{
+    enum { MARK = 12 }; /* "...", eight digits, NUL */
+    char whole[JOB_COMMAND + 1024];
+    va_list args;
+    const size_t used = strlen(command);
+    memcpy(whole, command, used);
+    va_start(args, format);
+    vsnprintf(whole + used, sizeof whole - used, format, args);
+    va_end(args);
+    const size_t len = strlen(whole);
+    if (len < JOB_COMMAND - MARK) {
+        memcpy(command, whole, len + 1);
+        return;
+    }
+    memcpy(command, whole, JOB_COMMAND - MARK);
+    snprintf(command + JOB_COMMAND - MARK, MARK, "...%08x",
+             (unsigned)tg_hash(TG_HASH_START, whole, len));
 }

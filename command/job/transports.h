@@ -6,12 +6,16 @@
 #include "command/job/net_options.h"
 #include "telegrad/transport.h"
 
-#define JOB_COMMAND 100 /* most bytes of job_call.command, with the NUL; more are cut */
+#define JOB_COMMAND 100 /* most bytes of job_call.command, with the NUL */
+
+/* Append to a job_call.command. What does not fit is represented by a hash of everything. */
+void job_command_add(char command[JOB_COMMAND], const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* How a process joins others. */
 struct job_call {
     const struct net_options *net; /* borrowed until the job is closed */
-    const char *command; /* "train over --link": ranks that do not say the same do not meet */
+    const char *command; /* "train over --link 1gbit": ranks that do not say the same do not meet */
     double timeout_s;    /* until all have joined */
     int rank;            /* to be, if it joins others; 0: any */
     bool trains; /* has steps, and calls look; rank 0 of tcp then reads --allow anew on SIGHUP */

@@ -24,8 +24,20 @@ static void say_ended(int signal_number)
     (void)ignored;
 }
 
+bool stop_came_before(long ms)
+{
+    struct timespec now;
+    if (stop_signal == 0 || clock_gettime(CLOCK_MONOTONIC, &now) != 0)
+        return false;
+    const long seconds = (long)(now.tv_sec - arrived.tv_sec);
+    return seconds * 1000 + (now.tv_nsec - arrived.tv_nsec) / 1000000 >= ms;
+}
+
 static void on_signal(int signal_number)
 {
+    /* timeout(1) and others signal a process, and then its group: one interrupt that comes twice. */
+    if (stop_signal && !stop_came_before(200))
+        return;
     if (stop_signal || at_once) {
         if (guarded)
             (void)unlink(guarded_path);
@@ -36,15 +48,6 @@ static void on_signal(int signal_number)
     (void)clock_gettime(CLOCK_MONOTONIC, &arrived);
     __atomic_signal_fence(__ATOMIC_RELEASE);
     stop_signal = signal_number;
-}
-
-bool stop_came_before(long ms)
-{
-    struct timespec now;
-    if (stop_signal == 0 || clock_gettime(CLOCK_MONOTONIC, &now) != 0)
-        return false;
-    const long seconds = (long)(now.tv_sec - arrived.tv_sec);
-    return seconds * 1000 + (now.tv_nsec - arrived.tv_nsec) / 1000000 >= ms;
 }
 
 void stop_install(bool speaks)

@@ -5,6 +5,7 @@
 #include "command/train/cli_run.h"
 #include "command/train/data_text.h"
 #include "command/train/dry_run.h"
+#include "command/job/clock_options.h"
 #include "command/job/options_check.h"
 #include "command/output/outfile.h"
 #include "command/train/run_defaults.h"
@@ -313,16 +314,16 @@ static int cmd_train(int argc, char **argv)
         o.net = (struct net_options){0};
     }
     const int rank = status == TG_OK && o.resume_dir ? save_folder_rank(o.resume_dir) : 0;
+    char command[JOB_COMMAND] = "train";
+    clock_options_tell_links(&o, command);
     if (status == TG_OK)
-        status = explain_taken(
-            launch_open(&launch, &(struct job_call){.net = &o.net,
-                                                    .command = o.link || o.links_of_count
-                                                                   ? "train over --link"
-                                                                   : "train",
-                                                    .trains = true,
-                                                    .timeout_s = options_patience(&o),
-                                                    .rank = rank}),
-            o.resume_dir, rank);
+        status =
+            explain_taken(launch_open(&launch, &(struct job_call){.net = &o.net,
+                                                                  .command = command,
+                                                                  .trains = true,
+                                                                  .timeout_s = options_patience(&o),
+                                                                  .rank = rank}),
+                          o.resume_dir, rank);
     if (status != TG_OK)
         return launch_fail(&launch, status);
     stop_install(launch.speaks);

@@ -43,6 +43,8 @@ static void print_setting(char text[TEXT], const char *setting)
     snprintf(text, TEXT, "%.480s", setting);
     if (begins(setting, "nodes=")) /* written as the library counts them */
         snprintf(text, TEXT, "--nodes");
+    if (begins(setting, "nodes=rank"))
+        snprintf(text, TEXT, "--nodes with %.480s", setting + strlen("nodes="));
     for (size_t i = 0; i < TG_COUNT(options); i++)
         if (begins(setting, options[i][0]))
             snprintf(text, TEXT, "%s%.480s", options[i][1], setting + strlen(options[i][0]));

@@ -412,7 +412,9 @@ class Train(CliTest):
             self.assertTrue(process.poll() is None and time.monotonic() < end)
             time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)  # as timeout(1) does: to the process, and to its group; both count as one
         time.sleep(0.3)
+        self.assertIsNone(process.poll())
         process.send_signal(signal.SIGTERM)
         said = process.communicate(timeout=10)[1]
         self.assertEqual((process.returncode, said), (143, "telegrad: interrupted again by SIGTERM: ended at once, without saving\n"))

@@ -99,6 +99,7 @@ TRAIN = [
     (["--batch", "100000", *TINY[:2]], ["--batch 100000: allowed: 1 to"]),
     (["--fault", "1"], ['--fault "1"', "allowed: RANK=SPEC"]),
     (["--fault", "0=fault:drop=2"], ["drop=2", "allowed: 0 <= drop <= 1"]),
+    (["--fault", "1=die"], ["--fault 1=die: unknown fault", "allowed: fault"]),
     (["--workers", "2", "--fault", "2=fault:drop=0.1"], ["--fault 2=", "allowed: ranks 0 to 1"]),
     (["--steps", "5", "--epochs", "3"], ["--steps 5 with --epochs 3", "give only one of them"]),
     (["--epochs", "0"], ["--epochs=0: allowed: 1 <= epochs <= 1e+09"]),

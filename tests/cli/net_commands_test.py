@@ -47,10 +47,12 @@ class Commands(net_tool.NetTest):
         base, runs = ["compare", *TINY, *MLP, "--steps", "4"], [f"--run=method={m}" for m in ("dense", "dgc", "topk")]
         self.refuse([*base, *runs], [*base, *runs[:2]], 'job "compare of 2 runs": this meeting point is for job "compare of 3 runs"')
         self.refuse([*base, *runs], [*base, runs[0], runs[1] + ";link=1gbit", runs[2] + ";link=1gbit"],
-                    'job "compare of 3 runs, over --link: 2, 3": this meeting point is for job "compare of 3 runs"')
+                    'job "compare of 3 runs, run 2 over --link 1gbit, run 3 over --link 1gbit": this meeting point is for job "compare of 3 runs"')
         bench = ["bench", "exchange", "dense", "--elements", "2000", "--seconds", "0.01"]
-        self.refuse([*bench, "--link", "none"], [*bench, "topk"], 'job "bench exchange of 2 methods": ', 'job "bench exchange of 1 method"')
-        self.refuse([*bench, "--link", "none"], [*bench, "--link", "1gbit"], 'job "bench exchange of 1 method over --link": ')
+        self.refuse([*bench, "--link", "none"], [*bench, "topk"], 'job "bench exchange of 2000 elements by dense, topk": ', ' by dense"')
+        self.refuse([*bench, "--link", "none"], [*bench, "--link", "1gbit"], ' by dense over --link 1gbit": ')
+        many = [*bench, *(f"topk:density=0.0{n}" for n in range(1, 8))]  # what is cut counts, too
+        self.refuse(many, [*many, "topk"], 'by dense, topk:density=0.01, ')
         done = self.job(2, *bench, own=lambda rank: ["--link", "none"] if rank else [])
         self.assertEqual([p.returncode for p in done], [0, 0], done[1].stderr)
 

@@ -61,7 +61,7 @@ class Train(net_tool.NetTest):
         meeting = self.quick(*self.options(0, 2))
         done = net_tool.Done(self.quick(*self.options(1, 2), "--link", "100mbit"))
         self.assertEqual(done.returncode, 1)
-        self.assertIn('refuses: job "train over --link": this meeting point is for job "train"', done.stderr)
+        self.assertIn('refuses: job "train over --link 100mbit": this meeting point is for job "train"', done.stderr)
         friend = net_tool.Done(self.quick(*self.options(1, 2), "--init", "none", "--dump-gradients", self.path("g")))
         self.assertEqual((friend.returncode, net_tool.Done(meeting).returncode), (0, 0), friend.stderr)
         for option in ("init", "dump-gradients"):
