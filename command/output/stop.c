@@ -35,7 +35,7 @@ bool stop_came_before(long ms)
 
 static void on_signal(int signal_number)
 {
-    /* timeout(1) and others signal a process, and then its group: one interrupt that comes twice. */
+    /* timeout(1) signals a process, and then its group: one interrupt that comes twice. */
     if (stop_signal && !stop_came_before(200))
         return;
     if (stop_signal || at_once) {
