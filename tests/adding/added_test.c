@@ -72,6 +72,6 @@ int main(int argc, char **argv)
     if (*error)
         fprintf(stderr, "%s: %s\n", argv[1], error);
     tg_transport_destroy(t);
-    job->close();
+    job->close(TG_OK);
     return ok && !*error ? 0 : 1;
 }

@@ -208,8 +208,9 @@ static tg_status open_job(const struct job_call *call, int *rank_p, int *size_p)
     return TG_OK;
 }
 
-static void close_job(void)
+static void close_job(tg_status status)
 {
+    (void)status;
 }
 
 static tg_status connect_job(tg_transport **t_p)
