@@ -5,6 +5,7 @@
 #include "command/output/cli.h"
 #include "command/train/cli_run.h"
 #include "command/job/clock_options.h"
+#include "command/job/clock_options.h"
 #include "command/job/options_check.h"
 #include "command/output/outfile.h"
 #include "command/output/stop.h"
@@ -182,14 +183,16 @@ static struct net_options *net_of(void *input)
 static int cmd_advise(int argc, char **argv)
 {
     struct command c = {.json = false};
+    char command[JOB_COMMAND] = "advise";
     options_defaults(&c.o, 4);
     const int result = options_parse(&command_advise, argc, argv, &c);
     if (result >= 0)
         return result;
     tg_status status = check(&c);
+    clock_options_tell_links(&c.o, command);
     if (status == TG_OK)
         status = launch_open(&c.launch, &(struct job_call){.net = &c.o.net,
-                                                           .command = "advise",
+                                                           .command = command,
                                                            .timeout_s = NET_OPTIONS_PATIENCE});
     if (status != TG_OK)
         return launch_fail(&c.launch, status);

@@ -268,6 +268,8 @@ static void describe(const struct command *c, char text[JOB_COMMAND])
         job_command_add(text, "--model %s", c->model);
     else
         job_command_add(text, "%zu elements", c->o.n > 0 ? c->o.n : ELEMENTS);
+    if (c->o.behind > 0)
+        job_command_add(text, " --behind %zu", c->o.behind);
     for (size_t i = 0; i < c->o.methods; i++)
         job_command_add(text, "%s %s", i == 0 ? " by" : ",", c->method[i]);
     for (size_t i = 0; i < c->o.links; i++)

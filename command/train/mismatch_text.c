@@ -31,7 +31,8 @@ static const struct {
     const char *with, *without, *option;
 } flags[] = {{"start=load", "start=begin", "--resume"},
              {"reducer=", "session=", "--fusion auto"},
-             {"buckets=", "no such buckets", "--fusion auto"}};
+             {"buckets=", "no such buckets", "--fusion auto"},
+             {"nodes=rank", "nodes=none", "--nodes"}};
 
 static bool begins(const char *text, const char *start)
 {

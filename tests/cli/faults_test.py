@@ -89,6 +89,8 @@ class Faults(CliTest):
         for mine, other, words in (([*JOB, "--steps", "5"], ["--link", "1gbit"], ['rank 0 for "train"', 'rank 1 for "train over --link 1gbit"']),
                                    ([*JOB, "--link", "1gbit"], ["--link-of", "1=1mbit"], ['"train over --link 1gbit"', '"train over --link 1gbit --link-of 1=1mbit"']),
                                    (["bench", "exchange", "dense", "--elements", "2000"], ["topk"], ['elements by dense"', 'elements by dense, topk"']),
+                                   (["bench", "exchange", "dense", "--elements", "2000"], ["--behind", "9"], ['elements --behind 9 by dense"']),
+                                   (["advise", "--measure", "--model", "mlp:hidden=8"], ["--link", "1gbit"], ['"advise"', '"advise over --link 1gbit"']),
                                    ([*compare, "--run", "method=dense"], ["--run", "method=dgc"], ['"compare of 1 run"', '"compare of 2 runs"'])):
             done = mpi_tool.mpirun((1, mine), (1, [*mine, *other]))
             self.assertNotEqual(done.returncode, 0)

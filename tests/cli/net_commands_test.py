@@ -60,6 +60,7 @@ class Commands(net_tool.NetTest):
         """They are called as on the command line."""
         base = ["train", *TINY, *MLP, "--steps", "4"]
         for option, words in ((["--fusion", "auto"], "rank 1 has --fusion auto, rank 0 does not have it"),
+                              (["--nodes", "2"], "rank 1 has --nodes, rank 0 does not have it"),
                               (["--fusion", "4K"], "rank 1 has --fusion 4096, rank 0 has --fusion 26214400"),
                               (["--holdout", "64"], "rank 1 has data=glyphs:train=448, rank 0 has data=glyphs:train=512; allowed: the same --data and "
                                                     "--holdout, and the same files"),

@@ -64,6 +64,7 @@ class Train(net_tool.NetTest):
         self.assertIn('refuses: job "train over --link 100mbit": this meeting point is for job "train"', done.stderr)
         friend = net_tool.Done(self.quick(*self.options(1, 2), "--init", "none", "--dump-gradients", self.path("g")))
         self.assertEqual((friend.returncode, net_tool.Done(meeting).returncode), (0, 0), friend.stderr)
+        self.assertIn("warning: --init none is ignored: rank 0, not rank 1, gives all ranks their weights", friend.stderr)
         for option in ("init", "dump-gradients"):
             self.assertIn(f"warning: --{option} ", friend.stderr)
 
