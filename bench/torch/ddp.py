@@ -11,6 +11,7 @@ and tested after the last step."""
 import argparse
 import datetime
 import lzma
+import os
 import struct
 import sys
 import time
@@ -42,7 +43,7 @@ def register(model, optimizer, hook, keys):
 
 
 def register_telegrad(run, method):
-    """Give the model telegrad's hook. DGC and CSC take over the optimizer's momentum, as in `telegrad train`."""
+    """Give the model telegrad's hook; returns its network. DGC and CSC take over the optimizer's momentum, as in `telegrad train`."""
     import telegrad.torch
     name, given = method.partition(":")[0], method.partition(":")[2]
     if name in ("dgc", "csc") and "momentum=" not in given:
@@ -50,8 +51,9 @@ def register_telegrad(run, method):
         method = f"{name}:{given}{',' if given else ''}momentum={momenta.pop()}"
         for group in run.optimizer.param_groups:
             group["momentum"] = 0
-    telegrad.torch.ddp(run.model, method, telegrad.torch.Network(), optimizer=run.optimizer, total_steps=run.steps,
-                       steps_per_epoch=run.per_epoch)
+    net = telegrad.torch.Network()
+    telegrad.torch.ddp(run.model, method, net, optimizer=run.optimizer, total_steps=run.steps, steps_per_epoch=run.per_epoch)
+    return net
 
 
 def tests_at(hook, keys, every, steps):
@@ -104,6 +106,7 @@ def main():
     options.weights = options.no_eval = options.checkpoint = None
     torch.set_num_threads(options.threads)
     dist.init_process_group("gloo", timeout=TIMEOUT)
+    net = None
     try:
         hook, keys = settings(options.hook, HOOKS, {})
         run = Run(options, dist.get_rank(), dist.get_world_size())
@@ -114,7 +117,7 @@ def main():
         if options.telegrad:
             if hook != "none":
                 raise ValueError("--telegrad and --hook: a model has one hook")
-            register_telegrad(run, options.telegrad)
+            net = register_telegrad(run, options.telegrad)
         else:
             run.optimizer = register(run.model, run.optimizer, hook, keys)
     except (EOFError, ImportError, LookupError, OSError, RuntimeError, TypeError, ValueError, lzma.LZMAError, struct.error) as error:
@@ -125,7 +128,10 @@ def main():
     kept = train(run, tests_at(hook, keys, options.test_every, run.steps))
     if run.rank == 0:
         test(run, kept)
-    dist.destroy_process_group()
+    if net:
+        net.close()
+    sys.stdout.flush()
+    os._exit(0)  # the group's destructor in PyTorch 1.13 can wait for a thread that waits for the interpreter's lock
 
 
 if __name__ == "__main__":
