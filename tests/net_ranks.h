@@ -3,6 +3,7 @@
 #define TESTS_NET_RANKS_H
 
 #include "telegrad/net.h"
+#include "transport_suite.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,11 +76,36 @@ static inline void net_job_begin(net_job *job, int size, bool insecure)
     }
 }
 
+/* A thread's work: join, and stay. */
+static inline void *net_rank_stays(void *rank)
+{
+    net_rank *r = rank;
+    r->ok = net_rank_join(r);
+    return NULL;
+}
+
+/* A thread's work: join, meet all, leave. */
+static inline void *net_rank_visits(void *rank)
+{
+    net_rank *r = rank;
+    if (!net_rank_join(r))
+        return NULL;
+    suite s = {r->t, r->error};
+    r->ok = suite_barrier(&s, -1);
+    tg_transport_destroy(r->t);
+    return NULL;
+}
+
+static inline void net_rank_start(net_rank *r, void *(*work)(void *rank))
+{
+    assert_int_equal(pthread_create(&r->thread, NULL, work, r), 0);
+}
+
 /* Run each rank in a thread, the last one first. */
 static inline void net_job_run(net_job *job, void *(*work)(void *rank))
 {
     for (int r = job->size - 1; r >= 0; r--)
-        assert_int_equal(pthread_create(&job->rank[r].thread, NULL, work, &job->rank[r]), 0);
+        net_rank_start(&job->rank[r], work);
     for (int r = 0; r < job->size; r++)
         pthread_join(job->rank[r].thread, NULL);
 }

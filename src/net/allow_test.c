@@ -87,8 +87,7 @@ static void a_key_is_taken_off(void **state)
         atomic_store(&ready, 0);
         atomic_store(&told, false);
         for (int r = 0; r < 4; r++)
-            assert_int_equal(
-                pthread_create(&job.rank[r].thread, NULL, wait_for_each_other, &job.rank[r]), 0);
+            net_rank_start(&job.rank[r], wait_for_each_other);
         wait_until_ready();
         tg_keys *same = list_without(0), *fewer = list_without(2);
         assert_int_equal(tg_net_allow(job.rank[0].net, same), TG_OK);
@@ -169,8 +168,7 @@ static void the_reason_comes_another_way(void **state)
         atomic_store(&told, false);
         assert_int_equal(pthread_create(&w.thread, NULL, stand_between, &w), 0);
         for (int r = 0; r < 4; r++)
-            assert_int_equal(
-                pthread_create(&job.rank[r].thread, NULL, wait_for_each_other, &job.rank[r]), 0);
+            net_rank_start(&job.rank[r], wait_for_each_other);
         wait_until_ready();
         atomic_store(&w.holds, true);
         usleep(20000);
@@ -235,7 +233,7 @@ static void all_name_the_rank(void **state)
     atomic_store(&ready, 0);
     atomic_store(&told, false);
     for (int r = 0; r < 4; r++)
-        assert_int_equal(pthread_create(&job.rank[r].thread, NULL, train, &job.rank[r]), 0);
+        net_rank_start(&job.rank[r], train);
     wait_until_ready();
     tg_keys *fewer = list_without(2);
     assert_int_equal(tg_net_allow(job.rank[0].net, fewer), TG_OK);

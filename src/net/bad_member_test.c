@@ -19,17 +19,10 @@ typedef struct pair {
     tg_transport *t;
 } pair;
 
-static void *join(void *arg)
-{
-    net_rank *r = arg;
-    r->ok = net_rank_join(r);
-    return NULL;
-}
-
 static void begin(pair *p, bool insecure)
 {
     net_job_begin(&p->job, 2, insecure);
-    assert_int_equal(pthread_create(&p->job.rank[0].thread, NULL, join, &p->job.rank[0]), 0);
+    net_rank_start(&p->job.rank[0], net_rank_stays);
     hand_call(&p->h, p->job.address[0], p->job.key[1]);
     assert_true(hand_join(&p->h, 1, "", 9));
     pthread_join(p->job.rank[0].thread, NULL);
@@ -215,7 +208,7 @@ static void one_that_sends_byte_by_byte(void **state)
     char address[TG__ADDRESS_MAX];
     net_job_begin(&job, 3, true);
     for (int r = 0; r < 2; r++)
-        assert_int_equal(pthread_create(&job.rank[r].thread, NULL, play, &job.rank[r]), 0);
+        net_rank_start(&job.rank[r], play);
     hand_call(&h, job.address[0], NULL);
     assert_true(hand_join(&h, 2, "", 9));
     hand_roster(&h, 1, nonce, address);
@@ -389,7 +382,7 @@ static void one_that_disconnects_in_the_name_of_rank_0(void **state)
     char address[TG__ADDRESS_MAX];
     net_job_begin(&job, 4, true);
     for (int r = 0; r < 3; r++)
-        assert_int_equal(pthread_create(&job.rank[r].thread, NULL, wait_in_vain, &job.rank[r]), 0);
+        net_rank_start(&job.rank[r], wait_in_vain);
     hand_call(&h, job.address[0], NULL);
     assert_true(hand_join(&h, 3, "", 9));
     for (int r = 1; r < 3; r++) {

@@ -122,7 +122,7 @@ static void ranks_are_named(void **state)
     list_begin(&l, 3, false);
     net_rank *r = &l.job.rank[0];
     r->config.timeout_s = 1.5;
-    assert_int_equal(pthread_create(&r->thread, NULL, join_only, r), 0);
+    net_rank_start(r, join_only);
     is_refused(r, l.address[0], l.job.key[1], 0, "says which it is");
     is_refused(r, l.address[0], l.job.key[1], 2, "rank 2 has another key");
     pthread_join(r->thread, NULL);
@@ -274,9 +274,9 @@ static void old_entries_do_no_harm(void **state)
     assert_int_equal(store_set(&s, "telegrad/of today/0", old), TG_OK);
     assert_int_equal(store_set(&s, "telegrad/of today/1", text), TG_OK);
     for (int r = 1; r < 3; r++)
-        assert_int_equal(pthread_create(&job.rank[r].thread, NULL, run_suite, &job.rank[r]), 0);
+        net_rank_start(&job.rank[r], run_suite);
     usleep(500000);
-    assert_int_equal(pthread_create(&job.rank[0].thread, NULL, run_suite, &job.rank[0]), 0);
+    net_rank_start(&job.rank[0], run_suite);
     for (int r = 0; r < 3; r++)
         pthread_join(job.rank[r].thread, NULL);
     net_job_check(&job);
@@ -330,7 +330,7 @@ static void places_are_kept(void **state)
     net_rank *r = &job.rank[0];
     r->config.timeout_s = 3;
     assert_int_equal(store_set(&s, "telegrad/of today/1", text), TG_OK);
-    assert_int_equal(pthread_create(&r->thread, NULL, join_only, r), 0);
+    net_rank_start(r, join_only);
     for (int tries = 0; tries < 200 && !*address; tries++) {
         char value[TG_NET_VALUE];
         assert_int_equal(store_get(&s, "telegrad/of today/0", value, sizeof value), TG_OK);
@@ -369,21 +369,21 @@ static void errors_of_a_store(void **state)
     store_begin(&job, &s, 3, false);
     assert_int_equal(store_set(&s, "telegrad/of today/1", "rubbish"), TG_OK);
     job.rank[0].config.timeout_s = 5;
-    assert_int_equal(pthread_create(&job.rank[0].thread, NULL, join_only, &job.rank[0]), 0);
+    net_rank_start(&job.rank[0], join_only);
     pthread_join(job.rank[0].thread, NULL);
     net_expect(&job.rank[0], TG_E_CORRUPT,
                "what rank 1 has set in the store is no public key: rubbish");
     assert_int_equal(store_set(&s, "telegrad/of today/1", "\033[2J"), TG_OK); /* for terminals */
-    assert_int_equal(pthread_create(&job.rank[0].thread, NULL, join_only, &job.rank[0]), 0);
+    net_rank_start(&job.rank[0], join_only);
     pthread_join(job.rank[0].thread, NULL);
     net_expect(&job.rank[0], TG_E_CORRUPT, "what rank 1 has set in the store is no printable text");
     assert_int_equal(store_set(&s, "telegrad/of today/0", "rubbish"), TG_OK);
-    assert_int_equal(pthread_create(&job.rank[2].thread, NULL, join_only, &job.rank[2]), 0);
+    net_rank_start(&job.rank[2], join_only);
     pthread_join(job.rank[2].thread, NULL);
     net_expect(&job.rank[2], TG_E_CORRUPT, "what rank 0 has set in the store is malformed");
     job.rank[1].config.timeout_s = 0.5;
     s.count = 0;
-    assert_int_equal(pthread_create(&job.rank[1].thread, NULL, join_only, &job.rank[1]), 0);
+    net_rank_start(&job.rank[1], join_only);
     pthread_join(job.rank[1].thread, NULL);
     net_expect(&job.rank[1], TG_E_PEER, "rank 0 to tell the store");
     net_job_end(&job);

@@ -8,7 +8,6 @@
 #include "net_by_hand.h"
 #include "net_ranks.h"
 #include "telegrad/tools.h"
-#include "transport_suite.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
@@ -77,18 +76,6 @@ static double end_flood(flood *f, double since)
     return rate;
 }
 
-static void *join_only(void *arg)
-{
-    net_rank *r = arg;
-    suite s;
-    if (!net_rank_join(r))
-        return NULL;
-    s = (suite){r->t, r->error};
-    r->ok = suite_barrier(&s, -1);
-    tg_transport_destroy(r->t);
-    return NULL;
-}
-
 static const char *const said[] = {"nothing", "garbage", "half a greeting"};
 
 /* A member far away, whose messages take 100 ms each, keeps its place while strangers at another
@@ -101,7 +88,7 @@ static void a_distant_member_keeps_its_place(void **state)
         hand h;
         flood f;
         net_job_begin(&job, 2, false);
-        assert_int_equal(pthread_create(&job.rank[0].thread, NULL, join_only, &job.rank[0]), 0);
+        net_rank_start(&job.rank[0], net_rank_visits);
         close(net_connect(job.address[0]));
         const double begun = hand_seconds();
         begin_flood(&f, "127.0.0.2", job.address[0], what);
@@ -132,7 +119,7 @@ static void members_at_the_same_address_join(void **state)
         flood f;
         net_job_begin(&job, 3, false);
         job.rank[0].config.timeout_s = 60;
-        assert_int_equal(pthread_create(&job.rank[0].thread, NULL, join_only, &job.rank[0]), 0);
+        net_rank_start(&job.rank[0], net_rank_visits);
         close(net_connect(job.address[0]));
         const double begun = hand_seconds();
         begin_flood(&f, "127.0.0.1", job.address[0], what);
@@ -140,7 +127,7 @@ static void members_at_the_same_address_join(void **state)
         const double from = hand_seconds();
         for (int r = 1; r < 3; r++) {
             job.rank[r].config.timeout_s = 60;
-            assert_int_equal(pthread_create(&job.rank[r].thread, NULL, join_only, &job.rank[r]), 0);
+            net_rank_start(&job.rank[r], net_rank_visits);
         }
         for (int r = 0; r < 3; r++)
             pthread_join(job.rank[r].thread, NULL);
@@ -180,7 +167,7 @@ static void many_ranks(void **state)
                                         .size = CROWD,
                                         .insecure = true,
                                         .timeout_s = 60}};
-        assert_int_equal(pthread_create(&rank[r].thread, &small, join_only, &rank[r]), 0);
+        assert_int_equal(pthread_create(&rank[r].thread, &small, net_rank_visits, &rank[r]), 0);
     }
     for (int r = 0; r < CROWD; r++)
         pthread_join(rank[r].thread, NULL);

@@ -296,7 +296,7 @@ static void strangers_do_not_disturb(void **state)
     for (int insecure = 0; insecure < 2; insecure++) {
         net_job job;
         net_job_begin(&job, 3, insecure);
-        assert_int_equal(pthread_create(&job.rank[0].thread, NULL, join, &job.rank[0]), 0);
+        net_rank_start(&job.rank[0], join);
         for (int i = 0; i < SILENT; i++) {
             fd[i] = net_connect(job.address[0]);
             assert_true(fd[i] >= 0);
@@ -306,7 +306,7 @@ static void strangers_do_not_disturb(void **state)
                 (void)!send(fd[i], hello, sizeof hello, MSG_NOSIGNAL);
         }
         for (int r = 1; r < 3; r++)
-            assert_int_equal(pthread_create(&job.rank[r].thread, NULL, join, &job.rank[r]), 0);
+            net_rank_start(&job.rank[r], join);
         for (int r = 0; r < 3; r++)
             pthread_join(job.rank[r].thread, NULL);
         for (int i = 0; i < SILENT; i++)

@@ -14,22 +14,6 @@
 #include "transport_tools.h"
 #include <stdatomic.h>
 
-static void *join(void *arg)
-{
-    net_rank *r = arg;
-    if (!net_rank_join(r))
-        return NULL;
-    suite s = {r->t, r->error};
-    r->ok = suite_barrier(&s, -1);
-    tg_transport_destroy(r->t);
-    return NULL;
-}
-
-static void start(net_rank *r)
-{
-    assert_int_equal(pthread_create(&r->thread, NULL, join, r), 0);
-}
-
 /* What rank 0's user sees and does. */
 typedef struct watcher {
     pthread_mutex_t mutex;
@@ -144,23 +128,23 @@ static void a_list_that_changes(void **state)
     tg_keys *first = list_of(&job, 1, 1), *second = list_of(&job, 2, 2), *all = list_of(&job, 1, 2);
     watch(&w, &job.rank[0].config);
     job.rank[0].config.allow = first;
-    start(&job.rank[0]);
-    start(&job.rank[2]); /* it is not on the list */
+    net_rank_start(&job.rank[0], net_rank_visits);
+    net_rank_start(&job.rank[2], net_rank_visits); /* it is not on the list */
     pthread_join(job.rank[2].thread, NULL);
     net_expect(&job.rank[2], TG_E_PEER, "does not accept this rank's key");
     mark_of(job.key[2], mark);
     assert_told(&w, mark, "it is not on the list of allowed keys");
-    start(&job.rank[1]);
+    net_rank_start(&job.rank[1], net_rank_visits);
     assert_waits_for(&w, "1 of 2 other ranks");
     atomic_store(&w.list, second);
     pthread_join(job.rank[1].thread, NULL);
     net_expect(&job.rank[1], TG_E_PEER, "this rank's key was taken off the list of allowed keys");
     mark_of(job.key[1], mark);
     assert_told(&w, mark, "it is not on the list of allowed keys");
-    start(&job.rank[2]);
+    net_rank_start(&job.rank[2], net_rank_visits);
     assert_waits_for(&w, "1 of 2 other ranks");
     atomic_store(&w.list, all);
-    start(&job.rank[1]);
+    net_rank_start(&job.rank[1], net_rank_visits);
     for (int r = 0; r < 3; r++)
         pthread_join(job.rank[r].thread, NULL);
     net_job_check(&job);
@@ -193,7 +177,7 @@ static void calls_that_failed_are_told(void **state)
     net_job_begin(&job, 4, false);
     mark_of(job.key[1], one);
     watch(&w, &job.rank[0].config);
-    start(&job.rank[0]);
+    net_rank_start(&job.rank[0], net_rank_visits);
     say_raw(job.address[0], "GET / HTTP/1.0\r\n\r\n", 18);
     assert_told(&w, "a call from 127.0.0.1 failed: it does not speak", NULL);
     say_raw(job.address[0], "tgnet\1\1\0\0\0\0\0", 12);
@@ -206,14 +190,14 @@ static void calls_that_failed_are_told(void **state)
     assert_true(hand_join(&h, 1, "another", 9));
     assert_told(&w, one, "job \"another\": this meeting point is for job \"\"");
     hand_end(&h);
-    start(&job.rank[1]);
+    net_rank_start(&job.rank[1], net_rank_visits);
     assert_waits_for(&w, "2 of 3 other ranks (not here: rank-2, rank-3)");
     hand_call(&h, job.address[0], job.key[1]);
     assert_true(hand_join(&h, 1, "", 9));
     assert_told(&w, one, "rank 1 is taken");
     hand_end(&h);
     for (int r = 2; r < 4; r++)
-        start(&job.rank[r]);
+        net_rank_start(&job.rank[r], net_rank_visits);
     for (int r = 0; r < 4; r++)
         pthread_join(job.rank[r].thread, NULL);
     net_job_check(&job);
@@ -221,10 +205,10 @@ static void calls_that_failed_are_told(void **state)
 
     net_job_begin(&job, 2, true);
     watch(&w, &job.rank[0].config);
-    start(&job.rank[0]);
+    net_rank_start(&job.rank[0], net_rank_visits);
     say_raw(job.address[0], "tgnet\7\2\0\0\0\0\0", 12);
     assert_told(&w, "a call from 127.0.0.1 failed", "version 7 of the protocol, and this rank 1");
-    start(&job.rank[1]);
+    net_rank_start(&job.rank[1], net_rank_visits);
     for (int r = 0; r < 2; r++)
         pthread_join(job.rank[r].thread, NULL);
     net_job_check(&job);
@@ -269,8 +253,8 @@ static void the_missing_one_is_named(void **state)
         job.rank[1].config.timeout_s = first == 0 ? 20 : 1.5;
         tg_keys *list = list_of(&job, 1, 2);
         job.rank[0].config.allow = list;
-        start(&job.rank[0]);
-        start(&job.rank[1]);
+        net_rank_start(&job.rank[0], net_rank_visits);
+        net_rank_start(&job.rank[1], net_rank_visits);
         assert_waits_for(&w, "1 of 2 other ranks (not here: the?rank-2) to join");
         pthread_join(job.rank[1].thread, NULL);
         pthread_join(job.rank[0].thread, NULL);
@@ -294,8 +278,8 @@ static void the_missing_rank_is_named(void **state)
     net_job job;
     net_job_begin(&job, 3, true);
     job.rank[0].config.timeout_s = 1.5;
-    start(&job.rank[0]);
-    start(&job.rank[1]);
+    net_rank_start(&job.rank[0], net_rank_visits);
+    net_rank_start(&job.rank[1], net_rank_visits);
     for (int r = 0; r < 2; r++) {
         pthread_join(job.rank[r].thread, NULL);
         net_expect(&job.rank[r], TG_E_PEER, "rank 2 has not joined within 1.5 s");
@@ -315,23 +299,23 @@ static void interrupted_ones_come_again(void **state)
     net_job_begin(&job, 3, false);
     for (int r = 0; r < 2; r++)
         watch(&w[r], &job.rank[r].config);
-    start(&job.rank[0]);
-    start(&job.rank[1]);
+    net_rank_start(&job.rank[0], net_rank_visits);
+    net_rank_start(&job.rank[1], net_rank_visits);
     assert_waits_for(&w[0], "1 of 2 other ranks");
     atomic_store(&w[1].stops, true);
     pthread_join(job.rank[1].thread, NULL);
     net_expect(&job.rank[1], TG_E_STOPPED, "joining was stopped while waiting for 1 of 2 other");
     assert_told(&w[0], "it has left again: it was interrupted", NULL);
     atomic_store(&w[1].stops, false);
-    start(&job.rank[1]);
+    net_rank_start(&job.rank[1], net_rank_visits);
     assert_waits_for(&w[0], "1 of 2 other ranks");
     atomic_store(&w[0].stops, true);
     pthread_join(job.rank[0].thread, NULL);
     net_expect(&job.rank[0], TG_E_STOPPED, "joining was stopped");
     assert_waits_for(&w[1], "the meeting point");
     atomic_store(&w[0].stops, false);
-    start(&job.rank[0]);
-    start(&job.rank[2]);
+    net_rank_start(&job.rank[0], net_rank_visits);
+    net_rank_start(&job.rank[2], net_rank_visits);
     for (int r = 0; r < 3; r++)
         pthread_join(job.rank[r].thread, NULL);
     net_job_check(&job);
@@ -347,8 +331,8 @@ static void the_reason_is_passed_on(void **state)
     static watcher w;
     net_job_begin(&job, 3, false);
     watch(&w, &job.rank[1].config);
-    start(&job.rank[0]);
-    start(&job.rank[1]);
+    net_rank_start(&job.rank[0], net_rank_visits);
+    net_rank_start(&job.rank[1], net_rank_visits);
     hand_call(&two, job.address[0], job.key[2]); /* it joins, and then connects with nobody */
     assert_true(hand_join(&two, 2, "", 9) && tg__caller_kind(&two.c) == TG__SAID_ROSTER);
     assert_waits_for(&w, "rank 2");
@@ -376,8 +360,8 @@ static void other_words_than_linked(void **state)
     net_job job;
     hand two;
     net_job_begin(&job, 3, false);
-    start(&job.rank[0]);
-    start(&job.rank[1]);
+    net_rank_start(&job.rank[0], net_rank_visits);
+    net_rank_start(&job.rank[1], net_rank_visits);
     const double begun = hand_seconds();
     hand_call(&two, job.address[0], job.key[2]);
     assert_true(hand_join(&two, 2, "", 9) && tg__caller_kind(&two.c) == TG__SAID_ROSTER);
@@ -467,8 +451,8 @@ static void both_fingerprints_are_shown(void **state)
     mark_of(job.key[1], expected);
     job.rank[0].config.timeout_s = 1;
     job.rank[1].config.peer_key = wrong;
-    start(&job.rank[0]);
-    start(&job.rank[1]);
+    net_rank_start(&job.rank[0], net_rank_visits);
+    net_rank_start(&job.rank[1], net_rank_visits);
     pthread_join(job.rank[1].thread, NULL);
     pthread_join(job.rank[0].thread, NULL);
     snprintf(text, sizeof text, "its key is %s, but the expected one (peer_key) is %s", found,

@@ -7,7 +7,6 @@
 #include "free_ports.h"
 #include "net_by_hand.h"
 #include "net_ranks.h"
-#include "transport_suite.h"
 #include <dlfcn.h>
 #include <netdb.h>
 #include <stdatomic.h>
@@ -34,18 +33,6 @@ int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints
     return error ? error : own("127.0.0.1", port, hints, &(*found_p)->ai_next);
 }
 
-static void *join_only(void *arg)
-{
-    net_rank *r = arg;
-    suite s;
-    if (!net_rank_join(r))
-        return NULL;
-    s = (suite){r->t, r->error};
-    r->ok = suite_barrier(&s, -1);
-    tg_transport_destroy(r->t);
-    return NULL;
-}
-
 static int port_of(const net_job *job)
 {
     return atoi(strrchr(job->address[0], ':') + 1);
@@ -61,7 +48,7 @@ static void join_at(const char *host, int size)
     snprintf(address, sizeof address, "tcp://%s:%d", host, port_of(&job));
     for (int r = 1; r < size; r++)
         job.rank[r].config.join = address;
-    net_job_run(&job, join_only);
+    net_job_run(&job, net_rank_visits);
     net_job_check(&job);
     net_job_end(&job);
 }
@@ -94,7 +81,7 @@ static void members_may_have_names(void **state)
         job.rank[i + 1].config.listen = listens[i];
         job.rank[i + 1].config.advertise = address[i];
     }
-    net_job_run(&job, join_only);
+    net_job_run(&job, net_rank_visits);
     net_job_check(&job);
     net_job_end(&job);
 }

@@ -18,13 +18,6 @@ static bool stops(void *arg)
     return atomic_load(&stopped);
 }
 
-static void *join(void *arg)
-{
-    net_rank *r = arg;
-    r->ok = net_rank_join(r);
-    return NULL;
-}
-
 /* Descriptors of this process. */
 static int descriptors(void)
 {
@@ -64,7 +57,7 @@ static void a_pair_is_relayed_once(void **state)
     char address[TG__ADDRESS_MAX];
     net_job_begin(&job, 3, true);
     job.rank[0].config.stop = stops;
-    assert_int_equal(pthread_create(&job.rank[0].thread, NULL, join, &job.rank[0]), 0);
+    net_rank_start(&job.rank[0], net_rank_stays);
     hand_call(&h[1], job.address[0], NULL);
     hand_say_join(&h[1], 1, "", 9);
     hand_call(&h[2], job.address[0], NULL);

@@ -355,7 +355,7 @@ static void only_members_are_relayed(void **state)
     net_job_begin(&job, 3, false);
     job.rank[1].config.advertise = REFUSES;
     for (int r = 0; r < 2; r++)
-        assert_int_equal(pthread_create(&job.rank[r].thread, NULL, join_only, &job.rank[r]), 0);
+        net_rank_start(&job.rank[r], join_only);
     hand_call(&two, job.address[0], job.key[2]); /* rank 2 is played by hand */
     assert_true(hand_join(&two, 2, "", 1));
     hand_roster(&two, 1, nonce, address);

@@ -8,34 +8,16 @@
 #include "free_ports.h"
 #include "net_by_hand.h"
 #include "net_ranks.h"
-#include "transport_suite.h"
 #include <errno.h>
 #include <netinet/in.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 
-/* Join, meet all, leave. */
-static void *join(void *arg)
-{
-    net_rank *r = arg;
-    if (!net_rank_join(r))
-        return NULL;
-    suite s = {r->t, r->error};
-    r->ok = suite_barrier(&s, -1);
-    tg_transport_destroy(r->t);
-    return NULL;
-}
-
-static void start(net_rank *r)
-{
-    assert_int_equal(pthread_create(&r->thread, NULL, join, r), 0);
-}
-
 /* The ranks that have not started yet do, and the job is whole. */
 static void goes_on(net_job *job, int from)
 {
     for (int r = from; r < job->size; r++)
-        start(&job->rank[r]);
+        net_rank_start(&job->rank[r], net_rank_visits);
     for (int r = 0; r < job->size; r++)
         pthread_join(job->rank[r].thread, NULL);
     net_job_check(job);
@@ -77,7 +59,7 @@ static void tls_1_2_is_refused(void **state)
     (void)state;
     net_job job;
     net_job_begin(&job, 2, false);
-    start(&job.rank[0]);
+    net_rank_start(&job.rank[0], net_rank_visits);
     SSL_CTX *ctx = old_tls(job.key[1]);
     SSL *ssl = SSL_new(ctx);
     const int fd = net_connect(job.address[0]);
@@ -98,7 +80,7 @@ static void tls_1_2_is_refused(void **state)
     SSL_CTX *old = old_tls(job.key[0]);
     ssl = SSL_new(old);
     const double before = hand_seconds();
-    start(&job.rank[1]);
+    net_rank_start(&job.rank[1], net_rank_visits);
     struct pollfd p = {.fd = listener, .events = POLLIN};
     assert_int_equal(poll(&p, 1, 5000), 1);
     at = accept(listener, NULL, NULL);
@@ -130,7 +112,7 @@ static void thousand_idle_connections(void **state)
     net_job job;
     net_job_begin(&job, 3, false);
     const double before = hand_memory();
-    start(&job.rank[0]);
+    net_rank_start(&job.rank[0], net_rank_visits);
     for (int i = 0; i < IDLE; i++)
         assert_true((fd[i] = net_connect(job.address[0])) >= 0);
     const double grown = hand_memory() - before;
@@ -155,7 +137,7 @@ static void half_open_ones_are_closed(void **state)
     net_job job[2];
     for (int k = 0; k < 2; k++) {
         net_job_begin(&job[k], 3, k == 1);
-        start(&job[k].rank[0]);
+        net_rank_start(&job[k].rank[0], net_rank_visits);
         for (int i = 0; i < HALF; i++) {
             assert_true((fd[k][i] = net_connect(job[k].address[0])) >= 0);
             const size_t len = i == 0 ? 1 : k == 0 ? sizeof hello : sizeof head;
@@ -173,7 +155,7 @@ static void half_open_ones_are_closed(void **state)
         }
         if (tick == 10) /* one comes, and the other one later */
             for (int k = 0; k < 2; k++)
-                start(&job[k].rank[1]);
+                net_rank_start(&job[k].rank[1], net_rank_visits);
         usleep(100000);
         for (int i = 0; i < 2 * HALF; i++) {
             char waste[64];
@@ -189,7 +171,7 @@ static void half_open_ones_are_closed(void **state)
     if (left > 0)
         fail_msg("%d are open after %.1f s", left, lasted);
     for (int k = 0; k < 2; k++) {
-        start(&job[k].rank[2]);
+        net_rank_start(&job[k].rank[2], net_rank_visits);
         for (int r = 0; r < 3; r++)
             pthread_join(job[k].rank[r].thread, NULL);
         net_job_check(&job[k]);
@@ -220,7 +202,7 @@ static void other_first_messages(void **state)
     };
     net_job job;
     net_job_begin(&job, 2, true);
-    start(&job.rank[0]);
+    net_rank_start(&job.rank[0], net_rank_visits);
     for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
         char answer[512] = "";
         const int fd = net_connect(job.address[0]);
@@ -245,7 +227,7 @@ static void another_version_is_named(void **state)
     static const char newer[] = "tgnet\7\2\0\0\0\0\0";
     net_job job;
     net_job_begin(&job, 2, true);
-    start(&job.rank[0]);
+    net_rank_start(&job.rank[0], net_rank_visits);
     char answer[12];
     int fd = net_connect(job.address[0]);
     assert_int_equal(send(fd, newer, 12, MSG_NOSIGNAL), 12);
@@ -261,7 +243,7 @@ static void another_version_is_named(void **state)
     assert_true(hand_listen("127.0.0.1", &listener, &port));
     snprintf(address, sizeof address, "tcp://127.0.0.1:%d", port);
     job.rank[1].config.join = address;
-    start(&job.rank[1]);
+    net_rank_start(&job.rank[1], net_rank_visits);
     struct pollfd p = {.fd = listener, .events = POLLIN};
     assert_int_equal(poll(&p, 1, 5000), 1);
     fd = accept(listener, NULL, NULL);
@@ -280,7 +262,7 @@ static void other_jobs_and_twins(void **state)
     net_job job;
     hand h;
     net_job_begin(&job, 3, false);
-    start(&job.rank[0]);
+    net_rank_start(&job.rank[0], net_rank_visits);
     hand_call(&h, job.address[0], job.key[1]);
     assert_true(hand_join(&h, 1, "another", 9));
     assert_int_equal(tg__caller_kind(&h.c), TG__SAID_REFUSED);
@@ -297,7 +279,7 @@ static void other_jobs_and_twins(void **state)
                           9));
     assert_non_null(memmem(h.c.body, h.c.body_len, "malformed", 9));
     hand_end(&h);
-    start(&job.rank[1]);
+    net_rank_start(&job.rank[1], net_rank_visits);
     usleep(300000);
     hand_call(&h, job.address[0], job.key[2]);
     assert_true(hand_join(&h, 1, "", 9));
@@ -321,8 +303,8 @@ static void ranks_accept_who_is_on_the_roster(void **state)
     char address[TG__ADDRESS_MAX];
     assert_int_equal(tg_key_create(&stranger), TG_OK);
     net_job_begin(&job, 3, false);
-    start(&job.rank[0]);
-    start(&job.rank[1]);
+    net_rank_start(&job.rank[0], net_rank_visits);
+    net_rank_start(&job.rank[1], net_rank_visits);
     hand_call(&two, job.address[0], job.key[2]);
     assert_true(hand_join(&two, 2, "", 9));
     hand_roster(&two, 1, nonce, address);
@@ -387,7 +369,7 @@ static void ipv6(void **state)
     job.rank[0].config.listen = listens;
     for (int r = 1; r < 3; r++)
         job.rank[r].config.join = listens;
-    start(&job.rank[0]);
+    net_rank_start(&job.rank[0], net_rank_visits);
     goes_on(&job, 1);
 }
 

@@ -115,7 +115,7 @@ static void begin(way *w, net_job *job)
     w->to = job->address[0];
     job->rank[1].config.join = address;
     for (int r = 0; r < 2; r++)
-        assert_int_equal(pthread_create(&job->rank[r].thread, NULL, play, &job->rank[r]), 0);
+        net_rank_start(&job->rank[r], play);
     assert_int_equal(pthread_create(&w->thread, NULL, stand_between, w), 0);
 }
 
@@ -170,17 +170,6 @@ static void bytes_on_the_way(void **state)
     }
 }
 
-static void *join(void *arg)
-{
-    net_rank *r = arg;
-    if (net_rank_join(r)) {
-        suite s = {r->t, r->error};
-        r->ok = suite_barrier(&s, -1);
-        tg_transport_destroy(r->t);
-    }
-    return NULL;
-}
-
 /* All that rank 1 ever sent is of no use to somebody who says it again: to the same keys. */
 static void a_connection_played_again(void **state)
 {
@@ -193,7 +182,7 @@ static void a_connection_played_again(void **state)
     atomic_store(&w->deed, CUT);
     end(w, &job);
     const size_t len = atomic_load(&w->kept_len);
-    assert_int_equal(pthread_create(&job.rank[0].thread, NULL, join, &job.rank[0]), 0);
+    net_rank_start(&job.rank[0], net_rank_visits);
     for (int whole = 0; whole < 2; whole++) {
         const int fd = net_connect(job.address[0]);
         /* All at once; and the handshake first, then the rest. */
@@ -205,7 +194,7 @@ static void a_connection_played_again(void **state)
         close(fd);
     }
     job.rank[1].config.join = job.address[0];
-    assert_int_equal(pthread_create(&job.rank[1].thread, NULL, join, &job.rank[1]), 0);
+    net_rank_start(&job.rank[1], net_rank_visits);
     for (int r = 0; r < 2; r++)
         pthread_join(job.rank[r].thread, NULL);
     net_job_check(&job); /* the place was free for the real one */

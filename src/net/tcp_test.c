@@ -173,7 +173,7 @@ static void rules_are_kept(void **state)
     for (size_t i = 0; i < TG_COUNT(frames); i++) {
         net_job job;
         net_job_begin(&job, 2, true);
-        assert_int_equal(pthread_create(&job.rank[0].thread, NULL, be_wronged, &job.rank[0]), 0);
+        net_rank_start(&job.rank[0], be_wronged);
         break_the_rules(job.address[0], frames[i].word, frames[i].len, frames[i].number);
         pthread_join(job.rank[0].thread, NULL);
         if (!job.rank[0].ok)

@@ -1,17 +1,13 @@
 """Runs the command as processes that meet over 127.0.0.1, if it was built with libtelegrad-net."""
 import os
-import socket
 import subprocess
+import sys
 from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, run
+sys.path.insert(1, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from free_port import free_port
 
 AVAILABLE = run("key", "--help").returncode == 0
 WHY = "SKIP: the command was built without OpenSSL 3"
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def start(*args, prefix=(), cwd=None):

@@ -4,13 +4,14 @@ import json
 import os
 import pathlib
 import random
-import socket
 import struct
 import subprocess
 import sys
 import unittest
 import xml.etree.ElementTree
 from cli_tool import ENVIRONMENT, TELEGRAD, CliTest, python_with, records
+sys.path.insert(1, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from free_port import free_port
 
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
 PYTHON = python_with("torch")
@@ -39,12 +40,6 @@ def write_digits(folder, split, count):
         labels.append(i % 10)
     (folder / f"{split}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 0x803, count, 28, 28) + images)
     (folder / f"{split}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, count) + labels)
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class SlowLink(CliTest):

@@ -5,12 +5,13 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+sys.path.insert(1, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from free_port import free_port
 
 PLAY = os.path.abspath(sys.argv.pop(1))
 CUT = float(os.environ.get("CUT_SECONDS", "3"))
@@ -34,12 +35,6 @@ def spaces_missing():
 
 
 MISSING = spaces_missing()
-
-
-def free_address():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
 
 
 class Rank:
@@ -208,7 +203,7 @@ class Trouble(unittest.TestCase):
         self.names(self.ranks[1], 0, 20)
 
     def test_a_process_that_is_suspended(self):
-        self.start(3, 10000, 120, free_address(), spaces=False)
+        self.start(3, 10000, 120, f"tcp://127.0.0.1:{free_port()}", spaces=False)
         self.wait_steps(20)
         self.ranks[1].process.send_signal(signal.SIGSTOP)
         time.sleep(2)
@@ -216,7 +211,7 @@ class Trouble(unittest.TestCase):
         self.all_done()
 
     def test_a_process_that_is_suspended_for_too_long(self):
-        self.start(3, 2000, 100000, free_address(), spaces=False)
+        self.start(3, 2000, 100000, f"tcp://127.0.0.1:{free_port()}", spaces=False)
         self.wait_steps(20)
         self.ranks[1].process.send_signal(signal.SIGSTOP)
         for rank in (self.ranks[0], self.ranks[2]):

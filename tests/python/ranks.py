@@ -1,10 +1,13 @@
 """Ranks for tests: threads of this process over a local network, and processes over 127.0.0.1."""
-import socket
+import os
 import subprocess
 import sys
 import threading
 
 import telegrad
+
+sys.path.insert(1, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from free_port import free_port
 
 
 def in_threads(size, body):
@@ -27,12 +30,6 @@ def in_threads(size, body):
     if errors:
         raise errors[0]
     return results
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def start(script, size, *arguments, environment=None):
