@@ -71,7 +71,7 @@ typedef struct fixture_job {
 typedef struct fixture_result {
     tg_status status;
     char error[512];
-    uint64_t hash, skipped, stopped_after, bytes, idle;
+    uint64_t hash, skipped, stopped_after, bytes, control_bytes, idle;
     uint64_t steps;             /* number of steps done, also after an error */
     float w[FIXTURE_N];         /* global parameters at the end */
     float evaluated[FIXTURE_N]; /* ... at the last evaluation */
@@ -306,6 +306,7 @@ static inline tg_status fixture_train(fixture_rank *r, tg_session *s, float *w, 
     TG_TRY(tg_session_params_hash(s, &r->out->hash));
     r->out->skipped = tg_session_skipped(s);
     r->out->bytes = tg_session_bytes_sent(s);
+    r->out->control_bytes = tg_session_bytes_control(s);
     memcpy(r->out->w, w, FIXTURE_N * sizeof *w);
     return TG_OK;
 }

@@ -348,6 +348,9 @@ TG_API uint64_t tg_session_steps(const tg_session *s);
 TG_API uint64_t tg_session_bytes_sent(const tg_session *s);
 /* Of them, bytes to ranks on the same node; 0 without tg_session_config.nodes. */
 TG_API uint64_t tg_session_bytes_near(const tg_session *s);
+/* Bytes to other nodes that belong to no exchange of a step: those of the handshake, of
+ * tg_session_sum, of evaluation and of checkpoints. */
+TG_API uint64_t tg_session_bytes_control(const tg_session *s);
 /* Total time that calls of this session have waited for each rank, handshake included. Time in
  * which messages of several ranks were missing counts for each of them, so the sum may exceed the
  * total. Time in which exchanges ran beside the caller's own work does not count. In a ring a rank

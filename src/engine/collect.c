@@ -9,6 +9,7 @@
  * The hashes do not protect against a rank that produces collisions on purpose. */
 #include "engine/collect.h"
 #include "base/mem.h"
+#include "engine/hub.h"
 #include "exchange/gather.h"
 
 #include <stdio.h>
@@ -23,7 +24,9 @@ static tg_status run(tg__engine *e, const tg__speech *s, tg__op *op)
     tg__gather_set(op->x, s->own, s->len);
     op->task.group = s->group;
     TG_TRY(tg__engine_submit(e, op));
-    return tg__engine_wait(e, op);
+    TG_TRY(tg__engine_wait(e, op));
+    e->control_bytes += op->bytes_sent - op->bytes_near;
+    return TG_OK;
 }
 
 /* If memory ran out on this rank alone, leave the transport, because the others would wait. */

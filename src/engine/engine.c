@@ -314,6 +314,11 @@ uint64_t tg__engine_bytes(tg__engine *e, uint64_t *near_p)
     return bytes;
 }
 
+uint64_t tg__engine_control_bytes(const tg__engine *e)
+{
+    return e->control_bytes;
+}
+
 void tg__engine_set_near(tg__engine *e, const bool *near)
 {
     e->channel.near = near;

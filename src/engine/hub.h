@@ -58,7 +58,9 @@ struct tg__engine {
         at_once;
     tg__channel channel; /* for the driving thread only, while something is in flight */
     tg__op *given;       /* to be freed at the end */
-    bool all_know;       /* for the calling thread only: see tg__engine_all_know */
+    /* for the calling thread only */
+    bool all_know;          /* see tg__engine_all_know */
+    uint64_t control_bytes; /* see tg__engine_control_bytes */
     /* guarded by the hub's lock; NULL: no stop is ever requested */
     bool (*wants_stop)(const void *arg);
     const void *stop_arg;

@@ -81,6 +81,29 @@ static void test_figures_of_delayed_exchanges(void **state)
     }
 }
 
+/* Checkpoints and evaluation send only messages of control, also while exchanges are in flight. */
+static void test_control_bytes(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/telegrad-control-XXXXXX", command[64];
+    assert_non_null(mkdtemp(dir));
+    fixture_job job = fixture_defaults();
+    job.method = "topk:density=0.1";
+    job.strategy = "cd:k=3,warmup=1";
+    job.world = 2;
+    run(&job);
+    const uint64_t bytes = result[1].bytes, control = result[1].control_bytes;
+    assert_true(control > 0 && control < bytes);
+    job.save_dir = dir;
+    job.save_at = 7;
+    job.eval_every = 5;
+    run(&job);
+    assert_true(result[1].control_bytes > control);
+    assert_int_equal(result[1].bytes - result[1].control_bytes, bytes - control);
+    snprintf(command, sizeof command, "rm -r %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
 typedef struct heard {
     int count;
     char text[1024];
@@ -138,6 +161,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_figures),
         cmocka_unit_test(test_figures_of_delayed_exchanges),
+        cmocka_unit_test(test_control_bytes),
         cmocka_unit_test(test_warnings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

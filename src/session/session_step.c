@@ -438,6 +438,11 @@ uint64_t tg_session_bytes_sent(const tg_session *s)
     return s != NULL ? tg__engine_bytes(s->engine, NULL) : 0;
 }
 
+uint64_t tg_session_bytes_control(const tg_session *s)
+{
+    return s != NULL ? tg__engine_control_bytes(s->engine) : 0;
+}
+
 uint64_t tg_session_bytes_near(const tg_session *s)
 {
     uint64_t near = 0;

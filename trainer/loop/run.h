@@ -9,16 +9,6 @@
 #include "telegrad/clock.h"
 #include "telegrad/spec.h"
 
-/* Bytes that a run sends to other nodes, and which of them do not belong to training: the figures
- * of training exclude those. */
-typedef struct run_traffic {
-    uint64_t begun;     /* sent by the end of the handshake */
-    uint64_t sum;       /* sent by one run_sum */
-    uint64_t epoch_sum; /* sent by one run_sum_epoch */
-    uint64_t apart;     /* sent since the handshake by sums and saves */
-    uint64_t trained;   /* sent from the handshake to the end of the drain, without `apart` */
-} run_traffic;
-
 typedef struct run {
     const train_job *job;
     const train_data *data;
@@ -65,7 +55,7 @@ typedef struct run {
     double pace;              /* factor of this step's computing time, if simulated: run_times.h */
     double before_s;          /* training time of earlier runs, from their checkpoint */
     bool apart;               /* the exchange is `none`: no message carries a request to stop */
-    run_traffic traffic;
+    uint64_t trained_bytes;   /* from the handshake to the end of the drain; see run_sent */
     train_end_info end;
 } run;
 
@@ -80,10 +70,11 @@ static inline uint64_t run_position(const run *r)
     return r->step - (uint64_t)r->epoch_shift; /* computed modulo 2^64; never negative */
 }
 
-/* Bytes handed to the transport so far, without those to ranks of this node. */
+/* Bytes that training has sent to other nodes so far: sums, evaluation and saves are excluded. */
 static inline uint64_t run_sent(const run *r)
 {
-    return tg_session_bytes_sent(r->session) - tg_session_bytes_near(r->session);
+    return tg_session_bytes_sent(r->session) - tg_session_bytes_near(r->session) -
+           tg_session_bytes_control(r->session);
 }
 
 /* In simulated time: training time of the runs that this one resumes; otherwise 0. */
@@ -150,19 +141,16 @@ TG_NODISCARD tg_status run_test(model *m, loader *test, uint64_t batches, const 
  * Check that all ranks have the same settings, of those that the handshake does not compare. Errors
  * TG_E_MISMATCH (names the setting, two ranks and their values), TG_E_PEER */
 TG_NODISCARD tg_status run_agree(run *r);
-/* x[i] = sum over ranks. Call it between steps. Errors TG_E_PEER */
-#define RUN_SUMS 5
-TG_NODISCARD tg_status run_sum(run *r, double x[RUN_SUMS]);
 
 /* Who waits for whom (run_waits.c). run_on_wait is the session's on_wait; run_waits_begin starts
  * the count; run_waits_tell reports the totals and is called by all ranks. */
 void run_on_wait(void *arg, const tg_wait *wait);
 TG_NODISCARD tg_status run_waits_begin(run *r);
 TG_NODISCARD tg_status run_waits_tell(run *r);
-/* run_sum at the end of an epoch; its messages also carry the waits since the last call.
- * run_waits_sums is how many numbers they carry in all. */
+/* tg_session_sum at the end of an epoch; its messages also carry the waits since the last call.
+ * Errors TG_E_PEER */
+#define RUN_SUMS 5
 TG_NODISCARD tg_status run_sum_epoch(run *r, double x[RUN_SUMS], train_waits *waits_p);
-size_t run_waits_sums(const run *r);
 void run_waits_free(run *r);
 /* Called after a step. With exchange=none, where no message carries a request to stop, sets *stop_p
  * after every 16th step, on all ranks alike; otherwise does nothing. Errors TG_E_PEER */

@@ -52,14 +52,6 @@ static bool asked_to_stop(const run *r)
     return r->job->stop && __atomic_load_n(r->job->stop, __ATOMIC_RELAXED) != 0;
 }
 
-static tg_status cost_of_sum(run *r, double *x, size_t n, uint64_t *bytes_p)
-{
-    const uint64_t sent = run_sent(r);
-    TG_TRY(tg_session_sum(r->session, x, n));
-    *bytes_p = run_sent(r) - sent;
-    return TG_OK;
-}
-
 /* The largest of all ranks' numbers, and the lowest rank that has it. */
 static tg_status find_largest(run *r, int own, int *largest_p, int *rank_p)
 {
@@ -88,19 +80,15 @@ tg_status run_agree(run *r)
                            {"--save-every", (double)job->save_every, false},
                            {"train_job.stop", job->stop != NULL, true}};
     double *all;
-    r->traffic.begun = run_sent(r);
-    TG_TRY(tg_alloc(RUN_SUMS + (size_t)r->transport->size, sizeof *all, &all));
+    r->trained_bytes = run_sent(r);
+    TG_TRY(tg_alloc((size_t)r->transport->size, sizeof *all, &all));
     tg_status status = TG_OK;
     for (size_t i = 0; i < TG_COUNT(own) && status == TG_OK; i++)
         status = compare(r, &own[i], all);
-    /* Measure the bytes of a sum now: later an exchange may be in flight at the same time. */
     const double wish = asked_to_stop(r); /* before the first step */
     double wishes[RUN_SUMS] = {wish};
     if (status == TG_OK)
-        status = cost_of_sum(r, wishes, RUN_SUMS, &r->traffic.sum);
-    memset(all, 0, run_waits_sums(r) * sizeof *all);
-    if (status == TG_OK)
-        status = cost_of_sum(r, all, run_waits_sums(r), &r->traffic.epoch_sum);
+        status = tg_session_sum(r->session, wishes, RUN_SUMS);
     free(all);
     TG_TRY(status);
     if (wishes[0] > 0) {
@@ -109,14 +97,6 @@ tg_status run_agree(run *r)
         return wish > 0 ? tg_fail(TG_E_STOPPED, "stopped as asked, before the first step")
                         : tg_fail(TG_E_PEER, "rank %d was interrupted before the first step", rank);
     }
-    r->traffic.apart = run_sent(r) - r->traffic.begun;
-    return TG_OK;
-}
-
-tg_status run_sum(run *r, double x[RUN_SUMS])
-{
-    TG_TRY(tg_session_sum(r->session, x, RUN_SUMS));
-    r->traffic.apart += r->traffic.sum;
     return TG_OK;
 }
 
@@ -136,7 +116,7 @@ tg_status run_agree_on_stop(run *r, bool *stop_p)
     if (!r->apart || !r->job->stop || r->step % STOP_EVERY != 0)
         return TG_OK;
     double wishes[RUN_SUMS] = {asked_to_stop(r)};
-    TG_TRY(run_sum(r, wishes));
+    TG_TRY(tg_session_sum(r->session, wishes, RUN_SUMS));
     *stop_p = wishes[0] > 0;
     return TG_OK;
 }

@@ -230,7 +230,6 @@ tg_status run_save(run *r)
     for (size_t i = 0; i < r->model->ntensors; i++) /* their exchanges belong to training */
         TG_TRY(tg_session_param_wait(r->session, r->id[i]));
     const int64_t begin = run_now(r);
-    const uint64_t sent = run_sent(r);
     char *extra;
     TG_TRY(tg_alloc(len, 1, &extra));
     memcpy(extra, &head, sizeof head);
@@ -239,10 +238,6 @@ tg_status run_save(run *r)
     const tg_status status = tg_session_save(r->session, r->job->save_dir, extra, len);
     free(extra);
     TG_TRY(status);
-    /* A strategy that delays may have exchanges in flight here. Their bytes cannot be told from
-     * those of the save (about a kilobyte per peer), so all of them count as training. */
-    if (strcmp(tg_spec_name(r->strategy), "ssgd") == 0)
-        r->traffic.apart += run_sent(r) - sent;
     if (r->job->times == NULL) /* writing takes no simulated time; waiting belongs to training */
         r->evaluation_ns += run_now(r) - begin;
     return TG_OK;

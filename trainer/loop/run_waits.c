@@ -46,25 +46,18 @@ static tg_status add_up(run *r, const int64_t *then, int64_t own_ns, double *by_
     return TG_OK;
 }
 
-size_t run_waits_sums(const run *r)
-{
-    const size_t world = (size_t)r->transport->size;
-    return world > 1 && RUN_SUMS + world <= SUMS_MOST ? RUN_SUMS + world : RUN_SUMS;
-}
-
 tg_status run_sum_epoch(run *r, double x[RUN_SUMS], train_waits *waits_p)
 {
-    const size_t world = (size_t)r->transport->size, n = run_waits_sums(r);
+    const size_t world = (size_t)r->transport->size, n = RUN_SUMS + world;
     struct run_waits *w = &r->waits;
     *waits_p = (train_waits){.world = 0};
-    if (n == RUN_SUMS)
-        return run_sum(r, x);
+    if (world == 1 || n > SUMS_MOST)
+        return tg_session_sum(r->session, x, RUN_SUMS);
     memcpy(w->sums, x, RUN_SUMS * sizeof *x);
     TG_TRY(add_up(r, w->ns + world, w->told_ns, w->sums + RUN_SUMS));
     memcpy(w->ns + world, w->ns + 2 * world, world * sizeof *w->ns);
     w->told_ns = r->wait_ns;
     TG_TRY(tg_session_sum(r->session, w->sums, n));
-    r->traffic.apart += r->traffic.epoch_sum;
     memcpy(x, w->sums, RUN_SUMS * sizeof *x);
     *waits_p = (train_waits){(int)world, w->for_rank, w->sums + RUN_SUMS};
     return TG_OK;

@@ -22,7 +22,8 @@ static tg_status evaluate(run *r, run_tested *sums, int64_t *begin_p)
 {
     const size_t bytes = r->model->nstate * sizeof(float);
     double nothing[RUN_SUMS] = {0};
-    TG_TRY(run_sum(r, nothing)); /* waiting for others here counts as training time */
+    /* waiting for others here counts as training time */
+    TG_TRY(tg_session_sum(r->session, nothing, RUN_SUMS));
     TG_TRY(tg_session_eval_begin(r->session));
     *begin_p = run_now(r);
     if (bytes > 0)
@@ -113,9 +114,9 @@ static tg_status announce(run *r)
     const bool every = r->all_events && r->all_events->every_rank, first = r->transport->rank == 0;
     double job[RUN_SUMS] = {every && first ? (double)new_job() : 0};
     if (every && !first)
-        TG_TRY(run_sum(r, job));
+        TG_TRY(tg_session_sum(r->session, job, RUN_SUMS));
     TG_TRY(announce_here(r, (uint64_t)job[0]));
-    return every && first ? run_sum(r, job) : TG_OK;
+    return every && first ? tg_session_sum(r->session, job, RUN_SUMS) : TG_OK;
 }
 
 static tg_status loop(run *r)
@@ -141,7 +142,7 @@ static tg_status loop(run *r)
         TG_TRY(run_save(r));
     TG_TRY(tg_session_finish(r->session));
     r->end.seconds = run_seconds(r);
-    r->traffic.trained = run_sent(r) - r->traffic.begun - r->traffic.apart;
+    r->trained_bytes = run_sent(r) - r->trained_bytes;
     if (job->save_dir)
         TG_TRY(run_save_final(r));
     return r->loss_steps > 0 ? close_epoch(r, job->evaluate && !r->end.interrupted) : TG_OK;
@@ -161,7 +162,7 @@ static tg_status run_all(run *r)
     end->steps = r->step;
     end->epochs = run_position(r) / r->steps_per_epoch;
     TG_TRY(run_stats_figures(&r->stats, r->model->params_total, end->seconds - run_before(r),
-                             (double)r->traffic.trained, end));
+                             (double)r->trained_bytes, end));
     end->skipped_nonfinite = tg_session_skipped(r->session);
     TG_TRY(tg_session_params_hash(r->session, &end->params_hash));
     end->bytes_sent = tg_session_bytes_sent(r->session);
