@@ -3,6 +3,7 @@
 #include "command/job/options.h"
 #include "command/job/parts.h"
 #include "command/output/cli.h"
+#include "command/output/console.h"
 #include "command/output/output.h"
 #include "telegrad/net.h"
 #include <stdio.h>
@@ -46,9 +47,13 @@ static tg_status make(const char *path)
 {
     tg_key_pair *key;
     TG_TRY(tg_key_create(&key));
-    const tg_status status = tg_key_save(key, path);
-    if (status == TG_OK)
+    tg_status status = tg_key_save(key, path);
+    if (status == TG_OK) {
         print_public(key);
+        status = output_flush();
+        if (status != TG_OK)
+            console_note("%s has been written; telegrad key show prints its public key", path);
+    }
     tg_key_destroy(key);
     return status;
 }

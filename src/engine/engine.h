@@ -129,7 +129,8 @@ void tg__engine_waited(const tg__engine *e, int64_t *ns);
 
 /* Bytes handed to the transport so far; *near_p (NULL: not asked for): of them to near ranks. */
 uint64_t tg__engine_bytes(tg__engine *e, uint64_t *near_p);
-/* Of them, bytes of the exchanges of collect.h to ranks that are not near. For the calling thread. */
+/* Of them, bytes of the exchanges of collect.h to ranks that are not near. For the calling
+ * thread. */
 uint64_t tg__engine_control_bytes(const tg__engine *e);
 tg_transport *tg__engine_transport(const tg__engine *e);
 

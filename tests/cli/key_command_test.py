@@ -1,9 +1,10 @@
 """telegrad key: new files that only their owner may read, and the same public key and fingerprint ever after."""
 import os
 import stat
+import subprocess
 import unittest
 import net_tool
-from cli_tool import CliTest, run
+from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, run
 
 
 @unittest.skipUnless(net_tool.AVAILABLE, net_tool.WHY)
@@ -31,6 +32,16 @@ class Key(CliTest):
         with open(self.path("old"), encoding="utf-8") as file:
             self.assertEqual(file.read(), "precious")
         self.assertFalse(os.path.exists(self.path("nowhere")))
+
+    def test_a_full_disk_behind_stdout(self):
+        """The file stays, and how to get at the public key is said."""
+        path = self.path("a.key")
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([TELEGRAD, "key", "new", path], stdout=full, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cannot write to standard output: No space left on device", done.stderr)
+        self.assertIn("a.key has been written; telegrad key show prints its public key", done.stderr)
+        self.assertRegex(self.ok("key", "show", path), "^tgk1:")
 
     def test_fingerprint(self):
         public = self.new("a.key").strip()
