@@ -1,4 +1,5 @@
 #include "command/help/help_text.h"
+#include "command/help/pager.h"
 #include "command/output/cli.h"
 #include "command/output/console.h"
 #include <stdio.h>
@@ -129,6 +130,7 @@ static void put_command(struct page *p, const struct cli_command *command, const
 int help_text(const struct cli_command *command)
 {
     struct page p = page_open();
+    help_pager pager = help_pager_begin();
     put_usage(command);
     new_line(&p);
     put_paragraphs(&p, command->about);
@@ -144,12 +146,14 @@ int help_text(const struct cli_command *command)
     }
     if (command->examples)
         put_examples(command->examples);
+    help_pager_end(&pager);
     return ferror(stdout) ? CLI_FAILED : CLI_OK;
 }
 
 int help_text_main(const struct cli_command *const *commands)
 {
     struct page p = page_open();
+    help_pager pager = help_pager_begin();
     printf("Usage: telegrad COMMAND [OPTION]...\n\n");
     put_paragraphs(&p, "Train one network on many workers over links that are too slow for it, by "
                        "exchanging compressed gradients.");
@@ -169,5 +173,6 @@ int help_text_main(const struct cli_command *const *commands)
             "--completion bash or zsh prints a completion script, telegrad help --man the manual "
             "page.\n\nExit status: 0 done, 1 failed, 2 wrong usage, 130 or 143 interrupted.");
     put_examples("telegrad train --workers 4 --method dgc:density=0.001 --link 20mbit,10ms");
+    help_pager_end(&pager);
     return ferror(stdout) ? CLI_FAILED : CLI_OK;
 }

@@ -1,6 +1,8 @@
 """Help: for every command, readable in 80 columns, with an example."""
+import os
+import pty
 import unittest
-from cli_tool import CliTest, TINY, run
+from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY, run
 
 COMMANDS = ("train", "compare", "eval", "methods", "strategies", "exchanges", "codecs", "feedbacks", "optimizers", "lr-schedules",
             "models", "data", "bench", "advise", "report", "key")
@@ -40,6 +42,31 @@ class Help(CliTest):
         self.assertEqual(self.ok("train", "--help", COLUMNS="40"), self.ok("train", "--help", COLUMNS="20"))
         narrow = self.ok("train", "--help", COLUMNS="40")
         self.assertIn("\n  --batch N\n      samples per worker in each batch\n      (default: 32)\n", narrow)
+
+    def on_terminal(self, pager):
+        """What `train --help` leaves on a terminal."""
+        environment = {**ENVIRONMENT, "TERM": "xterm", "PAGER": pager}
+        process, terminal = pty.fork()
+        if process == 0:
+            os.execve(TELEGRAD, ["telegrad", "train", "--help"], environment)
+        text = b""
+        try:
+            while piece := os.read(terminal, 65536):
+                text += piece
+        except OSError:  # the terminal's other end is closed
+            pass
+        os.close(terminal)
+        self.assertEqual(os.waitpid(process, 0)[1], 0)
+        return text.decode().splitlines()
+
+    def test_pager(self):
+        """On a terminal, help goes through $PAGER, which may end before it has read everything."""
+        whole = self.on_terminal("")
+        self.assertGreater(len(whole), 100)
+        self.assertEqual(self.on_terminal("cat"), whole)
+        self.assertEqual(self.on_terminal("sed 's/^/> /'"), ["> " + line for line in whole])
+        self.assertEqual(self.on_terminal("head -n 1"), whole[:1])
+        self.assertEqual(self.on_terminal("true"), [])
 
     def test_groups_and_defaults(self):
         train = self.ok("train", "--help")
