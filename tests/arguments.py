@@ -108,12 +108,12 @@ NULL_IS_FINE = {
     ("tg_fail", "format"), ("tg_log_set", "fn"), ("tg_log_set", "arg"), ("tg_array_f32", "data"),
     ("tg_codec_encode", "ctx"), ("tg_reducer_create", "config"), ("tg_reducer_start", "on_done"),
     ("tg_reducer_start", "arg"), ("tg_reducer_start_as", "on_done"), ("tg_reducer_start_as", "arg"), ("tg_registry_strategy_method", "strategy"), ("tg_session_step", "info"),
-    ("tg_session_plan", "arg"), ("tg_simulation_run", "end_p"), ("tg_clock_thread_start", "arg"), ("tg_read_open", "size_p"), ("tg_transport_shaped_links", "nodes"),
+    ("tg_session_plan", "arg"), ("tg_simulation_run", "end_p"), ("tg_clock_thread_start", "arg"), ("tg_readfile_open", "size_p"), ("tg_transport_shaped_links", "nodes"),
     ("tg_utf8_decode", "code_p"),
 }
 # Values in the place of a status for which NULL gives neither 0, NULL nor false.
 TEXT_IF_NULL = {"tg_spec_word"}
-MINUS_ONE_IF_NULL = {"tg_read_open"}  # a descriptor
+MINUS_ONE_IF_NULL = {"tg_readfile_open"}  # a descriptor
 # Numbers that may be anything, and lengths of the caller's memory, which nobody can check.
 ANY = {
     ("tg_fail", "status"), ("tg_rng_permutation", "n"), ("tg_spec_parse", "count"), ("tg_optimizer_step", "n"),

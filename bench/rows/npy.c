@@ -166,7 +166,7 @@ tg_status bench_npy_read(const char *path, float **x_p, size_t *n_p)
 {
     char *head;
     const char *why;
-    const int fd = tg_read_open(path, TG_READ_REGULAR, NULL, &why);
+    const int fd = tg_readfile_open(path, TG_READ_REGULAR, NULL, &why);
     if (fd < 0)
         return tg_fail(TG_E_IO, "cannot open %s: %s", path, why);
     FILE *file = fdopen(fd, "rb");

@@ -10,7 +10,7 @@
 static tg_status read_all(const char *path, char **text_p)
 {
     const char *why;
-    const int fd = tg_read_open(path, TG_READ_STREAM, NULL, &why);
+    const int fd = tg_readfile_open(path, TG_READ_STREAM, NULL, &why);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
     if (fd < 0)
         return tg_fail(TG_E_IO, "--spec %s: cannot be opened: %s", path, why);

@@ -68,7 +68,7 @@ tg_status outfile_check_old(const char *option, const char *path, const char *be
     struct stat own, old;
     const char *why;
     const size_t len = strlen(begins) < sizeof text ? strlen(begins) : sizeof text;
-    const int fd = tg_read_open(path, TG_READ_REGULAR, NULL, &why);
+    const int fd = tg_readfile_open(path, TG_READ_REGULAR, NULL, &why);
     if (fd < 0)
         return TG_OK;
     const ssize_t got = read(fd, text, len);

@@ -17,7 +17,7 @@ static double reductions(const train_start_info *info, const tg_spec *spec, doub
         tg_lr_schedule_create(info->lr_schedule, 1, info->steps, info->steps_per_epoch, &s) !=
             TG_OK)
         return -1;
-    const double rate = tg_lr_at(s, info->steps - 1);
+    const double rate = tg_lr_schedule_at(s, info->steps - 1);
     tg_lr_schedule_destroy(s);
     return rate > 0 ? round(log(rate) / log(factor)) : INFINITY;
 }

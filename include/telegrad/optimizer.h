@@ -79,7 +79,7 @@ TG_API void tg_lr_schedule_destroy(tg_lr_schedule *s); /* NULL is fine */
  * Source  Goyal et al. 2017, arXiv:1706.02677, sec. 2.1, 2.2 */
 TG_API TG_NODISCARD tg_status tg_lr_schedule_scale(tg_lr_schedule *s, double factor);
 /* The rate of a step (0, 1, ...): a pure function. */
-TG_API double tg_lr_at(const tg_lr_schedule *s, uint64_t step);
+TG_API double tg_lr_schedule_at(const tg_lr_schedule *s, uint64_t step);
 /* The normal form. Lives as long as the schedule. */
 TG_API const char *tg_lr_schedule_text(const tg_lr_schedule *s);
 

@@ -167,7 +167,8 @@ typedef enum tg_readable {
  * why_p    [out] on failure the reason, to follow "cannot open X: "; valid until the next call on
  *          this thread
  * Returns  the descriptor, -1 on failure */
-TG_API int tg_read_open(const char *path, tg_readable what, uint64_t *size_p, const char **why_p);
+TG_API int tg_readfile_open(const char *path, tg_readable what, uint64_t *size_p,
+                            const char **why_p);
 
 #ifdef __cplusplus
 }

@@ -26,7 +26,7 @@ static int give_up(int fd, int error, const char *why, const char **why_p)
 
 /* As far as possible, check before opening, because opening a device can have effects. Check again
  * after opening, because the name may refer to another file by then. */
-int tg_read_open(const char *path, tg_readable what, uint64_t *size_p, const char **why_p)
+int tg_readfile_open(const char *path, tg_readable what, uint64_t *size_p, const char **why_p)
 {
     struct stat info;
     const char *why;

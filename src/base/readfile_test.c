@@ -22,7 +22,7 @@ static void refused(const char *name, tg_readable what, const char *word)
 {
     const char *why = NULL;
     alarm(60); /* ends a test that waits */
-    assert_int_equal(tg_read_open(name, what, NULL, &why), -1);
+    assert_int_equal(tg_readfile_open(name, what, NULL, &why), -1);
     alarm(0);
     if (!strstr(why, word))
         fail_msg("%s: \"%s\" does not say \"%s\"", name, why, word);
@@ -38,7 +38,7 @@ static void regular_files(void **state)
     assert_int_equal(write(fd, "abc", 3), 3);
     close(fd);
     for (int what = TG_READ_REGULAR; what <= TG_READ_STREAM; what++) {
-        fd = tg_read_open(path, (tg_readable)what, &size, &why);
+        fd = tg_readfile_open(path, (tg_readable)what, &size, &why);
         assert_true(fd >= 0);
         assert_int_equal(size, 3);
         assert_int_equal(read(fd, &byte, 1), 1);
@@ -62,7 +62,7 @@ static void pipes(void **state)
     snprintf(name, sizeof name, "/dev/fd/%d", ends[0]);
     refused(name, TG_READ_REGULAR, "FIFO");
     assert_int_equal(write(ends[1], "x", 1), 1);
-    const int fd = tg_read_open(name, TG_READ_STREAM, NULL, &why);
+    const int fd = tg_readfile_open(name, TG_READ_STREAM, NULL, &why);
     assert_true(fd >= 0);
     assert_int_equal(read(fd, &byte, 1), 1);
     close(fd);
@@ -78,7 +78,7 @@ static void others(void **state)
     refused(dir, TG_READ_REGULAR, "directory");
     refused(dir, TG_READ_STREAM, "directory");
     refused("/dev/zero", TG_READ_REGULAR, "device");
-    const int fd = tg_read_open("/dev/null", TG_READ_STREAM, NULL, &why);
+    const int fd = tg_readfile_open("/dev/null", TG_READ_STREAM, NULL, &why);
     assert_true(fd >= 0);
     close(fd);
     const int s = socket(AF_UNIX, SOCK_STREAM, 0);

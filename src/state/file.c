@@ -11,7 +11,7 @@ tg_status tg__file_open(const char *path, const char *what, tg__file *f)
 {
     uint64_t size;
     const char *why;
-    const int fd = tg_read_open(path, TG_READ_REGULAR, &size, &why);
+    const int fd = tg_readfile_open(path, TG_READ_REGULAR, &size, &why);
     if (fd < 0)
         return tg_fail(TG_E_IO, "cannot open %s %s: %s", what, path, why);
     *f = (tg__file){.fd = fd, .len = (size_t)size, .path = path, .what = what};

@@ -237,7 +237,7 @@ tg_status tg_lr_schedule_scale(tg_lr_schedule *s, double factor)
     return TG_OK;
 }
 
-double tg_lr_at(const tg_lr_schedule *s, uint64_t at)
+double tg_lr_schedule_at(const tg_lr_schedule *s, uint64_t at)
 {
     if (!s)
         return 0;

@@ -60,9 +60,9 @@ static void cycles(void **state)
         tg_lr_schedule *s;
         assert_int_equal(tg_lr_schedule_create(golden->spec, 0.8, total, 0, &s), TG_OK);
         for (uint64_t t = 0; t < total; t++)
-            if (!(fabs(tg_lr_at(s, t) - golden->lr[t]) <= 1e-15))
+            if (!(fabs(tg_lr_schedule_at(s, t) - golden->lr[t]) <= 1e-15))
                 fail_msg("%s of %d, step %d: %.17g is not %.17g", golden->spec, golden->total,
-                         (int)t, tg_lr_at(s, t), golden->lr[t]);
+                         (int)t, tg_lr_schedule_at(s, t), golden->lr[t]);
         tg_lr_schedule_destroy(s);
     }
 }

@@ -188,8 +188,9 @@ static void assert_rates(const char *spec, uint64_t total, uint64_t per_epoch, c
     if (tg_lr_schedule_create(spec, 0.8, total, per_epoch, &s) != TG_OK)
         fail_msg("%s", tg_error());
     for (uint64_t t = 0; t < n; t++)
-        if (!(fabs(tg_lr_at(s, t) - want[t]) <= 1e-15))
-            fail_msg("%s at %d: %.17g is not %.17g", spec, (int)t, tg_lr_at(s, t), want[t]);
+        if (!(fabs(tg_lr_schedule_at(s, t) - want[t]) <= 1e-15))
+            fail_msg("%s at %d: %.17g is not %.17g", spec, (int)t, tg_lr_schedule_at(s, t),
+                     want[t]);
     tg_lr_schedule_destroy(s);
 }
 
@@ -233,10 +234,10 @@ static void scaled_rates(void **state)
         assert_int_equal(tg_lr_schedule_scale(s, NAN), TG_E_ARG);
         assert_int_equal(tg_lr_schedule_scale(s, 4), TG_OK);
         for (uint64_t t = 0; t < 6; t++)
-            assert_true(fabs(tg_lr_at(s, t) - cases[i].want[t]) <= 1e-15);
+            assert_true(fabs(tg_lr_schedule_at(s, t) - cases[i].want[t]) <= 1e-15);
         /* Scaling by 1 needs no warm-up, so there is none. */
         assert_int_equal(tg_lr_schedule_scale(s, 1), TG_OK);
-        assert_true(tg_lr_at(s, 0) == 0.5);
+        assert_true(tg_lr_schedule_at(s, 0) == 0.5);
         tg_lr_schedule_destroy(s);
     }
 }
@@ -246,18 +247,19 @@ static void onecycle_at_its_ends(void **state)
     (void)state;
     tg_lr_schedule *s;
     assert_int_equal(tg_lr_schedule_create("onecycle:pct_start=1", 1, 11, 0, &s), TG_OK);
-    assert_true(fabs(tg_lr_at(s, 0) - 0.04) < 1e-15 && fabs(tg_lr_at(s, 10) - 1) < 1e-15);
-    assert_true(fabs(tg_lr_at(s, 11) - 4e-6) < 1e-15); /* after the end of the run */
+    assert_true(fabs(tg_lr_schedule_at(s, 0) - 0.04) < 1e-15 &&
+                fabs(tg_lr_schedule_at(s, 10) - 1) < 1e-15);
+    assert_true(fabs(tg_lr_schedule_at(s, 11) - 4e-6) < 1e-15); /* after the end of the run */
     tg_lr_schedule_destroy(s);
     assert_int_equal(tg_lr_schedule_create("onecycle:pct_start=0", 1, 3, 0, &s), TG_OK);
-    assert_true(tg_lr_at(s, 0) < 1 && tg_lr_at(s, 1) < tg_lr_at(s, 0));
-    assert_true(fabs(tg_lr_at(s, 2) - 4e-6) < 1e-15);
+    assert_true(tg_lr_schedule_at(s, 0) < 1 && tg_lr_schedule_at(s, 1) < tg_lr_schedule_at(s, 0));
+    assert_true(fabs(tg_lr_schedule_at(s, 2) - 4e-6) < 1e-15);
     tg_lr_schedule_destroy(s);
     assert_int_equal(tg_lr_schedule_create("onecycle:pct_start=0.5", 1, 2, 0, &s), TG_OK);
-    assert_true(tg_lr_at(s, 0) == 1); /* the rise has no steps */
+    assert_true(tg_lr_schedule_at(s, 0) == 1); /* the rise has no steps */
     tg_lr_schedule_destroy(s);
     assert_int_equal(tg_lr_schedule_create("onecycle", 1, 1, 0, &s), TG_OK);
-    assert_true(fabs(tg_lr_at(s, 0) - 4e-6) < 1e-15);
+    assert_true(fabs(tg_lr_schedule_at(s, 0) - 4e-6) < 1e-15);
     tg_lr_schedule_destroy(s);
 }
 
@@ -267,7 +269,7 @@ static void cosine_is_a_cosine(void **state)
     tg_lr_schedule *s;
     assert_int_equal(tg_lr_schedule_create("cosine", 2, 1000, 0, &s), TG_OK);
     for (uint64_t t = 0; t <= 1000; t++)
-        assert_true(fabs(tg_lr_at(s, t) - (1 + cos(acos(-1) * (double)t / 1000))) < 1e-15);
+        assert_true(fabs(tg_lr_schedule_at(s, t) - (1 + cos(acos(-1) * (double)t / 1000))) < 1e-15);
     tg_lr_schedule_destroy(s);
 }
 

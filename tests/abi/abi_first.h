@@ -305,7 +305,7 @@ TG_API void tg_lr_schedule_destroy(tg_lr_schedule *s);
 
 TG_API TG_NODISCARD tg_status tg_lr_schedule_scale(tg_lr_schedule *s, double factor);
 
-TG_API double tg_lr_at(const tg_lr_schedule *s, uint64_t step);
+TG_API double tg_lr_schedule_at(const tg_lr_schedule *s, uint64_t step);
 
 TG_API const char *tg_lr_schedule_text(const tg_lr_schedule *s);
 
@@ -910,6 +910,6 @@ typedef enum tg_readable {
     TG_READ_STREAM = 1
 } tg_readable;
 
-TG_API int tg_read_open(const char *path, tg_readable what, uint64_t *size_p, const char **why_p);
+TG_API int tg_readfile_open(const char *path, tg_readable what, uint64_t *size_p, const char **why_p);
 
 #endif

@@ -81,7 +81,7 @@ static void try_lr_schedule(const char *text)
         return;
     }
     for (uint64_t t = 0; t < 110; t++)
-        if (!(tg_lr_at(s, t) >= 0 && tg_lr_at(s, t) <= 0.1 * (1 + 1e-12)))
+        if (!(tg_lr_schedule_at(s, t) >= 0 && tg_lr_schedule_at(s, t) <= 0.1 * (1 + 1e-12)))
             abort();
     tg_lr_schedule_destroy(s);
 }

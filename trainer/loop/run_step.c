@@ -139,7 +139,7 @@ tg_status run_step_once(run *r, tg_step_info *info)
 {
     const int64_t start = run_now(r);
     /* If the length of a run is given in epochs, its schedule also follows epochs. */
-    const double lr = tg_lr_at(r->lr, r->job->steps ? r->step : run_position(r));
+    const double lr = tg_lr_schedule_at(r->lr, r->job->steps ? r->step : run_position(r));
     r->pace = run_pace(r);
     TG_TRY(tg_session_set_lr(r->session, lr));
     if (run_position(r) % r->steps_per_epoch == 0)

@@ -42,7 +42,7 @@ static tg_status tell(const told *w, const tg_sim_step *x, const run_step *recor
         .step = x->step + 1,
         .epoch = epochs(w, x->step),
         .loss = NAN,
-        .lr = tg_lr_at(w->lr, x->step),
+        .lr = tg_lr_schedule_at(w->lr, x->step),
         .tg = {.struct_size = sizeof info.tg,
                .step = x->step,
                .coded = x->coded,
