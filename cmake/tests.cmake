@@ -95,6 +95,9 @@ if(NOT TG_SANITIZE AND NOT TG_FUZZ)
         $<TARGET_FILE:telegrad_shared> ${other_libraries})
     set_tests_properties(symbols_test PROPERTIES LABELS unit)
 endif()
+# The script that checks what may include what.
+add_test(NAME floors_test COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/floors_test.py)
+set_tests_properties(floors_test PROPERTIES TIMEOUT 60 LABELS unit SKIP_RETURN_CODE 77)
 # Ranks that differ, processes joined by it.
 add_executable(mixed_job_test tests/mixed_job_test.c examples/socket_transport.c examples/socket_mesh.c)
 target_include_directories(mixed_job_test PRIVATE include src)

@@ -262,7 +262,7 @@ void tg__hub_drive(tg__hub *h, int64_t deadline_ns)
 {
     h->driving = true;
     pthread_mutex_unlock(&h->lock);
-    const tg_status status = tg__turn(h, deadline_ns);
+    const tg_status status = tg__hub_turn(h, deadline_ns);
     pthread_mutex_lock(&h->lock);
     if (status != TG_OK)
         tg__hub_fail(h, status);

@@ -110,6 +110,6 @@ void tg__hub_give_up(tg__hub *h, tg_status status, int because_of);
 
 /* One turn of the driving thread, without the lock (turn.c): take up what is queued, move bytes
  * until deadline_ns at most, finish what is done. */
-TG_NODISCARD tg_status tg__turn(tg__hub *h, int64_t deadline_ns);
+TG_NODISCARD tg_status tg__hub_turn(tg__hub *h, int64_t deadline_ns);
 
 #endif

@@ -176,7 +176,7 @@ static tg_status take_up_queued(tg__hub *h)
 
 /* An exchange without messages (a leader alone in its node) is complete when launched. Neither what
  * follows it nor its waiter may wait for messages of other exchanges. */
-tg_status tg__turn(tg__hub *h, int64_t deadline_ns)
+tg_status tg__hub_turn(tg__hub *h, int64_t deadline_ns)
 {
     bool any;
     TG_TRY(take_up_queued(h));

@@ -5,7 +5,7 @@
  * made smaller, in case the link has become slower. */
 #define UNSEEN_MOST 16u
 
-size_t tg__unit(int size)
+size_t tg__window_unit(int size)
 {
     const size_t all = (size_t)48 << 10, least = (size_t)8 << 10;
     const size_t peers = size > 1 ? (size_t)size - 1 : 1;

@@ -23,15 +23,15 @@
 #include "base/owned.h"
 
 #define TG__QUEUE_NS 60000000 /* queueing time in a round trip: 30 ms each way */
-/* Units in flight: initial, minimum, maximum. A unit to all peers is 48 KiB (tg__unit), so the
- * minimum is 192 KiB, which takes 79 ms at 20 Mbit/s; with more than 7 ranks it is 32 KiB per
+/* Units in flight: initial, minimum, maximum. A unit to all peers is 48 KiB (tg__window_unit), so
+ * the minimum is 192 KiB, which takes 79 ms at 20 Mbit/s; with more than 7 ranks it is 32 KiB per
  * peer. */
 #define TG__WINDOW_FIRST 5u
 #define TG__WINDOW_LEAST 4u
 #define TG__WINDOW_MOST 256u
 
 /* Bytes of a unit to each of size - 1 peers; at least 8 KiB, of which an envelope is 0.6 %. */
-size_t tg__unit(int size);
+size_t tg__window_unit(int size);
 
 typedef struct tg__window {
     uint32_t count;      /* units of this run */

@@ -7,7 +7,7 @@
 size_t tg__stream_unit(int size, size_t cap)
 {
     const size_t align = 64, least = (cap + TG__UNITS - 1) / TG__UNITS;
-    return TG__MAX(tg__unit(size), (least + align - 1) / align * align);
+    return TG__MAX(tg__window_unit(size), (least + align - 1) / align * align);
 }
 
 void tg__stream_name(tg__wish *wish, uint32_t i, uint32_t units)

@@ -209,7 +209,7 @@ typedef struct tg__kernels {
     void (*quant_decode_add)(float *dst, const int8_t *codes, size_t n, float unit);
     /* Pack the low `width` bits (1..8) of each code in the layout of pack.h; and unpack them,
      * extending the sign bit of widths below 8.
-     * bytes  (tg__pack_bytes(n, width)) */
+     * bytes  (tg__packed_bytes(n, width)) */
     void (*pack)(uint8_t *bytes, const int8_t *codes, size_t n, unsigned width);
     void (*unpack)(int8_t *codes, const uint8_t *bytes, size_t n, unsigned width);
     /* dst = src clamped to +-limit; NaN becomes limit. dst may be src. */

@@ -34,7 +34,7 @@ static inline size_t tg__plane_bytes(size_t m, unsigned w)
 }
 
 /* Bytes of n codes. */
-static inline size_t tg__pack_bytes(size_t n, unsigned width)
+static inline size_t tg__packed_bytes(size_t n, unsigned width)
 {
     if (width == 8)
         return n;

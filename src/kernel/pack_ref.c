@@ -13,7 +13,7 @@ bool tg__pack_clean(const uint8_t *bytes, size_t n, unsigned width)
     size_t m = n % TG__PACK_BLOCK;
     if (width == 8 || m == 0)
         return true;
-    bytes += tg__pack_bytes(n - m, width);
+    bytes += tg__packed_bytes(n - m, width);
     for (unsigned at = 0, w; at < width; at += w) {
         w = tg__plane_width(width, at);
         size_t group = TG__PACK_BLOCK / w, last = m % group, words = tg__plane_words(last, w);

@@ -36,7 +36,7 @@ static void planes_by_hand(void **state)
     /* 10 elements of 4 bits: 2 words, 5 elements in each */
     static const int8_t ten[] = {1, 2, 3, 4, 5, 6, 7, 0, -1, -2};
     tg__kernel()->pack(bytes, ten, 10, 4);
-    assert_int_equal(tg__pack_bytes(10, 4), 8);
+    assert_int_equal(tg__packed_bytes(10, 4), 8);
     assert_int_equal(tg__get32(bytes), 0x000f7531);
     assert_int_equal(tg__get32(bytes + 4), 0x000e0642);
     tg__kernel()->unpack(back, bytes, 10, 4);
@@ -44,7 +44,7 @@ static void planes_by_hand(void **state)
     /* 3 elements of 3 bits: 1 word of low pairs, 1 of high bits */
     static const int8_t three[] = {-1, 2, -4};
     tg__kernel()->pack(bytes, three, 3, 3);
-    assert_int_equal(tg__pack_bytes(3, 3), 8);
+    assert_int_equal(tg__packed_bytes(3, 3), 8);
     assert_int_equal(tg__get32(bytes), 3 | 2 << 2);
     assert_int_equal(tg__get32(bytes + 4), 1 | 1 << 2);
 }
@@ -59,7 +59,7 @@ static void there_and_back(void **state)
         for (size_t n = 0; n <= N; n += n < 600 ? 1 : 97) {
             for (size_t i = 0; i < n; i++)
                 codes[i] = (int8_t)((int)(next(&seed) % (1u << width)) - (int)(1u << (width - 1)));
-            size_t size = tg__pack_bytes(n, width);
+            size_t size = tg__packed_bytes(n, width);
             assert_true(8 * size >= n * width && 8 * size <= n * width + 3 * 32);
             memset(bytes, 0xa5, sizeof(bytes));
             tg__kernel()->pack(bytes, codes, n, width);

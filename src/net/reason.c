@@ -22,7 +22,7 @@ void tg__reason_insert(tg__peer *p, const char *why)
 {
     uint8_t frame[TG__REASON_MAX];
     const size_t len = tg__reason_write(why, frame);
-    uint8_t *grown = p->gone || len == 0 || p->in_flight + tg__cost(len) > TG__WINDOW
+    uint8_t *grown = p->gone || len == 0 || p->in_flight + tg__message_cost(len) > TG__WINDOW
                          ? NULL
                          : realloc(p->stage, p->stage_len + len);
     if (!grown)

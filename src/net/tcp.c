@@ -69,7 +69,7 @@ static void let_go(tg__tcp *t, tg__peer *p)
     free(p->aside);
     p->aside = NULL;
     if (p->into) /* it fails when it is tested */
-        tg__posts_add(&p->receives, p->into);
+        tg__tcp_posts_add(&p->receives, p->into);
     p->into = NULL;
     p->arriving = false;
 }
@@ -135,14 +135,14 @@ static void watch(tg__tcp *t, tg__peer *p)
 
 static void fill(tg_request *req, bool sends, int peer, uint32_t tag, const void *buf, size_t len)
 {
-    tg__post *p = (tg__post *)req;
-    *p = (tg__post){.buf = (uint8_t *)(uintptr_t)buf,
-                    .len = sends ? len : 0,
-                    .done = sends ? 0 : len,
-                    .tag = tag,
-                    .peer = peer,
-                    .sends = sends,
-                    .state = TG__POST_WAITING};
+    tg__tcp_post *p = (tg__tcp_post *)req;
+    *p = (tg__tcp_post){.buf = (uint8_t *)(uintptr_t)buf,
+                        .len = sends ? len : 0,
+                        .done = sends ? 0 : len,
+                        .tag = tag,
+                        .peer = peer,
+                        .sends = sends,
+                        .state = TG__POST_WAITING};
 }
 
 static tg_status tcp_post_send(tg_transport *t, int peer, uint32_t tag, const void *buf, size_t len,
@@ -154,7 +154,7 @@ static tg_status tcp_post_send(tg_transport *t, int peer, uint32_t tag, const vo
     if (p->gone)
         return fail_gone(tcp_of(t), p);
     fill(req, true, peer, tag, buf, len);
-    tg__posts_add(&p->sends, (tg__post *)req);
+    tg__tcp_posts_add(&p->sends, (tg__tcp_post *)req);
     tg__peer_push(tcp_of(t), p);
     watch(tcp_of(t), p);
     return TG_OK;
@@ -167,7 +167,7 @@ static tg_status tcp_post_recv(tg_transport *t, int peer, uint32_t tag, void *bu
     TG_TRY(tg__post_check(t, "post_recv", peer, tag, TG__TAG_CARRIED, buf, cap, req));
     tg__peer *p = &tcp_of(t)->peer[peer];
     fill(req, false, peer, tag, buf, cap);
-    tg__peer_match(tcp_of(t), p, (tg__post *)req);
+    tg__peer_match(tcp_of(t), p, (tg__tcp_post *)req);
     watch(tcp_of(t), p);
     return TG_OK;
 }
@@ -175,7 +175,7 @@ static tg_status tcp_post_recv(tg_transport *t, int peer, uint32_t tag, void *bu
 static tg_status tcp_test(tg_transport *t, tg_request *req, bool *done_p, size_t *len_p)
 {
     TG_TRY(check_live(t, "test"));
-    tg__post *post = (tg__post *)req;
+    tg__tcp_post *post = (tg__tcp_post *)req;
     if (post->state == TG__POST_OVER)
         return tg_fail(TG_E_ARG, "test: the request is over");
     tg__peer *p = &tcp_of(t)->peer[post->peer];
@@ -185,7 +185,7 @@ static tg_status tcp_test(tg_transport *t, tg_request *req, bool *done_p, size_t
     const uint8_t state = post->state;
     post->state = TG__POST_OVER;
     if (state == TG__POST_WAITING) {
-        tg__posts_remove(post->sends ? &p->sends : &p->receives, post);
+        tg__tcp_posts_remove(post->sends ? &p->sends : &p->receives, post);
         return fail_gone(tcp_of(t), p);
     }
     if (state == TG__POST_TOO_LONG)

@@ -35,7 +35,7 @@
 #define TG__WANTS_MAX (1 << 14) /* messages that may wait to be granted: looked through for each */
 #define TG__STAGE ((size_t)16 << 10) /* a head and a short segment go as one TLS record */
 
-enum tg__frame {
+enum tg__tcp_frame {
     TG__FRAME_FIRST = 1,
     TG__FRAME_GRANTED,
     TG__FRAME_MORE,
@@ -48,11 +48,11 @@ enum tg__frame {
 #define TG__REASON_TAG (TG__TAG_CARRIED - 1) /* nobody else uses it: MPI has none of this number */
 #define TG__REASON_MAX (TG__HEAD + TG__TEXT_MAX)
 
-enum tg__post_state { TG__POST_OVER, TG__POST_WAITING, TG__POST_DONE, TG__POST_TOO_LONG };
+enum tg__tcp_post_state { TG__POST_OVER, TG__POST_WAITING, TG__POST_DONE, TG__POST_TOO_LONG };
 
 /* What a tg_request holds. */
-typedef struct tg__post {
-    struct tg__post *next;
+typedef struct tg__tcp_post {
+    struct tg__tcp_post *next;
     uint8_t *buf;
     size_t len;  /* of the message; receiving: known when it has come */
     size_t done; /* sending: bytes given to the stream; receiving: room of buf */
@@ -62,12 +62,12 @@ typedef struct tg__post {
     bool wanted;  /* sending: WANT was sent */
     bool granted; /* sending: GRANT has come; receiving: GRANT was sent */
     uint8_t state;
-} tg__post;
-_Static_assert(sizeof(tg__post) <= sizeof(tg_request), "a post fits into a request");
+} tg__tcp_post;
+_Static_assert(sizeof(tg__tcp_post) <= sizeof(tg_request), "a post fits into a request");
 
-typedef struct tg__posts { /* in the order posted */
-    tg__post *first, **end;
-} tg__posts;
+typedef struct tg__tcp_posts { /* in the order posted */
+    tg__tcp_post *first, **end;
+} tg__tcp_posts;
 
 /* A message that came before its receive was posted; or asks whether it may come, without bytes. */
 typedef struct tg__early {
@@ -94,10 +94,10 @@ typedef struct tg__peer {
     bool has_more; /* there may be more to read that the socket does not show */
 
     /* Sending. */
-    tg__posts sends;
-    tg__post *sending;   /* its first segment is on its way */
-    size_t segment_left; /* bytes of its segment that are not in stage, and still to be sent */
-    uint8_t *stage;      /* (TG__STAGE) bytes that go next */
+    tg__tcp_posts sends;
+    tg__tcp_post *sending; /* its first segment is on its way */
+    size_t segment_left;   /* bytes of its segment that are not in stage, and still to be sent */
+    uint8_t *stage;        /* (TG__STAGE) bytes that go next */
     size_t stage_len, stage_at;
     uint64_t in_flight; /* cost of messages sent without credit */
     int asks;           /* messages that wait to be granted */
@@ -105,7 +105,7 @@ typedef struct tg__peer {
     size_t control_len, control_cap;
 
     /* Receiving. */
-    tg__posts receives;
+    tg__tcp_posts receives;
     tg__earlies early, asking; /* of one tag, what has come is older than what asks */
     uint8_t head[TG__HEAD];
     size_t head_got;
@@ -114,7 +114,7 @@ typedef struct tg__peer {
     bool arriving_granted;
     uint32_t arriving_tag;
     size_t arriving_len, arriving_at;
-    tg__post *into;      /* where it goes ... */
+    tg__tcp_post *into;  /* where it goes ... */
     tg__early *aside;    /* ... or is kept */
     uint64_t unreturned; /* cost of messages that came without grant and are not credited yet */
     uint64_t owed;       /* of this, what may be credited */
@@ -136,16 +136,16 @@ typedef struct tg__tcp {
     tg__peer peer[]; /* (size) */
 } tg__tcp;
 
-static inline void tg__posts_add(tg__posts *l, tg__post *p)
+static inline void tg__tcp_posts_add(tg__tcp_posts *l, tg__tcp_post *p)
 {
     p->next = NULL;
     *l->end = p;
     l->end = &p->next;
 }
 
-static inline void tg__posts_remove(tg__posts *l, const tg__post *p)
+static inline void tg__tcp_posts_remove(tg__tcp_posts *l, const tg__tcp_post *p)
 {
-    tg__post **link = &l->first;
+    tg__tcp_post **link = &l->first;
     while (*link && *link != p)
         link = &(*link)->next;
     if (!*link)
@@ -156,7 +156,7 @@ static inline void tg__posts_remove(tg__posts *l, const tg__post *p)
 }
 
 /* What a message takes of the window. */
-static inline uint64_t tg__cost(uint64_t len)
+static inline uint64_t tg__message_cost(uint64_t len)
 {
     return len + TG__MESSAGE_COST;
 }
@@ -170,7 +170,8 @@ void tg__peer_expel(tg__tcp *t, tg__peer *p);
 /* Send as much as the connection takes. */
 void tg__peer_push(tg__tcp *t, tg__peer *p);
 /* Queue a frame without a segment. Returns false, and loses the peer, if out of memory. */
-bool tg__peer_control(tg__tcp *t, tg__peer *p, enum tg__frame kind, uint32_t tag, uint64_t number);
+bool tg__peer_control(tg__tcp *t, tg__peer *p, enum tg__tcp_frame kind, uint32_t tag,
+                      uint64_t number);
 /* Stop sending messages: what is left of a segment is put aside, so that callers' memory is no
  * longer needed, and BYE follows it. */
 void tg__peer_say_bye(tg__tcp *t, tg__peer *p);
@@ -185,7 +186,7 @@ void tg__reason_read(const tg__peer *p, char text[TG__TEXT_MAX]);
 /* Read as much as there is. */
 void tg__peer_pull(tg__tcp *t, tg__peer *p);
 /* Match a receive that was just posted with what came early. */
-void tg__peer_match(tg__tcp *t, tg__peer *p, tg__post *receive);
+void tg__peer_match(tg__tcp *t, tg__peer *p, tg__tcp_post *receive);
 void tg__peer_release(tg__peer *p); /* memory, not the stream */
 
 #endif

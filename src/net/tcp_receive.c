@@ -9,9 +9,9 @@
 
 static const char foreign[] = "sent bytes that are not telegrad's";
 
-static tg__post *find(const tg__posts *l, uint32_t tag, bool granted)
+static tg__tcp_post *find(const tg__tcp_posts *l, uint32_t tag, bool granted)
 {
-    tg__post *p = l->first;
+    tg__tcp_post *p = l->first;
     while (p && (p->tag != tag || p->granted != granted))
         p = p->next;
     return p;
@@ -47,19 +47,19 @@ static bool begin(tg__tcp *t, tg__peer *p, uint32_t tag, uint64_t len, bool gran
     p->arriving_at = 0;
     p->aside = NULL;
     p->into = NULL;
-    if (!granted && (len > TG__WINDOW || tg__cost(len) > TG__WINDOW - p->unreturned))
+    if (!granted && (len > TG__WINDOW || tg__message_cost(len) > TG__WINDOW - p->unreturned))
         return false;
-    p->unreturned += granted ? 0 : tg__cost(len);
+    p->unreturned += granted ? 0 : tg__message_cost(len);
     p->into = find(&p->receives, tag, granted);
     if (p->into)
-        tg__posts_remove(&p->receives, p->into);
+        tg__tcp_posts_remove(&p->receives, p->into);
     else if (!granted)
         p->aside = make_early(t, p, tag, (size_t)len, (size_t)len);
     return p->into || p->aside;
 }
 
 /* Promise the message that `asks` is about to the receive. */
-static void grant(tg__tcp *t, tg__peer *p, tg__post *receive)
+static void grant(tg__tcp *t, tg__peer *p, tg__tcp_post *receive)
 {
     receive->granted = true;
     (void)tg__peer_control(t, p, TG__FRAME_GRANT, receive->tag, 0);
@@ -96,7 +96,7 @@ static bool take_bye(tg__tcp *t, tg__peer *p, uint32_t tag, uint64_t number)
 /* A frame without a segment. Returns false if the peer broke the rules. */
 static bool take_control(tg__tcp *t, tg__peer *p, int kind, uint32_t tag, uint64_t number)
 {
-    tg__post *receive;
+    tg__tcp_post *receive;
     tg__early *asks;
     switch (kind) {
     case TG__FRAME_CREDIT:
@@ -116,7 +116,7 @@ static bool take_control(tg__tcp *t, tg__peer *p, int kind, uint32_t tag, uint64
         }
         return true;
     case TG__FRAME_GRANT:
-        for (tg__post *s = p->sends.first; s; s = s->next)
+        for (tg__tcp_post *s = p->sends.first; s; s = s->next)
             if (s->tag == tag && s->wanted && !s->granted) {
                 p->asks--;
                 return s->granted = true;
@@ -161,7 +161,7 @@ static void finish(tg__tcp *t, tg__peer *p)
     if (p->into) {
         p->into->state = p->arriving_len <= p->into->done ? TG__POST_DONE : TG__POST_TOO_LONG;
         p->into->len = p->arriving_len;
-        p->owed += p->arriving_granted ? 0 : tg__cost(p->arriving_len);
+        p->owed += p->arriving_granted ? 0 : tg__message_cost(p->arriving_len);
         p->into = NULL;
         t->changed = true;
     } else if (p->aside) { /* or this rank has left meanwhile */
@@ -265,7 +265,7 @@ static tg__early *take_early(tg__earlies *l, uint32_t tag)
     return e;
 }
 
-void tg__peer_match(tg__tcp *t, tg__peer *p, tg__post *receive)
+void tg__peer_match(tg__tcp *t, tg__peer *p, tg__tcp_post *receive)
 {
     const bool first = !find(&p->receives, receive->tag, false);
     tg__early *e = first ? take_early(&p->early, receive->tag) : NULL;
@@ -274,7 +274,7 @@ void tg__peer_match(tg__tcp *t, tg__peer *p, tg__post *receive)
         receive->len = e->len;
         if (receive->state == TG__POST_DONE && e->len > 0)
             memcpy(receive->buf, e->bytes, e->len);
-        p->owed += tg__cost(e->len);
+        p->owed += tg__message_cost(e->len);
         t->changed = true;
     } else if (first && p->aside && p->arriving_tag == receive->tag) {
         if (p->arriving_len <= receive->done && p->arriving_at > 0)
@@ -284,7 +284,7 @@ void tg__peer_match(tg__tcp *t, tg__peer *p, tg__post *receive)
         p->into = receive;
     } else {
         e = first ? take_early(&p->asking, receive->tag) : NULL;
-        tg__posts_add(&p->receives, receive);
+        tg__tcp_posts_add(&p->receives, receive);
         p->wants -= e != NULL;
         if (e && !p->gone)
             grant(t, p, receive);

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put_head(uint8_t *at, enum tg__frame kind, uint32_t tag, size_t len, uint64_t number)
+static void put_head(uint8_t *at, enum tg__tcp_frame kind, uint32_t tag, size_t len,
+                     uint64_t number)
 {
     tg__pack p = {.at = at, .end = at + TG__HEAD};
     tg__pack_number(&p, 4, (uint64_t)kind << 28 | tag);
@@ -11,7 +12,8 @@ static void put_head(uint8_t *at, enum tg__frame kind, uint32_t tag, size_t len,
     tg__pack_number(&p, 8, number);
 }
 
-bool tg__peer_control(tg__tcp *t, tg__peer *p, enum tg__frame kind, uint32_t tag, uint64_t number)
+bool tg__peer_control(tg__tcp *t, tg__peer *p, enum tg__tcp_frame kind, uint32_t tag,
+                      uint64_t number)
 {
     if (p->control_len + TG__HEAD > p->control_cap) {
         const size_t cap = p->control_cap ? 2 * p->control_cap : 16 * TG__HEAD;
@@ -29,23 +31,23 @@ bool tg__peer_control(tg__tcp *t, tg__peer *p, enum tg__frame kind, uint32_t tag
 }
 
 /* Whether a message of the same tag that was posted before p still waits. */
-static bool is_overtaking(const tg__posts *sends, const tg__post *p)
+static bool is_overtaking(const tg__tcp_posts *sends, const tg__tcp_post *p)
 {
-    const tg__post *before = sends->first;
+    const tg__tcp_post *before = sends->first;
     while (before != p && before->tag != p->tag)
         before = before->next;
     return before != p;
 }
 
 /* The next message that may be sent; NULL: none. Those that must ask do. */
-static tg__post *choose(tg__tcp *t, tg__peer *p)
+static tg__tcp_post *choose(tg__tcp *t, tg__peer *p)
 {
-    for (tg__post *s = p->sends.first; s; s = s->next) {
+    for (tg__tcp_post *s = p->sends.first; s; s = s->next) {
         if (s->wanted && !s->granted)
             continue;
         if (p->sends.first != s && is_overtaking(&p->sends, s))
             continue;
-        if (s->granted || p->in_flight + tg__cost(s->len) <= TG__WINDOW)
+        if (s->granted || p->in_flight + tg__message_cost(s->len) <= TG__WINDOW)
             return s;
         if (p->asks == TG__WANTS_MAX)
             continue;
@@ -58,9 +60,9 @@ static tg__post *choose(tg__tcp *t, tg__peer *p)
 }
 
 /* Begin the next segment of p->sending: its head, and a short one as a whole, go to the stage. */
-static void stage_segment(tg__peer *p, enum tg__frame kind)
+static void stage_segment(tg__peer *p, enum tg__tcp_frame kind)
 {
-    tg__post *s = p->sending;
+    tg__tcp_post *s = p->sending;
     const size_t left = s->len - s->done, most = p->paced.far ? TG__SEGMENT_FAR : TG__SEGMENT;
     const size_t len = left < most ? left : most;
     put_head(p->stage, kind, s->tag, len, kind == TG__FRAME_MORE ? 0 : s->len);
@@ -91,7 +93,7 @@ static bool stage_next(tg__tcp *t, tg__peer *p)
         stage_segment(p, TG__FRAME_MORE);
         return true;
     }
-    tg__post *next = p->sending || p->said_bye ? NULL : choose(t, p);
+    tg__tcp_post *next = p->sending || p->said_bye ? NULL : choose(t, p);
     if (p->control_len > 0) {
         const size_t len = p->control_len < TG__STAGE ? p->control_len : TG__STAGE;
         memcpy(p->stage, p->control, len);
@@ -104,7 +106,7 @@ static bool stage_next(tg__tcp *t, tg__peer *p)
         return false;
     p->sending = next;
     if (!next->granted)
-        p->in_flight += tg__cost(next->len);
+        p->in_flight += tg__message_cost(next->len);
     stage_segment(p, next->granted ? TG__FRAME_GRANTED : TG__FRAME_FIRST);
     return true;
 }
@@ -178,7 +180,7 @@ static void send_all(tg__tcp *t, tg__peer *p)
                 continue;
         }
         if (p->sending && p->sending->done == p->sending->len) {
-            tg__posts_remove(&p->sends, p->sending);
+            tg__tcp_posts_remove(&p->sends, p->sending);
             p->sending->state = TG__POST_DONE;
             p->sending = NULL;
             t->changed = true;
@@ -220,7 +222,7 @@ void tg__peer_say_bye(tg__tcp *t, tg__peer *p)
     p->control_len = 0;
     p->owed = 0;
     p->sending = NULL;
-    p->sends = (tg__posts){.first = NULL, .end = &p->sends.first};
-    p->receives = (tg__posts){.first = NULL, .end = &p->receives.first};
+    p->sends = (tg__tcp_posts){.first = NULL, .end = &p->sends.first};
+    p->receives = (tg__tcp_posts){.first = NULL, .end = &p->receives.first};
     p->into = NULL;
 }

@@ -12,9 +12,9 @@ int64_t tg__transfer_ns(size_t len, double bps)
 }
 
 /* Replace busy[from, to) by `made`, which covers it. */
-static void replace(tg__downlink *d, size_t from, size_t to, struct tg__stretch made)
+static void replace(tg__downlink *d, size_t from, size_t to, struct tg__busy made)
 {
-    struct tg__stretch *busy = d->busy;
+    struct tg__busy *busy = d->busy;
     if (from == to && d->count == TG__DOWNLINK_MAX) {
         if (from == 0)
             return; /* older than everything recorded */
@@ -30,7 +30,7 @@ static void replace(tg__downlink *d, size_t from, size_t to, struct tg__stretch 
 
 int64_t tg__downlink_serve(tg__downlink *d, int64_t start_ns, int64_t need_ns)
 {
-    const struct tg__stretch *busy = d->busy;
+    const struct tg__busy *busy = d->busy;
     size_t from = 0;
     while (from < d->count && busy[from].end_ns < start_ns)
         from++;
@@ -48,6 +48,6 @@ int64_t tg__downlink_serve(tg__downlink *d, int64_t start_ns, int64_t need_ns)
     int64_t end = t;
     if (to < d->count && busy[to].begin_ns == t)
         end = busy[to++].end_ns;
-    replace(d, from, to, (struct tg__stretch){begin, end});
+    replace(d, from, to, (struct tg__busy){begin, end});
     return t;
 }

@@ -9,7 +9,7 @@
 /* The times at which it is busy, disjoint and in order. Zero-initialise. The oldest are dropped,
  * and then count as idle. */
 typedef struct tg__downlink {
-    struct tg__stretch {
+    struct tg__busy {
         int64_t begin_ns, end_ns;
     } busy[TG__DOWNLINK_MAX];
     size_t count;

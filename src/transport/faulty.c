@@ -44,7 +44,7 @@ typedef struct op {
     struct op *prev, *next; /* list of all that are not over */
     tg_request req;         /* POSTED: the inner request */
     enum stage stage;
-    tg__message m;   /* what is sent */
+    tg__outbound m;  /* what is sent */
     size_t said_len; /* bytes that the caller sent */
     uint32_t tag;
     int peer;

@@ -32,7 +32,7 @@ static size_t draw_below(const tg__harm *h, enum draw kind, uint64_t number, siz
 }
 
 /* Copy the message to memory of its own, followed by `more` zeros. */
-static tg_status own_copy(tg__message *m, size_t more)
+static tg_status own_copy(tg__outbound *m, size_t more)
 {
     uint8_t *copy = malloc(m->len + more + 1);
     if (!copy)
@@ -58,11 +58,11 @@ static void fill_with_noise(const tg__harm *h, uint64_t number, uint8_t *bytes, 
 
 /* Store the message in place of the previous one; if so drawn, send the previous one again. */
 static tg_status keep_or_replay(tg__harm *h, uint64_t number, int peer, uint32_t tag,
-                                tg__message *m)
+                                tg__outbound *m)
 {
     const uint32_t place = tag & 0xfff; /* round and slice: see TG_TAG_LIMIT */
     tg__kept *k = h->kept;
-    tg__message kept = *m;
+    tg__outbound kept = *m;
     while (k && (k->peer != peer || k->place != place))
         k = k->next;
     kept.copy = NULL;
@@ -76,7 +76,7 @@ static tg_status keep_or_replay(tg__harm *h, uint64_t number, int peer, uint32_t
         *k = (tg__kept){.next = h->kept, .peer = peer, .place = place};
         h->kept = k;
     } else if (draw(h, REPLAY, number) < h->replay) {
-        *m = (tg__message){.buf = k->bytes, .copy = k->bytes, .len = k->len};
+        *m = (tg__outbound){.buf = k->bytes, .copy = k->bytes, .len = k->len};
         k->bytes = NULL;
     }
     free(k->bytes);
@@ -85,7 +85,7 @@ static tg_status keep_or_replay(tg__harm *h, uint64_t number, int peer, uint32_t
     return TG_OK;
 }
 
-tg_status tg__harm_message(tg__harm *h, uint64_t number, int peer, uint32_t tag, tg__message *m)
+tg_status tg__harm_message(tg__harm *h, uint64_t number, int peer, uint32_t tag, tg__outbound *m)
 {
     if (draw(h, DROP, number) < h->drop) {
         m->lost = true;

@@ -13,18 +13,18 @@ typedef struct tg__harm { /* zero it, then set probabilities, seed and rank */
     struct tg__kept *kept; /* replay > 0: the last message of each peer and tag */
 } tg__harm;
 
-typedef struct tg__message {
+typedef struct tg__outbound {
     const void *buf; /* (len) the caller's, or `copy` */
     size_t len;
     void *copy; /* freed by the owner of the message */
     bool lost;
-} tg__message;
+} tg__outbound;
 
 /* Apply faults to message `number` to peer: on input m is the message to send, on output what is
  * sent instead.
  * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__harm_message(tg__harm *h, uint64_t number, int peer, uint32_t tag,
-                                        tg__message *m);
+                                        tg__outbound *m);
 void tg__harm_fini(tg__harm *h);
 
 #endif

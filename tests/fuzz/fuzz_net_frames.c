@@ -62,11 +62,11 @@ static void begin(play *p)
 static void check(const play *p)
 {
     const tg__peer *q = &tcp_of(p)->peer[1];
-    uint64_t kept = q->aside ? tg__cost(q->arriving_len) : 0;
+    uint64_t kept = q->aside ? tg__message_cost(q->arriving_len) : 0;
     int asks = 0;
     for (const tg__early *e = q->early.first; e; e = e->next) {
-        kept += tg__cost(e->len);
-        for (const tg__post *r = q->receives.first; r; r = r->next)
+        kept += tg__message_cost(e->len);
+        for (const tg__tcp_post *r = q->receives.first; r; r = r->next)
             must(r->granted || r->tag != e->tag); /* or it would have it */
     }
     for (const tg__early *e = q->asking.first; e; e = e->next)

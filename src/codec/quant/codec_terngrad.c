@@ -132,7 +132,7 @@ static void encode_range(void *arg, size_t lo, size_t hi)
                 k->quant_decode(j->decoded + at, codes + (at - begin), m, run.scale);
         }
         if (j->packed)
-            k->pack(j->packed + tg__pack_bytes(begin, WIDTH), codes, end - begin, WIDTH);
+            k->pack(j->packed + tg__packed_bytes(begin, WIDTH), codes, end - begin, WIDTH);
     }
 }
 
@@ -175,7 +175,7 @@ static tg_status encode_part(tg_codec *c, const tg_encode_context *ctx, const fl
                              tg__part *part, float *decoded)
 {
     terngrad *t = c->impl;
-    size_t n = part->hi - part->lo, table, bytes = tg__pack_bytes(n, WIDTH);
+    size_t n = part->hi - part->lo, table, bytes = tg__packed_bytes(n, WIDTH);
     TG_TRY(put_table(c, ctx, part, &table));
     bool dense = table + bytes >= n * sizeof(float);
     uint8_t *payload = part->dst + TG__FRAME_HEAD;
@@ -228,14 +228,14 @@ static const uint8_t *packed_of(const tg__frame *f)
 /* The codes of the block of m elements that starts at `begin`. */
 static void get_block(const tg__frame *f, size_t begin, size_t m, int8_t codes[BLOCK])
 {
-    tg__kernel()->unpack(codes, packed_of(f) + tg__pack_bytes(begin, WIDTH), m, WIDTH);
+    tg__kernel()->unpack(codes, packed_of(f) + tg__packed_bytes(begin, WIDTH), m, WIDTH);
 }
 
 /* Check that no code is -2, and that all are 0 if the scale is 0. */
 static tg_status check_codes(const tg__frame *f)
 {
     const uint8_t *packed = packed_of(f);
-    size_t bytes = tg__pack_bytes(f->n, WIDTH);
+    size_t bytes = tg__packed_bytes(f->n, WIDTH);
     for (size_t i = 0; i < bytes; i += 4) {
         uint32_t w = tg__get32(packed + i);
         if (w >> 1 & ~w & UINT32_C(0x55555555))
@@ -263,7 +263,7 @@ static tg_status check(const tg__frame *f)
     if (runs < 1 || runs > f->n)
         return tg_fail(TG_E_CORRUPT, "terngrad frame: runs=%zu: must be 1 to n, which is %u", runs,
                        f->n);
-    size_t want = table_bytes(runs) + tg__pack_bytes(f->n, WIDTH);
+    size_t want = table_bytes(runs) + tg__packed_bytes(f->n, WIDTH);
     if (f->payload_len != want)
         return tg_fail(TG_E_CORRUPT,
                        "terngrad frame: payload length=%zu: must be %zu for n=%u, runs=%zu",

@@ -26,7 +26,7 @@ static size_t chunks_of(size_t n)
 static tg_status check_fixed(const char *name, const tg__frame *f, const tg__quant_layout *layout)
 {
     const uint8_t *packed = f->payload + units_bytes(f, layout);
-    size_t want = units_bytes(f, layout) + tg__pack_bytes(f->n, layout->width);
+    size_t want = units_bytes(f, layout) + tg__packed_bytes(f->n, layout->width);
     if (f->payload_len != want)
         return tg_fail(TG_E_CORRUPT, "%s frame: payload length=%zu: must be %zu for n=%u", name,
                        f->payload_len, want, f->n);
@@ -34,7 +34,7 @@ static tg_status check_fixed(const char *name, const tg__frame *f, const tg__qua
         return tg_fail(TG_E_CORRUPT, "%s frame: the padding is not 0", name);
     for (size_t at = 0; at < f->n; at += layout->bucket) {
         size_t end = TG__MIN((size_t)f->n, at + layout->bucket);
-        size_t lo = tg__pack_bytes(at, layout->width), hi = tg__pack_bytes(end, layout->width);
+        size_t lo = tg__packed_bytes(at, layout->width), hi = tg__packed_bytes(end, layout->width);
         float unit = unit_at(f, layout, at);
         if (!tg__quant_unit_valid(unit))
             return tg_fail(TG_E_CORRUPT,
@@ -143,7 +143,7 @@ void tg__quant_decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool
         int8_t block[BLOCK];
         const int8_t *codes = (const int8_t *)packed + at;
         if (layout.width != 8) {
-            k->unpack(block, packed + tg__pack_bytes(at, layout.width), m, layout.width);
+            k->unpack(block, packed + tg__packed_bytes(at, layout.width), m, layout.width);
             codes = block;
         }
         put(dst + at, codes, m, unit_at(f, &layout, at));

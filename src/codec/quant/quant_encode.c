@@ -36,7 +36,7 @@ static size_t units_bytes(const tg__quant *q, size_t n)
 
 static size_t fixed_bytes(const tg__quant *q, size_t n)
 {
-    return units_bytes(q, n) + tg__pack_bytes(n, q->layout.width);
+    return units_bytes(q, n) + tg__packed_bytes(n, q->layout.width);
 }
 
 /* True for so few elements that the coded form is not smaller. */
@@ -121,7 +121,7 @@ static void encode_block(const job *j, size_t at, size_t m, float unit)
     for (size_t i = 0; i < m; i += PIECE)
         round_piece(j, at + i, TG__MIN(m - i, (size_t)PIECE), unit, codes + i);
     if (j->packed && width != 8)
-        j->k->pack(j->packed + tg__pack_bytes(at, width), codes, m, width);
+        j->k->pack(j->packed + tg__packed_bytes(at, width), codes, m, width);
     if (j->r)
         j->k->quant_decode_add(j->r + at, codes, m, -unit); /* - code * unit, exactly */
     if (j->decoded)
@@ -205,7 +205,7 @@ static void encode_part(tg_codec *c, const tg__quant *q, job *j, tg__part *part)
     else
         j->packed = packed;
     tg__pool_chunks(c->pool, j->n, TG__CHUNK, encode_range, j);
-    const size_t bytes = j->codes ? j->n : tg__pack_bytes(j->n, q->layout.width);
+    const size_t bytes = j->codes ? j->n : tg__packed_bytes(j->n, q->layout.width);
     if (tg__all_zero(j->codes ? (const uint8_t *)j->codes : packed, bytes)) {
         tg__part_zero(part, id);
     } else if (!j->codes || !put_elias(q, j, part)) {

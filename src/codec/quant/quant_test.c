@@ -156,7 +156,7 @@ static void ternary_vectors_are_exact(void **state)
     for (int agreed = 0; agreed < 2; agreed++) {
         ctx.scale = agreed ? scales : NULL;
         size_t len = encode(c, &ctx, N, frame);
-        assert_int_equal(len, 12 + 4 + 8 * 4 + tg__pack_bytes(N, 2));
+        assert_int_equal(len, 12 + 4 + 8 * 4 + tg__packed_bytes(N, 2));
         assert_int_equal(decode(len, N), TG_OK);
         for (size_t j = 0; j < N; j++)
             assert_true(out[j] == x[j]);

@@ -12,7 +12,7 @@ static const struct {
     uint8_t scales, bits;
 } tg__shapes[TG__VALUES_LEVEL] = {{0, 32}, {0, 16}, {1, 8}, {1, 4}, {2, 2}, {1, 1}};
 
-static inline size_t tg__block_len(int coding, size_t m)
+static inline size_t tg__values_block_len(int coding, size_t m)
 {
     return 4 * (size_t)tg__shapes[coding].scales + (m * tg__shapes[coding].bits + 7) / 8;
 }
@@ -25,8 +25,8 @@ static inline size_t tg__level_len(size_t runs, size_t k)
 static inline size_t tg__blocks_len(int coding, size_t k)
 {
     size_t rest = k % TG__VALUES_BLOCK;
-    return k / TG__VALUES_BLOCK * tg__block_len(coding, TG__VALUES_BLOCK) +
-           (rest > 0 ? tg__block_len(coding, rest) : 0);
+    return k / TG__VALUES_BLOCK * tg__values_block_len(coding, TG__VALUES_BLOCK) +
+           (rest > 0 ? tg__values_block_len(coding, rest) : 0);
 }
 
 static inline float tg__with_sign(float magnitude, uint32_t sign)

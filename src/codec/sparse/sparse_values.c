@@ -205,6 +205,6 @@ void tg__values_write(int coding, float *val, size_t k, uint8_t *dst)
         size_t m = TG__MIN(k - i, (size_t)TG__VALUES_BLOCK);
         write_block(coding, val + i, m, dst ? dst : unused);
         if (dst)
-            dst += tg__block_len(coding, m);
+            dst += tg__values_block_len(coding, m);
     }
 }

@@ -100,9 +100,9 @@ tg_status tg__values_check(int coding, size_t k, const uint8_t *src, size_t len,
     } else if (tg__shapes[coding].scales > 0) {
         for (size_t i = 0; i < k; i += TG__VALUES_BLOCK) {
             size_t m = TG__MIN(k - i, (size_t)TG__VALUES_BLOCK);
-            TG_TRY(check_block(coding,
-                               src + i / TG__VALUES_BLOCK * tg__block_len(coding, TG__VALUES_BLOCK),
-                               m, i));
+            TG_TRY(check_block(
+                coding, src + i / TG__VALUES_BLOCK * tg__values_block_len(coding, TG__VALUES_BLOCK),
+                m, i));
         }
     }
     *used_p = used;
@@ -160,7 +160,7 @@ void tg__values_read(tg__values_reader *r, float *val, size_t count)
         return;
     }
     const uint8_t *src =
-        r->src + r->done / TG__VALUES_BLOCK * tg__block_len(r->coding, TG__VALUES_BLOCK);
+        r->src + r->done / TG__VALUES_BLOCK * tg__values_block_len(r->coding, TG__VALUES_BLOCK);
     const uint8_t *codes = src + 4 * (size_t)tg__shapes[r->coding].scales;
     float scale = tg__shapes[r->coding].scales > 0 ? get_float(src) : 0;
     r->done += count;
