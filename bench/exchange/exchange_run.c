@@ -81,6 +81,18 @@ static tg_status run_members(member *m, size_t n)
     return status == TG_OK ? failure(m, n) : status;
 }
 
+/* The job of a rank with these transports, one a run. */
+static rank_job job_of(const crew *c, tg_transport **t)
+{
+    return (rank_job){.o = c->o,
+                      .layout = c->layout,
+                      .run = c->run,
+                      .t = t,
+                      .runs = c->runs,
+                      .first = c->first,
+                      .method = c->method};
+}
+
 /* Hand each member its own ends: ends (runs x workers) -> own (workers x runs). */
 static tg_status run_threads_over(const crew *c, tg_transport **ends, tg_transport **own, member *m)
 {
@@ -92,13 +104,7 @@ static tg_status run_threads_over(const crew *c, tg_transport **ends, tg_transpo
         tg_transport **t = own + i * c->runs;
         for (size_t k = 0; k < c->runs; k++)
             t[k] = ends[k * c->workers + i];
-        m[i].job = (rank_job){.o = c->o,
-                              .layout = c->layout,
-                              .run = c->run,
-                              .t = t,
-                              .runs = c->runs,
-                              .first = c->first,
-                              .method = c->method};
+        m[i].job = job_of(c, t);
     }
     return run_members(m, c->workers);
 }
@@ -126,13 +132,7 @@ static tg_status run_process_over(const crew *c, tg_transport **t, bool *held_p)
         TG_TRY(c->o->connect(&t[k]));
         TG_TRY(shape(&c->run[k], &t[k], 1));
     }
-    rank_job job = {.o = c->o,
-                    .layout = c->layout,
-                    .run = c->run,
-                    .t = t,
-                    .runs = c->runs,
-                    .first = c->first,
-                    .method = c->method};
+    rank_job job = job_of(c, t);
     const tg_status status = bench_rank(&job);
     *held_p = job.held;
     return status;

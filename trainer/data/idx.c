@@ -156,39 +156,16 @@ static const tg_entry fashion_mnist = {
     .keys = keys,
 };
 
-#define IDX_WANTS \
-    "folder with {train,t10k}-{images-idx3,labels-idx1}-ubyte or the same with .gz or .xz"
+/* A set in files as MNIST has them, in this folder; the mean and the deviation of its pixels. */
+#define IDX_SET(of, folder, m, d)                                                                  \
+    {                                                                                              \
+        .entry = &(of), .path_key = "dir", .place = (folder),                                      \
+        .wants = "folder with {train,t10k}-{images-idx3,labels-idx1}-ubyte or the same with "      \
+                 ".gz or .xz",                                                                     \
+        .unit = TRAIN_IMAGES, .samples = 60000, .height = DATA_SIDE, .width = DATA_SIDE,           \
+        .channels = 1, .classes = DATA_CLASSES, .mean = {m}, .deviation = {d}, .present = present, \
+        .load = load,                                                                              \
+    }
 
-const data_set data_mnist = {
-    .entry = &mnist,
-    .path_key = "dir",
-    .place = "mnist",
-    .wants = IDX_WANTS,
-    .unit = TRAIN_IMAGES,
-    .samples = 60000,
-    .height = DATA_SIDE,
-    .width = DATA_SIDE,
-    .channels = 1,
-    .classes = DATA_CLASSES,
-    .mean = {0.1307f},
-    .deviation = {0.3081f},
-    .present = present,
-    .load = load,
-};
-
-const data_set data_fashion_mnist = {
-    .entry = &fashion_mnist,
-    .path_key = "dir",
-    .place = "fashion-mnist",
-    .wants = IDX_WANTS,
-    .unit = TRAIN_IMAGES,
-    .samples = 60000,
-    .height = DATA_SIDE,
-    .width = DATA_SIDE,
-    .channels = 1,
-    .classes = DATA_CLASSES,
-    .mean = {0.2860f},
-    .deviation = {0.3530f},
-    .present = present,
-    .load = load,
-};
+const data_set data_mnist = IDX_SET(mnist, "mnist", 0.1307f, 0.3081f);
+const data_set data_fashion_mnist = IDX_SET(fashion_mnist, "fashion-mnist", 0.2860f, 0.3530f);

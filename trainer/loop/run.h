@@ -96,6 +96,12 @@ static inline double run_seconds(const run *r)
 TG_NODISCARD tg_status run_context(const char *model_spec, size_t context, train_unit unit,
                                    size_t *context_p);
 
+/* What every session of the job is set to, also that of a plan or of a simulation. Specs are those
+ * of the job as written, not in normal form. There a default would look like a setting, and a
+ * momentum that nobody gave would contradict the method's. */
+tg_session_config run_session_config(const train_job *job, uint64_t steps_per_epoch,
+                                     uint64_t steps);
+
 /* Do everything up to the first step: model, session, handshake, checkpoint. */
 TG_NODISCARD tg_status run_setup(run *r);
 /* How training batches are drawn, from the current step of r on. */

@@ -59,19 +59,8 @@ tg_status train_plan(const train_job *job, const char *data, int world,
     tg_session *s = NULL;
     TG_TRY(input_of(job, data, &in));
     TG_TRY(length_of(job, data, world, &in, &info));
-    const tg_session_config config = {
-        .struct_size = sizeof config,
-        .method = job->method,
-        .rules = job->rules,
-        .nrules = job->nrules,
-        .strategy = job->strategy,
-        .optimizer = job->optimizer,
-        .seed = job->seed,
-        .steps_per_epoch = info.steps_per_epoch,
-        .total_steps = info.steps,
-        .driver = TG_DRIVER_INLINE,
-        .bucket_bytes = job->bucket_bytes,
-    };
+    tg_session_config config = run_session_config(job, info.steps_per_epoch, info.steps);
+    config.driver = TG_DRIVER_INLINE;
     TG_TRY(model_create(job->model, &in, 1, job->seed, &m));
     tg_status status = tg_transport_inproc(1, &t);
     if (status == TG_OK)

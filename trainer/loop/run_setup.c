@@ -151,6 +151,20 @@ static tg_status job_text(const run *r, char *text, size_t room)
                          room);
 }
 
+tg_session_config run_session_config(const train_job *job, uint64_t steps_per_epoch, uint64_t steps)
+{
+    return (tg_session_config){.struct_size = sizeof(tg_session_config),
+                               .method = job->method,
+                               .rules = job->rules,
+                               .nrules = job->nrules,
+                               .strategy = job->strategy,
+                               .optimizer = job->optimizer,
+                               .seed = job->seed,
+                               .steps_per_epoch = steps_per_epoch,
+                               .total_steps = steps,
+                               .bucket_bytes = job->bucket_bytes};
+}
+
 static tg_status make_session(run *r, const run_metadata *about)
 {
     char text[4096]; /* a schedule alone may list 64 steps */
@@ -158,35 +172,23 @@ static tg_status make_session(run *r, const run_metadata *about)
     uint64_t samples;
     const loader_config own = run_loader_config(r);
     TG_TRY(batcher_samples(r->data, &own, &samples));
-    const tg_session_config config = {
-        .struct_size = sizeof config,
-        /* As written, not in normal form. There a default would look like a setting, and a momentum
-         * that nobody gave would contradict the method's. */
-        .method = r->job->method,
-        .rules = r->job->rules,
-        .nrules = r->job->nrules,
-        .strategy = r->job->strategy,
-        .optimizer = r->job->optimizer,
-        .seed = r->job->seed,
-        .steps_per_epoch = r->steps_per_epoch,
-        .total_steps = r->steps,
-        .timeout_ms = r->job->timeout_ms,
-        .driver = r->job->driver,
-        .job = text,
-        .trace = r->job->trace,
-        .codec_threads = r->job->codec_threads,
-        .metadata = about->list,
-        .nmetadata = about->count,
-        .overlap = r->job->overlap,
-        .bucket_bytes = r->job->bucket_bytes,
-        .buckets = r->buckets,
-        .nbuckets = r->nbuckets,
-        .nodes = r->job->nodes,
-        .samples = samples,
-        .on_wait = r->all_events != NULL && r->all_events->wait != NULL ? run_on_wait : NULL,
-        .on_wait_arg = r,
-        .stop = r->job->stop,
-    };
+    tg_session_config config = run_session_config(r->job, r->steps_per_epoch, r->steps);
+    config.timeout_ms = r->job->timeout_ms;
+    config.driver = r->job->driver;
+    config.job = text;
+    config.trace = r->job->trace;
+    config.codec_threads = r->job->codec_threads;
+    config.metadata = about->list;
+    config.nmetadata = about->count;
+    config.overlap = r->job->overlap;
+    config.buckets = r->buckets;
+    config.nbuckets = r->nbuckets;
+    config.nodes = r->job->nodes;
+    config.samples = samples;
+    if (r->all_events != NULL && r->all_events->wait != NULL)
+        config.on_wait = run_on_wait;
+    config.on_wait_arg = r;
+    config.stop = r->job->stop;
     TG_TRY(tg_session_create(&config, r->transport, &r->session));
     return run_register(r->session, r->model, r->id);
 }

@@ -200,19 +200,10 @@ train_sim_info train_sim_about(const train_sim *s)
 tg_status train_sim_exchanges(const train_sim *s, const train_job *job, uint64_t steps_per_epoch,
                               uint64_t total_steps, tg_simulation **sim_p)
 {
-    const tg_session_config config = {.struct_size = sizeof config,
-                                      .method = job->method,
-                                      .rules = job->rules,
-                                      .nrules = job->nrules,
-                                      .strategy = job->strategy,
-                                      .optimizer = job->optimizer,
-                                      .seed = job->seed,
-                                      .steps_per_epoch = steps_per_epoch,
-                                      .total_steps = total_steps,
-                                      .driver = job->driver,
-                                      .codec_threads = job->codec_threads,
-                                      .overlap = job->overlap,
-                                      .bucket_bytes = job->bucket_bytes,
-                                      .nodes = job->nodes};
+    tg_session_config config = run_session_config(job, steps_per_epoch, total_steps);
+    config.driver = job->driver;
+    config.codec_threads = job->codec_threads;
+    config.overlap = job->overlap;
+    config.nodes = job->nodes;
     return tg_simulation_create(&config, s->tensor, s->ntrained, sim_p);
 }

@@ -97,26 +97,26 @@ void nn_shortcut_backward(size_t batch, nn_image in, nn_image out, const float *
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-void nn_unblock(size_t batch, nn_image in, const float *x, float *y)
+/* Copy in another layout: to differs from `from` in `blocked` only. */
+static void copy_blocks(size_t batch, nn_image from, nn_image to, const float *x, float *y)
 {
-    const nn_image plain = {in.height, in.width, in.channels, false};
     for (size_t n = 0; n < batch; n++) {
-        for (size_t place = 0; place < in.height * in.width; place++) {
-            for (size_t c = 0; c < in.channels; c += NN_BLOCK)
-                memcpy(y + element(plain, n, place, c), x + element(in, n, place, c),
+        for (size_t place = 0; place < from.height * from.width; place++) {
+            for (size_t c = 0; c < from.channels; c += NN_BLOCK)
+                memcpy(y + element(to, n, place, c), x + element(from, n, place, c),
                        NN_BLOCK * sizeof *y);
         }
     }
 }
 
+void nn_unblock(size_t batch, nn_image in, const float *x, float *y)
+{
+    const nn_image plain = {in.height, in.width, in.channels, false};
+    copy_blocks(batch, in, plain, x, y);
+}
+
 void nn_block(size_t batch, nn_image out, const float *x, float *y)
 {
     const nn_image plain = {out.height, out.width, out.channels, false};
-    for (size_t n = 0; n < batch; n++) {
-        for (size_t place = 0; place < out.height * out.width; place++) {
-            for (size_t c = 0; c < out.channels; c += NN_BLOCK)
-                memcpy(y + element(out, n, place, c), x + element(plain, n, place, c),
-                       NN_BLOCK * sizeof *y);
-        }
-    }
+    copy_blocks(batch, plain, out, x, y);
 }
