@@ -70,15 +70,6 @@ static tg_status list_table(void)
     return status;
 }
 
-static tg_status print_json(json_t *all)
-{
-    if (all == NULL)
-        return no_memory();
-    const tg_status status = jsonl_print(all);
-    json_decref(all);
-    return status;
-}
-
 static tg_status list_json(void)
 {
     size_t count;
@@ -96,7 +87,7 @@ static tg_status list_json(void)
             all = NULL;
         }
     }
-    return print_json(all);
+    return jsonl_print_new(all);
 }
 
 /* ---- one set --------------------------------------------------------------------------------- */
@@ -185,7 +176,7 @@ static tg_status show_json(const struct data_options *o, const train_data *d,
         json_decref(all);
         return no_memory();
     }
-    return print_json(all);
+    return jsonl_print_new(all);
 }
 
 static tg_status show(const struct data_options *o, const char *spec)

@@ -140,9 +140,7 @@ static tg_status print_json(const struct eval_options *o, const tg_weights *w,
         "test_accuracy", jsonl_real(info->accuracy), "test_loss", jsonl_real(info->loss),
         "perplexity", jsonl_perplexity(train_data_unit(data) != TRAIN_IMAGES, info->loss),
         "seconds", info->seconds, "version", tg_version(), "cpu", tg_cpu_level());
-    tg_status status = jsonl_print(record);
-    json_decref(record);
-    return status;
+    return jsonl_print_new(record);
 }
 
 static tg_status print_table(const struct eval_options *o, const tg_weights *w,

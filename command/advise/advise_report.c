@@ -337,7 +337,5 @@ tg_status advise_print_json(const struct advise_answer *a)
         ranges_json(&a->compression, "bit/s"), "delay", ranges_json(&a->delay, "s"), "measured",
         measured_json(a->measured), "accuracy", accuracy_json(a), "command", command);
     free(command);
-    const tg_status status = jsonl_print(all);
-    json_decref(all);
-    return status;
+    return jsonl_print_new(all);
 }

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Read a number that ends at a comma or at the end of the text. Returns false if it is not a number
  * in range. */
@@ -44,4 +45,11 @@ tg_status bench_args_list(const char *name, const char *text, size_t min, size_t
             return TG_OK;
         }
     }
+}
+
+tg_status bench_args_compare(const char *text)
+{
+    return strcmp(text, "torch") == 0
+               ? TG_OK
+               : tg_fail(TG_E_SPEC, "--compare \"%.64s\": allowed: torch", text);
 }

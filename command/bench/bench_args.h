@@ -11,5 +11,7 @@ TG_NODISCARD tg_status bench_args_real(const char *name, const char *text, doubl
 /* Read integers from min to max, separated by commas; `list` has room for `room` of them. */
 TG_NODISCARD tg_status bench_args_list(const char *name, const char *text, size_t min, size_t max,
                                        size_t room, size_t *list, size_t *count_p);
+/* Check a value of --compare. */
+TG_NODISCARD tg_status bench_args_compare(const char *text);
 
 #endif

@@ -1,5 +1,6 @@
 #include "command/output/console.h"
 #include "command/bench/bench_exchange_report.h"
+#include "command/bench/bench_ratio.h"
 #include "command/output/format.h"
 #include "command/output/output.h"
 #include "command/output/jsonl.h"
@@ -17,12 +18,6 @@ static size_t cores(void)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static json_t *ratio_json(const bench_ratio *r)
-{
-    return json_pack("{s:o, s:o, s:o}", "median", jsonl_real(r->median), "min", jsonl_real(r->min),
-                     "max", jsonl_real(r->max));
-}
-
 static tg_status row_json(const struct bench_exchange_report *r, const bench_exchange_row *row)
 {
     json_t *json = json_pack("{s:s, s:o, s:I, s:s, s:o, s:b, s:I, s:I, s:I, s:I, s:o}", "type",
@@ -38,18 +33,16 @@ static tg_status row_json(const struct bench_exchange_report *r, const bench_exc
             row->exchange, "samples", (json_int_t)row->samples, "rounds", (json_int_t)row->rounds,
             "delays", jsonl_real(row->delays), "bytes_sent", jsonl_real(row->bytes),
             "bytes_predicted", jsonl_real(row->bytes_predicted), "wire_ms",
-            jsonl_real(row->wire_ms), "codec_ms", ratio_json(&row->codec_ms), "processor_ms",
-            jsonl_real(row->processor_ms), "ms", ratio_json(&row->ms), "ratio",
+            jsonl_real(row->wire_ms), "codec_ms", bench_ratio_json(&row->codec_ms), "processor_ms",
+            jsonl_real(row->processor_ms), "ms", bench_ratio_json(&row->ms), "ratio",
             jsonl_real(row->ratio), "bound_ms", jsonl_real(row->bound_ms), "bound_ratio",
             jsonl_real(row->bound_ratio), "target", jsonl_real(row->target));
         json_object_update(json, figures);
         if (row->behind > 0)
-            json_object_set_new(json, "behind_ms", ratio_json(&row->behind_ms));
+            json_object_set_new(json, "behind_ms", bench_ratio_json(&row->behind_ms));
         json_decref(figures);
     }
-    tg_status status = jsonl_print(json);
-    json_decref(json);
-    return status;
+    return jsonl_print_new(json);
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */

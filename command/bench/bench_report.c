@@ -1,5 +1,6 @@
 #include "command/output/console.h"
 #include "command/bench/bench_report.h"
+#include "command/bench/bench_ratio.h"
 #include "command/output/format.h"
 #include "command/output/output.h"
 #include "command/output/jsonl.h"
@@ -9,27 +10,14 @@
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static tg_status print_json(json_t *json)
-{
-    tg_status status = jsonl_print(json);
-    json_decref(json);
-    return status;
-}
-
-static json_t *ratio_json(const bench_ratio *r)
-{
-    return json_pack("{s:o, s:o, s:o}", "median", jsonl_real(r->median), "min", jsonl_real(r->min),
-                     "max", jsonl_real(r->max));
-}
-
 static tg_status row_json(const bench_row *row)
 {
     json_t *figures = json_pack(
         "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:[o,o]}", "ns", jsonl_real(row->ns),
-        "ns_per_element", jsonl_real(row->ns_each), "per_axpy", ratio_json(&row->axpy),
-        "per_memcpy", ratio_json(&row->copy), "byte_limit", jsonl_real(row->limit), "over_limit",
-        jsonl_real(row->axpy.median / row->limit), "gb_per_s", jsonl_real(row->gb_s), "bits",
-        jsonl_real(row->bits), "relative_error", jsonl_real(row->error_norm), "target",
+        "ns_per_element", jsonl_real(row->ns_each), "per_axpy", bench_ratio_json(&row->axpy),
+        "per_memcpy", bench_ratio_json(&row->copy), "byte_limit", jsonl_real(row->limit),
+        "over_limit", jsonl_real(row->axpy.median / row->limit), "gb_per_s", jsonl_real(row->gb_s),
+        "bits", jsonl_real(row->bits), "relative_error", jsonl_real(row->error_norm), "target",
         jsonl_real(row->target[0]), jsonl_real(row->target[1]));
     json_t *index = json_pack("{s:o, s:o, s:o, s:o}", "over_entropy", jsonl_real(row->entropy),
                               "encode_ns_per_index", jsonl_real(row->index_ns[0]),
@@ -47,12 +35,12 @@ static tg_status row_json(const bench_row *row)
     }
     json_decref(figures);
     json_decref(index);
-    return print_json(json);
+    return jsonl_print_new(json);
 }
 
 static tg_status comparison_json(const bench_comparison *c)
 {
-    return print_json(
+    return jsonl_print_new(
         json_pack("{s:s, s:s, s:s, s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "type", "bench_torch",
                   "name", c->name, "level", c->level, "n", (json_int_t)c->n, "missing",
                   (int)c->missing, "error", jsonl_text(c->error), "ms", jsonl_real(c->ours_ms),

@@ -1,5 +1,6 @@
 #include "command/output/console.h"
 #include "command/bench/bench_train_report.h"
+#include "command/bench/bench_ratio.h"
 #include "command/output/format.h"
 #include "command/output/output.h"
 #include "command/output/jsonl.h"
@@ -21,19 +22,6 @@ static double samples_a_second(const struct bench_train_row *row)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static tg_status print_json(json_t *json)
-{
-    tg_status status = jsonl_print(json);
-    json_decref(json);
-    return status;
-}
-
-static json_t *ratio_json(const bench_ratio *r)
-{
-    return json_pack("{s:o, s:o, s:o}", "median", jsonl_real(r->median), "min", jsonl_real(r->min),
-                     "max", jsonl_real(r->max));
-}
-
 static tg_status row_json(const struct bench_train_row *row)
 {
     const train_bench_info *a = &row->about;
@@ -46,22 +34,23 @@ static tg_status row_json(const struct bench_train_row *row)
     json_t *figures =
         json_pack("{s:I, s:I, s:o, s:I, s:o, s:o, s:o}", "params", (json_int_t)a->params, "context",
                   (json_int_t)a->context, "flops_per_sample", jsonl_real(a->flops), "samples",
-                  (json_int_t)row->samples, "ms", ratio_json(&row->ms), "gflop_per_s",
+                  (json_int_t)row->samples, "ms", bench_ratio_json(&row->ms), "gflop_per_s",
                   jsonl_real(gflops(row)), "samples_per_s", jsonl_real(samples_a_second(row)));
     json_t *more =
-        row->workers     ? json_pack("{s:o, s:o}", "speedup", ratio_json(&row->speedup),
-                                     "processor_speedup", ratio_json(&row->processor_speedup))
-        : row->format[0] ? json_pack("{s:s, s:I, s:o, s:o}", "torch_format", row->format,
-                                     "torch_samples", (json_int_t)row->torch_samples, "torch_ms",
-                                     ratio_json(&row->torch_ms), "ratio", ratio_json(&row->ratio))
-                         : json_object();
+        row->workers ? json_pack("{s:o, s:o}", "speedup", bench_ratio_json(&row->speedup),
+                                 "processor_speedup", bench_ratio_json(&row->processor_speedup))
+        : row->format[0]
+            ? json_pack("{s:s, s:I, s:o, s:o}", "torch_format", row->format, "torch_samples",
+                        (json_int_t)row->torch_samples, "torch_ms",
+                        bench_ratio_json(&row->torch_ms), "ratio", bench_ratio_json(&row->ratio))
+            : json_object();
     if (json && !row->error) {
         json_object_update(json, figures);
         json_object_update(json, more);
     }
     json_decref(figures);
     json_decref(more);
-    return print_json(json);
+    return jsonl_print_new(json);
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -178,8 +167,8 @@ tg_status bench_train_report_torch(struct bench_train_report *r, const char *ver
 {
     r->torch = true;
     if (r->json)
-        return print_json(json_pack("{s:s, s:s, s:o}", "type", "bench_torch_about", "version",
-                                    version, "gemm_gflop_per_s", jsonl_real(gemm_gflops)));
+        return jsonl_print_new(json_pack("{s:s, s:s, s:o}", "type", "bench_torch_about", "version",
+                                         version, "gemm_gflop_per_s", jsonl_real(gemm_gflops)));
     printf("PyTorch %s, whose matrix product (1024 x 1024) runs at %.1f GFLOP/s\n", version,
            gemm_gflops);
     return TG_OK;

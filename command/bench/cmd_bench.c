@@ -89,9 +89,7 @@ static tg_status set(void *input, int key, char *arg)
                    : tg_fail(TG_E_SPEC, "--threads \"%.64s\": allowed: 1 to %d", arg, THREADS_MAX);
     case COMPARE:
         c->compare = arg;
-        return strcmp(arg, "torch") == 0
-                   ? TG_OK
-                   : tg_fail(TG_E_SPEC, "--compare \"%.64s\": allowed: torch", arg);
+        return bench_args_compare(arg);
     case PYTHON:
         c->python = arg;
         return TG_OK;

@@ -1,6 +1,7 @@
 /* telegrad bench strategy: the strategies' own arithmetic on this machine. */
 #include "bench/strategy/bench_strategy.h"
 #include "command/bench/bench_args.h"
+#include "command/bench/bench_ratio.h"
 #include "command/job/launch.h"
 #include "command/job/options.h"
 #include "command/output/cli.h"
@@ -63,15 +64,12 @@ static void begin(void *arg, const char *strategy, const char *optimizer)
 static tg_status row_json(const bench_strategy_row *row)
 {
     json_t *json =
-        json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:I, s:o, s:o, s:{s:o, s:o, s:o}}", "type",
-                  "bench_strategy", "strategy", row->strategy, "optimizer", row->optimizer, "level",
-                  tg_cpu_level(), "n", (json_int_t)row->n, "error", jsonl_text(row->error),
-                  "samples", (json_int_t)row->samples, "passes", jsonl_real(row->passes), "ms",
-                  jsonl_real(row->ms), "ratio", "median", jsonl_real(row->ratio.median), "min",
-                  jsonl_real(row->ratio.min), "max", jsonl_real(row->ratio.max));
-    const tg_status status = jsonl_print(json);
-    json_decref(json);
-    return status;
+        json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:I, s:o, s:o, s:o}", "type", "bench_strategy",
+                  "strategy", row->strategy, "optimizer", row->optimizer, "level", tg_cpu_level(),
+                  "n", (json_int_t)row->n, "error", jsonl_text(row->error), "samples",
+                  (json_int_t)row->samples, "passes", jsonl_real(row->passes), "ms",
+                  jsonl_real(row->ms), "ratio", bench_ratio_json(&row->ratio));
+    return jsonl_print_new(json);
 }
 
 static void figure(struct table *t, const char *format, double v)

@@ -74,9 +74,7 @@ static tg_status set(void *input, int key, char *arg)
         return bench_args_real("seconds", arg, 0.001, 3600, &c->o.seconds);
     case COMPARE:
         c->compare = arg;
-        return strcmp(arg, "torch") == 0
-                   ? TG_OK
-                   : tg_fail(TG_E_SPEC, "--compare \"%.64s\": allowed: torch", arg);
+        return bench_args_compare(arg);
     case PYTHON:
         c->python = arg;
         return TG_OK;

@@ -224,12 +224,8 @@ static json_t *row_json(const struct compare_row *rows, size_t count, const stru
 
 tg_status report_json(const struct compare_row *rows, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        json_t *row = row_json(rows, count, &rows[i]);
-        tg_status status = jsonl_print(row);
-        json_decref(row);
-        TG_TRY(status);
-    }
+    for (size_t i = 0; i < count; i++)
+        TG_TRY(jsonl_print_new(row_json(rows, count, &rows[i])));
     return TG_OK;
 }
 

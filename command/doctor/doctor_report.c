@@ -153,10 +153,7 @@ static tg_status print_json(const struct doctor_findings *f)
         (void)json_array_append_new(ranks, doctor_findings_of(f, r));
     if (advice)
         doctor_advise(f, add_sentence, advice);
-    json_t *all = json_pack("{s:o, s:o}", "ranks", ranks, "advice", advice);
-    const tg_status status = jsonl_print(all);
-    json_decref(all);
-    return status;
+    return jsonl_print_new(json_pack("{s:o, s:o}", "ranks", ranks, "advice", advice));
 }
 
 tg_status doctor_report(const struct doctor_findings *f, bool json)

@@ -20,6 +20,13 @@ tg_status jsonl_print(const json_t *record)
     return failed ? tg_fail(TG_E_NOMEM, "out of memory: a record for standard output") : TG_OK;
 }
 
+tg_status jsonl_print_new(json_t *record)
+{
+    const tg_status status = jsonl_print(record);
+    json_decref(record);
+    return status;
+}
+
 tg_status jsonl_write(const json_t *record, FILE *file, const char *path)
 {
     if (!record)

@@ -19,7 +19,9 @@ json_t *jsonl_counts(const uint64_t *counts, size_t rows, size_t columns);
 /* Print record (borrowed) as one line to standard output. Errors TG_E_IO, TG_E_NOMEM (record is
  * NULL) */
 TG_NODISCARD tg_status jsonl_print(const json_t *record);
-/* The same, to a file; path is used in the message. */
+/* The same, and release record. */
+TG_NODISCARD tg_status jsonl_print_new(json_t *record);
+/* As jsonl_print, to a file; path is used in the message. */
 TG_NODISCARD tg_status jsonl_write(const json_t *record, FILE *file, const char *path);
 
 #endif

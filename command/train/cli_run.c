@@ -31,32 +31,14 @@ struct watch {
     save_folder folder;
 };
 
-static tg_status copy(const char *text, char **copy_p)
-{
-    char *copied = strdup(text);
-    if (!copied)
-        return tg_fail(TG_E_NOMEM, "out of memory: %s", text);
-    *copy_p = copied;
-    return TG_OK;
-}
-
 static tg_status on_start(void *arg, const train_start_info *info)
 {
     struct watch *w = arg;
-    struct run_result *result = w->result;
     const struct run_options *o = w->about->options;
     if (o->save_dir) /* first, so that a refusal leaves older records alone */
         TG_TRY(save_folder_open(o->save_dir, o->resume_dir, info->job, w->about->launch->rank > 0,
                                 &w->folder));
-    result->steps_planned = info->steps;
-    result->first_step = info->first_step;
-    result->first_epoch = info->first_epoch;
-    result->steps_per_epoch = info->steps_per_epoch;
-    result->params = info->params;
-    TG_TRY(copy(info->method, &result->method));
-    TG_TRY(copy(info->strategy, &result->strategy));
-    TG_TRY(copy(info->optimizer, &result->optimizer));
-    TG_TRY(copy(info->lr_schedule, &result->lr_schedule));
+    TG_TRY(run_result_start(w->result, info));
     run_notes_say(o, w->title);
     if (info->first_step == info->steps)
         console_warning("--resume %s: the checkpoint is of step %" PRIu64
@@ -234,6 +216,25 @@ tg_status run_job(const struct run_about *about, const char *title, struct recor
     }
     *result_p = result;
     return status;
+}
+
+static tg_status copy(const char *text, char **copy_p)
+{
+    *copy_p = strdup(text);
+    return *copy_p ? TG_OK : tg_fail(TG_E_NOMEM, "out of memory: %s", text);
+}
+
+tg_status run_result_start(struct run_result *result, const train_start_info *info)
+{
+    result->steps_planned = info->steps;
+    result->first_step = info->first_step;
+    result->first_epoch = info->first_epoch;
+    result->steps_per_epoch = info->steps_per_epoch;
+    result->params = info->params;
+    TG_TRY(copy(info->method, &result->method));
+    TG_TRY(copy(info->strategy, &result->strategy));
+    TG_TRY(copy(info->optimizer, &result->optimizer));
+    return copy(info->lr_schedule, &result->lr_schedule);
 }
 
 void run_result_free(struct run_result *result)

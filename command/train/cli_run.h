@@ -14,6 +14,9 @@ train_job run_job_of(const struct run_options *o, tg_trace *trace);
 TG_NODISCARD tg_status run_job(const struct run_about *about, const char *title,
                                struct records *records, tg_trace *trace,
                                struct run_result *result_p);
+/* Take over what is known of a run when it starts. Release the result also after an error. Errors
+ * TG_E_NOMEM */
+TG_NODISCARD tg_status run_result_start(struct run_result *result, const train_start_info *info);
 void run_result_free(struct run_result *result);
 
 /* Warn, on ranks other than 0 that met over a network, of options that have an effect on rank 0

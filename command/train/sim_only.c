@@ -87,23 +87,10 @@ static tg_status slowest_link(const struct run_options *o, tg_link *link_p, cons
 
 /* ---- what is printed ------------------------------------------------------------------------- */
 
-static tg_status copy(const char *text, char **copy_p)
-{
-    *copy_p = strdup(text);
-    return *copy_p ? TG_OK : tg_fail(TG_E_NOMEM, "out of memory: %s", text);
-}
-
 static tg_status on_start(void *arg, const train_start_info *info)
 {
     struct watch *w = arg;
-    struct run_result *result = &w->result;
-    result->steps_planned = info->steps;
-    result->steps_per_epoch = info->steps_per_epoch;
-    result->params = info->params;
-    TG_TRY(copy(info->method, &result->method));
-    TG_TRY(copy(info->strategy, &result->strategy));
-    TG_TRY(copy(info->optimizer, &result->optimizer));
-    TG_TRY(copy(info->lr_schedule, &result->lr_schedule));
+    TG_TRY(run_result_start(&w->result, info));
     late_averages_warn(&(late_run){.strategy = info->strategy,
                                    .world = info->world,
                                    .steps = info->steps,
