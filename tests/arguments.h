@@ -290,6 +290,13 @@ static inline const void *arg_memory(size_t *len_p)
     return bytes;
 }
 
+static inline const void *const *arg_memories(void)
+{
+    static const void *bytes[1];
+    bytes[0] = arg_memory(&(size_t){0});
+    return bytes;
+}
+
 static inline size_t arg_memory_len(void)
 {
     size_t len = 0;

@@ -91,7 +91,7 @@ static inline void clear(const char *dir)
 }
 
 /* Saved by `before`, loaded by `after`. */
-static inline void check_loaded(job j, int before, int after, const char *dir, bool exact)
+static inline void check_loaded_once(job j, int before, int after, const char *dir, bool exact)
 {
     j.f.world = after;
     j.f.load_dir = dir;
@@ -108,6 +108,18 @@ static inline void check_loaded(job j, int before, int after, const char *dir, b
     if (loaded[0].anew[0] == '\0')
         compare_means(&j, before, exact);
     compare_pieces(&j, before);
+}
+
+/* From files; to three ranks also from memory. */
+static inline void check_loaded(job j, int before, int after, const char *dir, bool exact)
+{
+    check_loaded_once(j, before, after, dir, exact);
+    const uint64_t end = loaded[0].end_hash;
+    if (after != 3)
+        return;
+    j.from_memory = before;
+    check_loaded_once(j, before, after, dir, exact);
+    assert_true(loaded[0].end_hash == end);
 }
 
 static const int changes[][2] = {{4, 3}, {4, 8}, {3, 1}, {1, 3}};
@@ -138,6 +150,8 @@ static inline int remove_folder(void **state)
     clear(*state);
     forget(saved);
     forget(loaded);
+    for (int r = 0; r < RANKS; r++)
+        free(image[r]);
     return rmdir(*state);
 }
 

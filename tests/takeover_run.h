@@ -33,6 +33,7 @@ typedef struct job {
     uint64_t steps_per_epoch;
     bool dyadic;
     bool look_at_load; /* else at the save */
+    int from_memory;   /* ranks whose images are loaded, instead of load_dir; 0: none */
 } job;
 
 typedef struct rank {
@@ -42,6 +43,8 @@ typedef struct rank {
 } rank;
 
 static had saved[RANKS], loaded[RANKS];
+static void *image[RANKS]; /* what the ranks saved in memory, when they saved to save_dir */
+static size_t image_len[RANKS];
 
 /* ---- looking at a session -------------------------------------------------------------------- */
 
@@ -142,6 +145,18 @@ static inline tg_status step_once(const job *j, tg_session *s, int r, const uint
     return tg_session_step(s, NULL);
 }
 
+static inline tg_status keep_image(tg_session *s, int r)
+{
+    const void *bytes;
+    free(image[r]);
+    image[r] = NULL;
+    TG_TRY(tg_session_save_memory(s, &bytes, &image_len[r]));
+    image[r] = malloc(image_len[r]);
+    assert_non_null(image[r]);
+    memcpy(image[r], bytes, image_len[r]);
+    return TG_OK;
+}
+
 static inline tg_status train(const rank *r, tg_session *s, float *w, float *g)
 {
     static const size_t apart[FIXTURE_TENSORS] = {0, 512, 544, 896};
@@ -152,8 +167,11 @@ static inline tg_status train(const rank *r, tg_session *s, float *w, float *g)
     TG_TRY(fixture_add_tensors(s, w, g, apart, id));
     if (j->f.load_dir == NULL)
         TG_TRY(tg_session_begin(s));
-    else
+    else if (j->from_memory == 0)
         TG_TRY(tg_session_load(s, j->f.load_dir, &extra, &len));
+    else
+        TG_TRY(tg_session_take_memory(s, (const void *const *)image, image_len,
+                                      (size_t)j->from_memory));
     r->out->first = tg_session_steps(s);
     r->out->epoch_shift = s->epoch_shift;
     snprintf(r->out->anew, sizeof r->out->anew, "%s", s->from.anew);
@@ -166,6 +184,7 @@ static inline tg_status train(const rank *r, tg_session *s, float *w, float *g)
         if (j->f.save_dir == NULL || tg_session_steps(s) != j->f.save_at)
             continue;
         TG_TRY(tg_session_save(s, j->f.save_dir, "extra", 6));
+        TG_TRY(keep_image(s, r->transport->rank));
         if (!j->look_at_load) {
             look(r->out, s, w);
             TG_TRY(tg_session_params_hash(s, &r->out->hash));

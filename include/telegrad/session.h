@@ -419,10 +419,19 @@ TG_API TG_NODISCARD tg_status tg_session_load(tg_session *s, const char *dir, co
 TG_API TG_NODISCARD tg_status tg_session_save_memory(tg_session *s, const void **bytes_p,
                                                      size_t *len_p);
 /* Resume from what the same rank saved: call it in place of tg_session_begin, on all ranks. It
- * continues with the same bits. The number of ranks must be the same.
+ * continues with the same bits. The number of ranks must be the same (else tg_session_take_memory).
  * Errors  TG_E_CORRUPT, TG_E_VERSION, TG_E_MISMATCH (another rank, number of ranks, model, method,
  *         ..., or the ranks' states are of different steps or runs), those of tg_session_begin */
 TG_API TG_NODISCARD tg_status tg_session_load_memory(tg_session *s, const void *bytes, size_t len);
+/* The same with any number of ranks: from what all old ranks saved after the same step. Another
+ * number of ranks takes over as in tg_session_load.
+ * bytes   (ranks) what rank 0, 1, ... saved. If `ranks` is the number of ranks, only this rank's is
+ *         read
+ * len     (ranks) the bytes of each
+ * ranks   that saved them
+ * Errors  TG_E_ARG (ranks), those of tg_session_load_memory */
+TG_API TG_NODISCARD tg_status tg_session_take_memory(tg_session *s, const void *const *bytes,
+                                                     const size_t *len, size_t ranks);
 
 /* The checkpoint that a session resumed from. */
 typedef struct tg_resumed {

@@ -32,9 +32,10 @@ TG_NODISCARD tg_status tg__session_settle_flight(tg_session *s);
  * file has. (session_save.c) */
 TG_NODISCARD tg_status tg__session_put_all(tg_session *s, tg__ckpt_writer *w, bool whole,
                                            const void *extra, size_t len);
-/* Look into what is to be loaded, as tg__session_look does; and load it. (session_inmemory.c,
- * session_load.c) */
+/* Look into what is to be loaded, as tg__session_look does; open what an old rank saved in memory;
+ * and load it. (session_inmemory.c, session_load.c) */
 TG_NODISCARD tg_status tg__session_look_memory(tg_session *s);
+TG_NODISCARD tg_status tg__session_open_image(const tg_session *s, int rank, tg__ckpt_reader **r_p);
 TG_NODISCARD tg_status tg__session_look_into(tg_session *s, tg__ckpt_reader *r);
 /* w NULL: r is whole */
 TG_NODISCARD tg_status tg__session_get_all(tg_session *s, tg__ckpt_reader *r, const tg_weights *w);
@@ -51,12 +52,21 @@ TG_NODISCARD tg_status tg__session_get_inbox(tg_session *s, tg__ckpt_reader *r,
 TG_NODISCARD tg_status tg__session_get_extra(tg_session *s, tg__ckpt_reader *r);
 void tg__session_take_counters(tg_session *s, const tg__counters *c);
 
+/* Was it saved by another number of ranks? */
+static inline bool tg__session_taken_over(const tg_session *s)
+{
+    return s->from.ranks != 0 && s->from.ranks != s->transport->size;
+}
 /* Load the checkpoint of step s->from.step, which s->from.ranks ranks saved, with another number of
  * ranks: everything except the methods' exchanges. Parameters change only on success.
  * (session_takeover.c)
- * w       the checkpoint's weights
+ * dir     NULL: s->from.image
+ * w       the checkpoint's weights; NULL: rank 0's file is whole
  * Errors  TG_E_IO (a rank's file is missing), TG_E_CORRUPT, TG_E_MISMATCH, TG_E_NOMEM */
 TG_NODISCARD tg_status tg__session_take_over(tg_session *s, const char *dir, const tg_weights *w);
+/* After that, and once all ranks have done so: let state of single ranks change hands.
+ * (session_load.c) */
+TG_NODISCARD tg_status tg__session_settle_takeover(tg_session *s);
 
 /* ---- weights, as a file that other programs can read (session_weights.c) --------------------- */
 

@@ -167,8 +167,12 @@ struct tg_session {
         dev_t device;
         ino_t inode;
         struct tg__length length;
-        const void *bytes; /* (len) until loaded: a checkpoint in memory; NULL: none */
-        size_t len;
+        /* (nimages) until loaded: what the old ranks saved in memory; NULL: none */
+        const struct tg__image {
+            const void *bytes; /* (len) aligned to 8 */
+            size_t len;
+        } * image;
+        int nimages; /* 0: this rank's alone */
         /* until loaded: this rank's file, if the number of ranks is the same */
         tg__ckpt_reader *own;
         /* loaded with another number of ranks: what could not be taken over */

@@ -3,6 +3,7 @@
 #include "session/session_ckpt.h"
 #include "base/arg.h"
 #include "base/mem.h"
+#include "base/owned.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,49 +44,115 @@ static tg_status check_place(const tg_session *s, const tg__counters *c)
                ? TG_OK
                : tg_fail(TG_E_MISMATCH,
                          "the checkpoint in memory is of rank %d of %d, and this is rank %d of %d: "
-                         "allowed: that of the same rank; tg_session_save and tg_session_load go "
-                         "from one number of ranks to another",
+                         "allowed: that of the same rank; tg_session_take_memory goes from one "
+                         "number of ranks to another",
                          (int)c->rank, (int)c->world, rank, size);
+}
+
+static tg_status check_number(const tg__counters *c, int rank, int ranks)
+{
+    return c->rank == rank && c->world == ranks
+               ? TG_OK
+               : tg_fail(TG_E_MISMATCH,
+                         "checkpoint %d of %d in memory is of rank %d of %d: allowed: those of all "
+                         "ranks that saved, in order of ranks",
+                         rank, ranks, (int)c->rank, (int)c->world);
+}
+
+tg_status tg__session_open_image(const tg_session *s, int rank, tg__ckpt_reader **r_p)
+{
+    const struct tg__image *image = &s->from.image[rank];
+    return tg__ckpt_parse(image->bytes, image->len, "in memory", NULL, r_p);
 }
 
 tg_status tg__session_look_memory(tg_session *s)
 {
     tg__counters c;
-    TG_TRY(tg__ckpt_parse(s->from.bytes, s->from.len, "in memory", NULL, &s->from.own));
+    const int ranks = s->from.nimages;
+    const int rank = ranks != 0 && ranks == s->transport->size ? s->transport->rank : 0;
+    TG_TRY(tg__session_open_image(s, rank, &s->from.own));
     TG_TRY(tg__ckpt_read(s->from.own, "session", &c, sizeof c));
-    TG_TRY(check_place(s, &c));
+    TG_TRY(ranks == 0 ? check_place(s, &c) : check_number(&c, rank, ranks));
     s->from.step = s->from.newest = c.t;
     return tg__session_look_into(s, s->from.own);
+}
+
+static tg_status read_images(tg_session *s)
+{
+    if (!tg__session_taken_over(s))
+        return tg__session_get_all(s, s->from.own, NULL);
+    tg__ckpt_close(s->from.own);
+    s->from.own = NULL;
+    return tg__session_take_over(s, NULL, NULL);
 }
 
 static tg_status load(tg_session *s, const char *dir)
 {
     uint64_t hash = 0;
     TG_TRY(tg__session_handshake(s, "load_memory", dir));
-    TG_TRY(tg__agree(s->engine, tg__session_get_all(s, s->from.own, NULL)));
+    TG_TRY(tg__agree(s->engine, read_images(s)));
     TG_TRY(tg_session_params_hash(s, &hash));
-    return tg__session_same_weights(s, hash);
+    TG_TRY(tg__session_same_weights(s, hash));
+    return tg__session_taken_over(s) ? tg__session_settle_takeover(s) : TG_OK;
 }
 
 /* The reader needs the bytes aligned. */
-static tg_status load_aligned(tg_session *s, const void *bytes, size_t len)
+static tg_status align(tg__owned *owned, struct tg__image *image)
 {
-    s->from.bytes = bytes;
-    s->from.len = len;
-    const tg_status status = tg__session_start(s, "tg_session_load_memory", NULL, load);
+    uint64_t *copy;
+    if ((uintptr_t)image->bytes % sizeof *copy == 0)
+        return TG_OK;
+    TG_TRY(tg__owned_alloc(owned, image->len / sizeof *copy + 1, sizeof *copy, &copy));
+    memcpy(copy, image->bytes, image->len);
+    image->bytes = copy;
+    return TG_OK;
+}
+
+static tg_status align_all(tg__owned *owned, const void *const *bytes, const size_t *len,
+                           size_t count, struct tg__image **image_p)
+{
+    TG_TRY(tg__owned_alloc(owned, count, sizeof **image_p, image_p));
+    for (size_t i = 0; i < count; i++) {
+        (*image_p)[i] = (struct tg__image){bytes[i], len[i]};
+        TG_TRY(align(owned, &(*image_p)[i]));
+    }
+    return TG_OK;
+}
+
+/* ranks 0: bytes and len are this rank's alone. */
+static tg_status load_from(tg_session *s, const char *call, const void *const *bytes,
+                           const size_t *len, size_t ranks)
+{
+    tg__owned owned = {0};
+    struct tg__image *image = NULL;
+    tg_status status =
+        tg__session_failed(s, align_all(&owned, bytes, len, TG__MAX(ranks, 1), &image));
+    s->from.image = image;
+    s->from.nimages = (int)ranks;
+    if (status == TG_OK)
+        status = tg__session_start(s, call, NULL, load);
     tg__ckpt_close(s->from.own);
     s->from.own = NULL;
-    s->from.bytes = NULL;
+    s->from.image = NULL;
+    tg__owned_free(&owned);
     return status;
 }
 
 tg_status tg_session_load_memory(tg_session *s, const void *bytes, size_t len)
 {
     TG__ARGS(s, bytes);
-    TG__FREED uint64_t *copy = NULL;
-    if ((uintptr_t)bytes % sizeof *copy == 0)
-        return load_aligned(s, bytes, len);
-    TG_TRY(tg__session_failed(s, tg_alloc(len / sizeof *copy + 1, sizeof *copy, &copy)));
-    memcpy(copy, bytes, len);
-    return load_aligned(s, copy, len);
+    return load_from(s, "tg_session_load_memory", &bytes, &len, 0);
+}
+
+tg_status tg_session_take_memory(tg_session *s, const void *const *bytes, const size_t *len,
+                                 size_t ranks)
+{
+    TG__ARGS(s, bytes, len);
+    if (ranks < 1 || ranks > TG_RANKS_MAX)
+        return tg_fail(TG_E_ARG, "tg_session_take_memory: ranks=%zu: allowed: 1 to %d", ranks,
+                       TG_RANKS_MAX);
+    for (size_t i = 0; i < ranks; i++)
+        if (bytes[i] == NULL)
+            return tg_fail(TG_E_ARG, "tg_session_take_memory: bytes[%zu] is NULL", i);
+    return load_from(s, "tg_session_take_memory", bytes, len, ranks);
 }

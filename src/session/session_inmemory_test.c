@@ -18,11 +18,26 @@ typedef struct player {
     tg_transport *transport;
     uint64_t steps;    /* before it saves */
     const saved *from; /* NULL: begin */
+    size_t ranks;      /* that saved `from`; 0: this rank alone */
     saved *to;
     tg_status status;
     float w;
     char error[256];
 } player;
+
+static tg_status begin(const player *p, tg_session *s)
+{
+    const void *bytes[2] = {NULL, NULL};
+    size_t len[2] = {0};
+    if (p->from == NULL)
+        return tg_session_begin(s);
+    for (size_t i = 0; i < p->ranks && i < 2; i++) {
+        bytes[i] = p->from[i].bytes;
+        len[i] = p->from[i].len;
+    }
+    return p->ranks == 0 ? tg_session_load_memory(s, p->from->bytes, p->from->len)
+                         : tg_session_take_memory(s, bytes, len, p->ranks);
+}
 
 static tg_status play(player *p, tg_session *s)
 {
@@ -34,8 +49,7 @@ static tg_status play(player *p, tg_session *s)
                          .param = tg_array_f32(&p->w, 1),
                          .grad = tg_array_f32(&g, 1)};
     TG_TRY(tg_session_add(s, &t, &id));
-    TG_TRY(p->from == NULL ? tg_session_begin(s)
-                           : tg_session_load_memory(s, p->from->bytes, p->from->len));
+    TG_TRY(begin(p, s));
     for (uint64_t i = 0; i < p->steps; i++) {
         TG_TRY(tg_session_grad_ready(s, id));
         TG_TRY(tg_session_step(s, NULL));
@@ -166,6 +180,26 @@ static void other_ranks(void **state)
     p[0].from = &two[0];
     alone(&p[0]);
     expect(&p[0], TG_E_MISMATCH, "is of rank 0 of 2, and this is rank 0 of 1");
+    p[0].from = two;
+    p[0].ranks = 2;
+    alone(&p[0]); /* session_takeover_test takes over for every method and strategy */
+    expect(&p[0], TG_OK, "");
+    const saved mixed[2] = {two[0], later[1]}, swapped[2] = {two[1], two[0]};
+    p[0].from = mixed;
+    alone(&p[0]);
+    expect(&p[0], TG_E_MISMATCH,
+           "the file of rank 1 of 2 in step 2 is one of rank 1 of 2 in step 3");
+    p[0].from = swapped;
+    alone(&p[0]);
+    expect(&p[0], TG_E_MISMATCH,
+           "checkpoint 0 of 2 in memory is of rank 1 of 2: allowed: those of all");
+    p[0].from = two;
+    p[0].ranks = 1;
+    alone(&p[0]);
+    expect(&p[0], TG_E_MISMATCH, "checkpoint 0 of 1 in memory is of rank 0 of 2");
+    p[0].ranks = 1 + TG_RANKS_MAX;
+    alone(&p[0]);
+    expect(&p[0], TG_E_ARG, "allowed: 1 to");
 }
 
 int main(void)

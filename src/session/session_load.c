@@ -50,12 +50,6 @@ static tg_status shift_epochs(tg_session *s, uint64_t t, uint64_t steps)
     return TG_OK;
 }
 
-/* Was the checkpoint saved by another number of ranks? */
-static bool taken_over(const tg_session *s)
-{
-    return s->from.ranks != 0 && s->from.ranks != s->transport->size;
-}
-
 tg_status tg__session_look_into(tg_session *s, tg__ckpt_reader *r)
 {
     tg__counters c;
@@ -69,7 +63,7 @@ tg_status tg__session_look_into(tg_session *s, tg__ckpt_reader *r)
     TG_TRY(tg__session_get_length(s, r));
     s->from.ranks = c.world;
     s->from.steps_per_epoch = c.steps_per_epoch;
-    return taken_over(s) ? shift_epochs(s, c.t, c.steps_per_epoch) : TG_OK;
+    return tg__session_taken_over(s) ? shift_epochs(s, c.t, c.steps_per_epoch) : TG_OK;
 }
 
 static tg_status no_own_file(const tg_session *s, const char *dir)
@@ -95,11 +89,11 @@ static tg_status look_at_step(tg_session *s, const char *dir, uint64_t step)
         return no_own_file(s, dir);
     TG_TRY(open_rank(s, dir, own ? rank : 0, &r));
     tg_status status = tg__session_look_into(s, r);
-    if (status == TG_OK && !taken_over(s) && own)
+    if (status == TG_OK && !tg__session_taken_over(s) && own)
         s->from.own = r;
     else
         tg__ckpt_close(r);
-    return status == TG_OK && !taken_over(s) && !own ? no_own_file(s, dir) : status;
+    return status == TG_OK && !tg__session_taken_over(s) && !own ? no_own_file(s, dir) : status;
 }
 
 tg_status tg__session_look(tg_session *s, const char *dir)
@@ -115,7 +109,7 @@ tg_status tg__session_look(tg_session *s, const char *dir)
 
 static tg_status is_ours(const tg_session *s)
 {
-    if (taken_over(s))
+    if (tg__session_taken_over(s))
         return TG_OK; /* each file is checked when it is read */
     TG__FREED char *text = tg__session_identity(s);
     return text != NULL ? tg__ckpt_check(s->from.own, text, NULL)
@@ -381,8 +375,8 @@ static tg_status read_checkpoint(tg_session *s, const char *dir, uint64_t *hash_
 {
     tg_weights *w = NULL;
     TG_TRY(tg__weights_open_step(dir, s->from.step, &w));
-    tg_status status =
-        taken_over(s) ? tg__session_take_over(s, dir, w) : tg__session_get_all(s, s->from.own, w);
+    tg_status status = tg__session_taken_over(s) ? tg__session_take_over(s, dir, w)
+                                                 : tg__session_get_all(s, s->from.own, w);
     if (status == TG_OK && s->transport->size > 1)
         status = tg__session_hash_weights(s, w, hash_p);
     tg_weights_close(w);
@@ -412,7 +406,7 @@ tg_status tg__session_same_weights(tg_session *s, uint64_t hash)
 
 /* Pushes belong to single ranks: deliver them now. Then the state of single ranks may change
  * hands. */
-static tg_status settle_takeover(tg_session *s)
+tg_status tg__session_settle_takeover(tg_session *s)
 {
     const char *anew = NULL;
     if (s->strategy->pushes)
@@ -450,7 +444,7 @@ static tg_status load(tg_session *s, const char *dir)
     uint64_t hash = 0;
     TG_TRY(tg__agree(s->engine, read_checkpoint(s, dir, &hash)));
     TG_TRY(tg__session_same_weights(s, hash));
-    return taken_over(s) ? settle_takeover(s) : TG_OK;
+    return tg__session_taken_over(s) ? tg__session_settle_takeover(s) : TG_OK;
 }
 
 tg_status tg_session_load(tg_session *s, const char *dir, const void **extra_p, size_t *len_p)

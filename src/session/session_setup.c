@@ -311,7 +311,7 @@ static tg_status gather_samples(tg_session *s)
 tg_status tg__session_handshake(tg_session *s, const char *start, const char *dir)
 {
     tg__latch looked = {0};
-    const bool resumes = dir != NULL || s->from.bytes != NULL;
+    const bool resumes = dir != NULL || s->from.image != NULL;
     if (resumes)
         tg__latch_set(&looked, dir != NULL ? tg__session_look(s, dir) : tg__session_look_memory(s));
     TG_TRY(tg__session_settle(s));

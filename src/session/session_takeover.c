@@ -22,9 +22,11 @@ typedef struct from {
     tg__counters c; /* rank 0's */
     bool lost;
     tg__blend *param; /* (ntensors) */
-    float **value;    /* (ntensors) those that are not global */
+    float **value;    /* (ntensors) those that this rank's files have */
     tg__blend *inbox; /* (nbuckets * lanes) of pushes only */
     tg__blend *owed;  /* (nbuckets * lanes) */
+    const char *dir;  /* NULL: in memory */
+    bool whole;       /* rank 0's file has the global parameters, too */
     tg__owned owned;  /* memory */
 } from;
 
@@ -142,17 +144,18 @@ static tg_status add_exchange(from *f, tg__ckpt_reader *r, int rank, uint64_t nu
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Parameters that are not global, and statistics. */
+/* Parameters that are not global, and statistics; those that are global, if they are there. */
 static tg_status add_params(from *f, tg__ckpt_reader *r, int rank)
 {
     const tg_session *s = f->s;
     for (size_t i = 0; i < s->ntensors; i++) {
         const tensor *t = &s->tensor[i];
-        const bool first = t->kind == TG_TENSOR_RANK0;
+        const bool global = tg__session_is_global(s, t);
+        const bool first = global || t->kind == TG_TENSOR_RANK0;
         const int weight = first ? rank == 0 : tg__heir_weight(f->ranks, rank);
         const void *bytes;
         char name[512];
-        if (weight == 0 || tg__session_is_global(s, t))
+        if (weight == 0 || (global && !f->whole))
             continue;
         snprintf(name, sizeof name, "param/%.480s", t->name);
         TG_TRY(tg__ckpt_get(r, name, t->n * sizeof(float), &bytes, NULL));
@@ -221,16 +224,24 @@ static tg_status check_files(const from *f, const char *dir)
     return TG_OK;
 }
 
-static tg_status read_files(from *f, const char *dir)
+static tg_status open_old(const from *f, int rank, tg__ckpt_reader **r_p)
 {
     char path[PATH_MAX];
+    if (f->dir == NULL)
+        return tg__session_open_image(f->s, rank, r_p);
+    TG_TRY(tg__ckpt_dir_path(f->dir, f->s->from.step, rank, path, sizeof path));
+    return tg__ckpt_open(path, NULL, r_p);
+}
+
+static tg_status read_files(from *f)
+{
     tg__ckpt_reader *r;
-    TG_TRY(check_files(f, dir));
+    if (f->dir != NULL)
+        TG_TRY(check_files(f, f->dir));
     for (int rank = 0; rank < f->ranks.old; rank++) {
         if (rank > 0 && !tg__takeover_needs(f->slots, rank))
             continue;
-        TG_TRY(tg__ckpt_dir_path(dir, f->s->from.step, rank, path, sizeof path));
-        TG_TRY(tg__ckpt_open(path, NULL, &r));
+        TG_TRY(open_old(f, rank, &r));
         const tg_status status = add_file(f, r, rank);
         tg__ckpt_close(r);
         TG_TRY(status);
@@ -240,7 +251,7 @@ static tg_status read_files(from *f, const char *dir)
 
 /* ---- the whole checkpoint -------------------------------------------------------------------- */
 
-static tg_status take_over(from *f, const char *dir, const tg_weights *w)
+static tg_status take_over(from *f, const tg_weights *w)
 {
     tg_session *s = f->s;
     const size_t lanes = s->nbuckets * s->lanes;
@@ -253,8 +264,8 @@ static tg_status take_over(from *f, const char *dir, const tg_weights *w)
     TG_TRY(tg__owned_alloc(&f->owned, s->ntensors, sizeof *f->value, &f->value));
     TG_TRY(tg__owned_alloc(&f->owned, lanes, sizeof *f->inbox, &f->inbox));
     TG_TRY(tg__owned_alloc(&f->owned, lanes, sizeof *f->owed, &f->owed));
-    TG_TRY(read_files(f, dir));
-    TG_TRY(tg__session_read_weights(s, w));
+    TG_TRY(read_files(f));
+    TG_TRY(w != NULL ? tg__session_read_weights(s, w) : TG_OK);
     for (size_t i = 0; i < s->ntensors; i++)
         if (f->value[i] != NULL)
             memcpy(s->tensor[i].param, f->value[i], s->tensor[i].n * sizeof(float));
@@ -265,8 +276,8 @@ static tg_status take_over(from *f, const char *dir, const tg_weights *w)
 
 tg_status tg__session_take_over(tg_session *s, const char *dir, const tg_weights *w)
 {
-    from f = {.s = s};
-    const tg_status status = take_over(&f, dir, w);
+    from f = {.s = s, .dir = dir, .whole = w == NULL};
+    const tg_status status = take_over(&f, w);
     tg__owned_free(&f.owned);
     return status;
 }
