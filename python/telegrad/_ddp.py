@@ -8,7 +8,7 @@ import torch.distributed
 import telegrad
 from telegrad import _c, _network
 from telegrad._errors import ArgumentError, MismatchError, NonFiniteError, StateError, UnsupportedError, check
-from telegrad._parts import Kept, Methods, Part, check_parameter, cut, figures, rescaled, slot_name
+from telegrad._parts import VERSION, Kept, Methods, Part, check_parameter, cut, figures, inherited, rescaled, slot_name, view
 
 
 class _Bucket:
@@ -231,7 +231,7 @@ class DdpHook:
             for slot, data in part.reducer.slots():
                 if slot.segment == segment:
                     kept = memory.get(slot_name(slot))  # None: it had none before
-                    data[:] = bytes(len(data)) if kept is None else rescaled(slot, kept, self._scale / scale).numpy().data
+                    data[:] = bytes(len(data)) if kept is None else view(rescaled(kept, self._scale / scale))
         self._unused = []
 
     # ---- for the user -----------------------------------------------------------------------------------------------
@@ -241,19 +241,18 @@ class DdpHook:
         between steps."""
         self._check_idle("state_dict")
         self._settle()
-        return {"version": 1, "spec": self.spec, "rules": self._methods.rules, "rank": self.net.rank, "size": self.net.size, "step": self._step,
+        return {**self._own(), "rank": self.net.rank, "size": self.net.size, "step": self._step,
                 **self._memory.state(self._parts(), self._scale)}
 
-    def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Continue from a `state_dict` of this rank, after the model's and the scaler's own.
+    def load_state_dict(self, state: Any) -> None:
+        """Continue from the `state_dict` of this rank, after the model's and the scaler's own: with the same bits. In a job with another
+        number of ranks, give each rank a list (or another iterable) of what all old ranks saved, in order of ranks: what was not yet
+        sent is divided anew, so that its mean over the ranks stays.
 
-        Raises  MismatchError: it is of another rank, number of ranks, method or model. Nothing has changed then
+        Raises  MismatchError: it is of another rank, method or model, or some of the old ranks' are missing. Nothing has changed then
         """
         self._check_idle("load_state_dict")
-        own = {"version": 1, "spec": self.spec, "rules": self._methods.rules, "rank": self.net.rank, "size": self.net.size}
-        for key, value in own.items():
-            if state.get(key) != value:
-                raise MismatchError(f"load_state_dict: {key}={state.get(key)!r}, but this hook has {key}={value!r}")
+        state = inherited(state, self.net, self._own())
         for name in state["memory"]:
             if name not in self._parameters:
                 raise MismatchError(f"load_state_dict: it has memory of the parameter {name!r}, which the model does not have")
@@ -264,6 +263,9 @@ class DdpHook:
         self._buckets = {}
         self._memory.load(state)
         self._step = int(state["step"])
+
+    def _own(self) -> Dict[str, Any]:
+        return {"version": VERSION, "spec": self.spec, "rules": self._methods.rules}
 
     def stats(self) -> Dict[str, float]:
         """Figures so far: steps, skipped steps (a gradient was not finite), bytes sent, and the ratio of the gradient's size

@@ -7,7 +7,7 @@ import torch.distributed
 import telegrad
 from telegrad import _c
 from telegrad._errors import MismatchError, NonFiniteError, StateError, UnsupportedError, check
-from telegrad._parts import Kept, Methods, Part, check_parameter, cut, figures
+from telegrad._parts import VERSION, Kept, Methods, Part, check_parameter, cut, figures, inherited
 
 
 class _Group:
@@ -148,16 +148,16 @@ class FsdpHook:
     def state_dict(self) -> Dict[str, Any]:
         """The memory of this rank, by names of parameters, to be saved by each rank for itself. Call it between steps."""
         self._drop_step()
-        return {**self._own(), "step": self._step, **self._memory.state(self._parts(), self._scale)}
+        return {**self._own(), "rank": self.net.rank, "size": self.net.size, "step": self._step, **self._memory.state(self._parts(), self._scale)}
 
-    def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Continue from a `state_dict` of this rank, after the model's and the scaler's own.
+    def load_state_dict(self, state: Any) -> None:
+        """Continue from the `state_dict` of this rank, after the model's and the scaler's own: with the same bits. With another number
+        of replicas, of as many shards, give each rank a list of what the ranks of all old replicas that had its shard saved, in order
+        of replicas.
 
-        Raises  MismatchError: it is of another rank, number of ranks, method or model. Nothing has changed then
+        Raises  MismatchError: it is of another rank, method, model or number of shards. Nothing has changed then
         """
-        for key, value in self._own().items():
-            if state.get(key) != value:
-                raise MismatchError(f"load_state_dict: {key}={state.get(key)!r}, but this hook has {key}={value!r}")
+        state = inherited(state, self.net, self._own())
         known = {name for group in self._groups for name in group.names}
         for name in state["memory"]:
             if name not in known:
@@ -172,8 +172,7 @@ class FsdpHook:
 
     def _own(self) -> Dict[str, Any]:
         shard = torch.distributed.get_rank(self._shard_group)
-        return {"version": 1, "spec": self.spec, "rules": self._methods.rules, "rank": self.net.rank, "size": self.net.size,
-                "shard": shard, "shards": torch.distributed.get_world_size(self._shard_group)}
+        return {"version": VERSION, "spec": self.spec, "rules": self._methods.rules, "shard": shard, "shards": torch.distributed.get_world_size(self._shard_group)}
 
     def stats(self) -> Dict[str, float]:
         """Figures so far: steps, skipped steps (a gradient was not finite), bytes sent between replicas, and the ratio of the

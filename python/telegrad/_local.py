@@ -4,17 +4,20 @@ import ctypes
 import inspect
 import os
 import threading
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+import warnings
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
 from telegrad import _c
+from telegrad._blend import mean_of
 from telegrad._errors import ArgumentError, Error, MismatchError, StateError, UnsupportedError, check
 from telegrad._network import Network
+from telegrad._spread import add, groups, others_of, spread
+from telegrad._takeover import states_of
 
 _TAKEN = (torch.float32, torch.bfloat16, torch.float16)
 _VERSION = 1
-_GROUP = 1 << 26  # bytes that are copied at once, to be given to all ranks
 
 
 def _of_inner(name: str) -> Any:
@@ -147,7 +150,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         self._trained = [t for t in self._tensors if t.trained]
         self._copied = [t for t in self._tensors if t.copied]
         self._model = model
-        others = _others_of(self._tensors, model)
+        others = others_of({t.name for t in self._tensors}, model)
         job = f"{len(others)} tensors that are not exchanged, {sum(t.numel() * t.element_size() for t in others.values())} bytes"
         self._buffers = [name for name, _ in model.named_buffers() if name in others]
         first = optimizer.param_groups[0]
@@ -165,8 +168,8 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         self._create()
         try:
             check(_c.tg_session_begin(self.handle()))
-            for group in _groups(others):
-                _spread(self._config, net, group)
+            for group in groups(others):
+                spread(self._config, net, group)
         except BaseException:
             self.close()
             raise
@@ -180,7 +183,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         self._handle = handle.value
         try:
             for t in self._tensors:
-                t.id = _add(self.handle(), t.name, t.memory, _c.TG_TENSOR_TRAINED if t.trained else _c.TG_TENSOR_AVERAGED)
+                t.id = add(self.handle(), t.name, t.memory, _c.TG_TENSOR_TRAINED if t.trained else _c.TG_TENSOR_AVERAGED)
         except Error:
             self.close()
             raise
@@ -409,35 +412,50 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
                 "first_rate": self._first_rate,
                 "buffers": {name: b.detach().clone() for name, b in self._model.named_buffers() if name in self._buffers}}
 
-    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Continue from a `state_dict` of this rank. It sets the parameters, too. All ranks call it.
+    def load_state_dict(self, state_dict: Any) -> None:
+        """Continue from the `state_dict` of this rank: with the same bits. It sets the parameters, too. All ranks call it. In a job with
+        another number of ranks, give each rank a list (or another iterable) of what all old ranks saved, in order of ranks. A rank's own
+        parameters, optimizer memory and what it has not yet sent become the mean over the old ranks that it takes over; the last average
+        stays (docs/checkpoints.md).
 
-        Raises  MismatchError: it is of another rank, number of ranks, strategy or model, or the ranks' are of different steps
+        Raises  MismatchError: it is of another rank, strategy or model, or the ranks' are of different steps, or some are missing
         """
-        own = {"version": _VERSION, "spec": self.spec, "rank": self.net.rank, "size": self.net.size}
-        for key, value in own.items():
-            if state_dict.get(key) != value:
-                raise MismatchError(f"load_state_dict: {key}={state_dict.get(key)!r}, but this optimizer has {key}={value!r}")
-        buffers: Dict[str, torch.Tensor] = state_dict["buffers"]
+        own = {"version": _VERSION, "spec": self.spec}
+        states = list(states_of(state_dict, self.net, own))
+        taken = [(share, state) for share, _, state in states if share > 0]
+        first = taken[0][1]
+        buffers: Dict[str, torch.Tensor] = first["buffers"]
         if sorted(buffers) != sorted(self._buffers):
             raise MismatchError(f"load_state_dict: its buffers are {sorted(buffers)}, but the model has {sorted(self._buffers)}")
-        session: torch.Tensor = state_dict["session"].contiguous()
         with self._lock, torch.no_grad():
             check(_c.tg_session_finish(self.handle()))  # nothing may be in flight when it ends
-            self.optimizer.load_state_dict(state_dict["optimizer"])
+            self.optimizer.load_state_dict(mean_of([(share, state["optimizer"]) for share, state in taken]))
             self.close()
             self._create()
             try:
-                check(_c.tg_session_load_memory(self.handle(), session.data_ptr(), session.numel()))
+                self._load([state["session"].contiguous() for _, _, state in states], int(first["size"]))
             except Error:
                 self.close()
                 raise
             for name, b in self._model.named_buffers():
                 if name in buffers:
                     b.copy_(buffers[name])
-            self._left_out, self._first_rate, self._rate = int(state_dict["left_out"]), float(state_dict["first_rate"]), -1.0
+            self._left_out, self._first_rate, self._rate = int(first["left_out"]), float(first["first_rate"]), -1.0
             self._push()
             self.net._reducers.add(self)
+
+    def _load(self, states: List[torch.Tensor], ranks: int) -> None:
+        """What `ranks` ranks have saved: that of this rank if they are as many as now, else those of all."""
+        if ranks == self.net.size:
+            check(_c.tg_session_load_memory(self.handle(), states[0].data_ptr(), states[0].numel()))
+            return
+        where = (ctypes.c_void_p * ranks)(*(s.data_ptr() for s in states))
+        lengths = (ctypes.c_size_t * ranks)(*(s.numel() for s in states))
+        check(_c.tg_session_take_memory(self.handle(), where, lengths, ranks))
+        resumed = _c.tg_resumed(struct_size=ctypes.sizeof(_c.tg_resumed))
+        check(_c.tg_session_resumed(self.handle(), ctypes.byref(resumed)))
+        if resumed.anew and self.net.rank == 0:
+            warnings.warn(f"load_state_dict: with {self.net.size} ranks instead of {ranks}, these begin anew: {resumed.anew.decode()}")
 
     def close(self) -> None:
         """Free what the optimizer holds of the library. An exchange under way is lost, and ends the network for all ranks; call
@@ -461,58 +479,3 @@ def _tensors_of(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> Lis
         raise ArgumentError(f"optimizer: parameter {index} of its group {group} is not one of the model's")
     tensors += [_Tensor(model, name, b, False) for name, b in model.named_buffers() if b.dtype in _TAKEN and b.numel() > 0]
     return tensors
-
-
-def _others_of(tensors: List[_Tensor], model: torch.nn.Module) -> Dict[str, torch.Tensor]:
-    """The other parameters, and buffers of other types."""
-    taken = {t.name for t in tensors}
-    every = [*model.named_parameters(), *model.named_buffers()]
-    return {name: t.detach() for name, t in every if name not in taken and t.numel() > 0 and t.layout == torch.strided and not t.is_meta}
-
-
-def _groups(others: Dict[str, torch.Tensor]) -> Iterator[Dict[str, torch.Tensor]]:
-    """Of about as many bytes each."""
-    group: Dict[str, torch.Tensor] = {}
-    for name, t in others.items():
-        group[name] = t
-        if sum(x.numel() * x.element_size() for x in group.values()) >= _GROUP:
-            yield group
-            group = {}
-    if group:
-        yield group
-
-
-def _spread(config: Any, net: Network, others: Dict[str, torch.Tensor]) -> None:
-    """All ranks get rank 0's bytes: by a session that only begins."""
-    own = _c.tg_session_config(struct_size=ctypes.sizeof(_c.tg_session_config), strategy=b"local", optimizer=b"external",
-                               timeout_ms=config.timeout_ms, stop=config.stop)
-    handle = ctypes.c_void_p()
-    check(_c.tg_session_create(ctypes.byref(own), net.handle(), ctypes.byref(handle)))
-    assert handle.value is not None
-    try:
-        trained, copies = torch.zeros(1), {}
-        _add(handle.value, "(none)", trained, _c.TG_TENSOR_TRAINED)
-        for name, t in others.items():
-            values = t.to("cpu").contiguous().reshape(-1).view(torch.uint8)
-            copies[name] = torch.zeros((values.numel() + 3) // 4)
-            copies[name].view(torch.uint8)[:values.numel()].copy_(values)
-            _add(handle.value, f"{name} ({str(t.dtype)[6:]})", copies[name], _c.TG_TENSOR_RANK0)
-        check(_c.tg_session_begin(handle.value))
-    finally:
-        _c.tg_session_destroy(handle)
-    for name, t in others.items():
-        found = copies[name].view(torch.uint8)[:t.numel() * t.element_size()].view(t.dtype).view(t.shape)
-        if net.rank != 0:
-            t.copy_(found)
-
-
-def _add(session: int, name: str, memory: torch.Tensor, kind: int) -> int:
-    shape: Sequence[int] = tuple(memory.shape)
-    sides = (ctypes.c_size_t * max(1, len(shape)))(*shape)
-    array = _c.tg_array(struct_size=ctypes.sizeof(_c.tg_array), data=memory.data_ptr(), n=memory.numel(), dtype=_c.TG_F32,
-                        memory=_c.TG_HOST)
-    given = _c.tg_tensor(struct_size=ctypes.sizeof(_c.tg_tensor), name=name.encode(), shape=ctypes.addressof(sides), ndim=len(shape),
-                         kind=kind, param=array)
-    number = ctypes.c_uint32()
-    check(_c.tg_session_add(session, ctypes.byref(given), ctypes.byref(number)))
-    return number.value

@@ -6,8 +6,11 @@ import torch
 import telegrad
 from telegrad import _c
 from telegrad._errors import ArgumentError, MismatchError, UnsupportedError, check
+from telegrad._takeover import memory_of, piece
 
-Memory = Dict[str, Dict[str, torch.Tensor]]  # of parameters, by name: bytes by role and name
+VERSION = 2  # of a hook's state
+# Of parameters, by name: what the slots hold, by role and name; float32 if it is a vector, else bytes.
+Memory = Dict[str, Dict[str, torch.Tensor]]
 DTYPES = {torch.float32: _c.TG_F32, torch.float16: _c.TG_F16, torch.bfloat16: _c.TG_BF16}
 
 
@@ -29,8 +32,19 @@ class Kept:
 
     def take(self, name: str, slot: _c.tg_reducer_slot, scale: float) -> Optional[torch.Tensor]:
         """What belongs into a slot, in gradients of this loss scale."""
-        data = self._memory.get(name, {}).pop(slot_name(slot), None)
-        return None if data is None else rescaled(slot, data, scale / self._scales[name])
+        slots = self._memory.get(name, {})
+        if slot.role == b"owner":
+            bytes_ = piece(slots, slot.name.decode(), 4 * slot.at, slot.bytes, view)
+            data = None if bytes_ is None else tensor_of(bytes_)
+        else:
+            data = slots.pop(slot_name(slot), None)
+        return None if data is None else rescaled(data, scale / self._scales[name])
+
+    def drop_pieces(self, name: str) -> None:
+        """Owners have taken theirs."""
+        slots = self._memory.get(name, {})
+        for key in [key for key in slots if key.startswith("owner/")]:
+            del slots[key]
 
     def state(self, parts: "Sequence[Part]", scale: float) -> Dict[str, Any]:
         """This and the memory of the parts' reducers, which is in gradients of this loss scale."""
@@ -121,7 +135,7 @@ class Part:
         if self.reducer is not None:
             for slot, data in self.reducer.slots():
                 if len(data) > 0 and (segments is None or slot.segment in segments):
-                    copy = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+                    copy = tensor_of(data, torch.float32 if slot.rule == b"sum" or slot.role == b"owner" else torch.uint8)
                     memory.setdefault(self.names[slot.segment], {})[slot_name(slot)] = copy
         return memory
 
@@ -133,10 +147,12 @@ class Part:
             kept = memory.take(name, slot, scale)
             if kept is None:
                 continue
-            if len(data) != kept.numel():
-                raise MismatchError(f"load_state_dict: the memory of the parameter {name!r} has {kept.numel()} bytes of "
+            if len(data) != view(kept).nbytes:
+                raise MismatchError(f"load_state_dict: the memory of the parameter {name!r} has {view(kept).nbytes} bytes of "
                                     f"{slot_name(slot)}, but this model's has {len(data)}")
-            data[:] = kept.numpy().data
+            data[:] = view(kept)
+        for name in self.names:
+            memory.drop_pieces(name)
         check(_c.tg_reducer_set_step(reducer.handle(), step))
         self.reducer = reducer
 
@@ -149,11 +165,26 @@ def slot_name(slot: _c.tg_reducer_slot) -> str:
     return f"{slot.role.decode()}/{slot.name.decode()}/{slot.at}"
 
 
-def rescaled(slot: _c.tg_reducer_slot, data: torch.Tensor, factor: float) -> torch.Tensor:
-    """The bytes of a slot, multiplied as tg_reducer_scale does."""
-    if factor == 1 or (slot.rule != b"sum" and slot.role != b"owner"):
-        return data
-    return (data.view(torch.float32).double() * factor).float().view(torch.uint8)
+def tensor_of(data: Any, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """A copy of bytes."""
+    return torch.frombuffer(bytearray(data), dtype=dtype) if len(data) else torch.empty(0, dtype=dtype)
+
+
+def view(data: torch.Tensor) -> memoryview:
+    """Its bytes."""
+    return memoryview(data.numpy()).cast("B")
+
+
+def rescaled(data: torch.Tensor, factor: float) -> torch.Tensor:
+    """What a slot holds, multiplied as tg_reducer_scale does."""
+    return data if factor == 1 or data.dtype != torch.float32 else (data.double() * factor).float()
+
+
+def inherited(states: Any, net: telegrad.Network, own: Dict[str, Any]) -> Dict[str, Any]:
+    """The state of a hook that this rank goes on from: see states_of."""
+    state = memory_of(states, net, own, ("step", "scale", "scales"), lambda name, key, data: data.dtype == torch.float32, view)
+    return {**state, "memory": {name: {key: tensor_of(data) if isinstance(data, bytes) else data for key, data in slots.items()}
+                                for name, slots in state["memory"].items()}}
 
 
 def cut(methods: Methods, names: Sequence[str], shapes: Sequence[Tuple[int, ...]], sizes: Sequence[int]) -> List[Part]:

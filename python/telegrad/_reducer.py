@@ -8,6 +8,7 @@ from telegrad import _c
 from telegrad._arrays import address
 from telegrad._errors import ArgumentError, MismatchError, StateError, check
 from telegrad._network import Network
+from telegrad._takeover import memory_of, piece
 
 Shape = Sequence[int]
 
@@ -168,27 +169,37 @@ class Reducer:
     def state_dict(self) -> Dict[str, Any]:
         """A copy of the memory of this rank: strings, numbers and bytes. A reducer that is created with the same arguments
         and loads it continues with the same bits. Each rank saves its own."""
-        memory = {_slot_name(slot): bytes(data) for slot, data in self.slots()}
-        return {"version": 1, "spec": self.spec, "n": self.n, "rank": self.net.rank, "size": self.net.size, "step": self.step,
-                "memory": memory}
+        memory: Dict[int, Dict[str, bytes]] = {}
+        for slot, data in self.slots():
+            memory.setdefault(slot.segment, {})[_slot_name(slot)] = bytes(data)
+        return {**self._own(), "rank": self.net.rank, "size": self.net.size, "step": self.step, "memory": memory}
 
-    def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Continue from a `state_dict` of this rank.
+    def load_state_dict(self, state: Any) -> None:
+        """Continue from the `state_dict` of this rank: with the same bits. In a job with another number of ranks, give each rank a
+        list (or another iterable) of what all old ranks saved, in order of ranks: what was not yet sent is divided anew, so that its
+        mean over the ranks stays.
 
-        Raises  MismatchError: it is of another rank, number of ranks, method or size. Nothing has changed then
+        Raises  MismatchError: it is of another rank, method or size, or some of the old ranks' are missing. Nothing has changed then
         """
-        own = {"version": 1, "spec": self.spec, "n": self.n, "rank": self.net.rank, "size": self.net.size}
-        for name, value in own.items():
-            if state.get(name) != value:
-                raise MismatchError(f"load_state_dict: {name}={state.get(name)!r}, but this reducer has {name}={value!r}")
-        slots = [(_slot_name(slot), data) for slot, data in self.slots()]
+        slots = list(self.slots())
+        vectors = {(slot.segment, _slot_name(slot)) for slot, _ in slots if slot.rule == b"sum"}
+        state = memory_of(state, self.net, self._own(), ("step",), lambda segment, name, data: (segment, name) in vectors, memoryview)
         memory = state["memory"]
-        if sorted(memory) != sorted(name for name, _ in slots) or any(len(memory[name]) != len(data) for name, data in slots):
+        taken: List[Tuple[memoryview, Optional[bytes]]] = []
+        for slot, data in slots:
+            own = memory.get(slot.segment, {})
+            taken.append((data, piece(own, slot.name.decode(), 4 * slot.at, slot.bytes, memoryview) if slot.role == b"owner"
+                          else own.pop(_slot_name(slot), None)))
+        if (any(kept is None or len(kept) != len(data) for data, kept in taken) or
+                any(not name.startswith("owner/") for own in memory.values() for name in own)):
             raise MismatchError("load_state_dict: its memory has other parts than this reducer's: allowed: that of a reducer "
                                 "created with the same arguments")
-        for name, data in slots:
-            data[:] = memory[name]
+        for data, kept in taken:
+            data[:] = kept or b""
         check(_c.tg_reducer_set_step(self.handle(), int(state["step"])))
+
+    def _own(self) -> Dict[str, Any]:
+        return {"version": 2, "spec": self.spec, "n": self.n}
 
     def close(self) -> None:
         """Free the reducer. An operation under way is lost, and ends the network for all ranks. If another thread waits for
@@ -219,4 +230,4 @@ def _segments(shapes: Sequence[Shape]) -> "ctypes.Array[_c.tg_segment]":
 
 
 def _slot_name(slot: _c.tg_reducer_slot) -> str:
-    return f"{slot.segment}/{slot.role.decode()}/{slot.name.decode()}"
+    return f"{slot.role.decode()}/{slot.name.decode()}/{slot.at}"

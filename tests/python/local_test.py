@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import warnings
 
 import ranks
 
@@ -210,6 +211,44 @@ class Runs(unittest.TestCase):
                 self.assertTrue(torch.isfinite(end).all())
             if not spec.startswith(("ssgd", "pipe", "cd", "od", "fedavg")):
                 self.assertTrue(torch.equal(want[0][1], want[1][1]), spec)
+
+    def test_another_number_of_ranks(self):
+        """The last average stays, and training goes on alike; parameters and moments are means of the old ranks'."""
+        def saved(net):
+            model = made(net.rank)
+            opt = Local(adamw(model), model, spec, net, bucket_bytes=1000)
+            train(opt, model, net.rank, 0, 5)
+            state = copy.deepcopy(opt.state_dict())
+            with opt.global_weights():
+                return state, weights(model)
+
+        def loaded(net):
+            model = made(7)
+            opt = Local(adamw(model), model, spec, net, bucket_bytes=1000)
+            opt.load_state_dict(copy.deepcopy([state for state, _ in before]))  # PyTorch goes on in the tensors that it is given
+            own, moment = weights(model), opt.state[model[0].weight].get("exp_avg", torch.zeros(1)).clone()
+            with opt.global_weights():
+                shown = weights(model)
+            train(opt, model, net.rank, 5, 9)
+            self.assertEqual(opt.stats()["steps"], 9)
+            opt.finish()
+            self.assertTrue(torch.isfinite(weights(model)).all())
+            return own, moment, shown, weights(model)
+        for spec in SPECS:
+            before = ranks.in_threads(2, saved)
+            for size in (1, 3):
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    found = ranks.in_threads(size, loaded)
+                self.assertEqual([str(w.message) for w in caught if "begin anew" not in str(w.message)], [])
+                for own, moment, shown, end in found:
+                    if not spec.startswith("gossip"):  # its average is over the ranks that there are
+                        self.assertTrue(torch.equal(shown, before[0][1]), spec)
+                    if not spec.startswith(("ssgd", "pipe", "cd", "od")):
+                        self.assertTrue(torch.equal(end, found[0][3]), spec)
+                if "local:every=3" == spec:
+                    mean = sum(state["optimizer"]["state"][0]["exp_avg"] for state, _ in before) / 2
+                    self.assertTrue(torch.allclose(sum(moment for _, moment, _, _ in found) / size, mean))
 
     def test_four_ranks_agree(self):
         def body(net):
@@ -535,7 +574,7 @@ class Refused(unittest.TestCase):
             model = Fixed()
             opt = Local(torch.optim.SGD(model.parameters(), 0.1), model, "local", net)
             state = opt.state_dict()
-            for key, value, text in (("rank", 1, "rank=1"), ("size", 2, "size=2"), ("spec", "diloco", "spec='diloco'")):
+            for key, value, text in (("rank", 1, "rank=1"), ("size", 2, "size=2, but this one has size=1: allowed: .* or a list"), ("spec", "diloco", "spec='diloco'")):
                 with self.assertRaisesRegex(telegrad.MismatchError, text):
                     opt.load_state_dict({**state, key: value})
             model.give(0, 0)

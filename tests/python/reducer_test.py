@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import unittest
+import unittest.mock
 
 import telegrad
 import ranks
@@ -151,6 +152,74 @@ class Memory(unittest.TestCase):
             found = ranks.in_threads(2, body)
             self.assertEqual(found[0], found[1], spec)  # all ranks alike
             self.assertEqual(found[0][0], found[0][1], spec)
+
+    def saved_by(self, size, spec):
+        def body(net):
+            reducer = telegrad.Reducer(spec, 1000, net, segments=[(20, 30), (400,)], seed=3)
+            for step in range(4):
+                reducer.mean_(array.array("f", numbers(net.rank, step)))
+            return reducer.state_dict()
+        return ranks.in_threads(size, body)
+
+    def loaded_by(self, size, spec, states):
+        """Their states after loading, and one mean more, which is the same everywhere."""
+        def body(net):
+            reducer = telegrad.Reducer(spec, 1000, net, segments=[(20, 30), (400,)], seed=3)
+            reducer.load_state_dict(iter(states))
+            self.assertEqual(reducer.step, 4)
+            return reducer.state_dict(), bytes(reducer.mean_(array.array("f", numbers(net.rank, 4))))
+        found = ranks.in_threads(size, body)
+        self.assertTrue(all(mean == found[0][1] for _, mean in found))
+        return [state for state, _ in found]
+
+    def mean_memory(self, states):
+        """Means over ranks of the vectors, and the pieces that owners have, as a whole."""
+        means, whole = {}, {}
+        for state in states:
+            for segment, slots in state["memory"].items():
+                for key, data in slots.items():
+                    if key.startswith("owner/"):
+                        whole[segment] = whole.get(segment, b"") + data
+                    elif key.startswith("rank/"):
+                        values = memoryview(data).cast("f")
+                        means[segment, key] = [m + v / len(states) for m, v in zip(means.get((segment, key), [0] * len(values)), values)]
+        return means, whole
+
+    def test_another_number_of_ranks(self):
+        """Means of what waits stay, to the bit where they need no rounding (docs/checkpoints.md)."""
+        for spec in ("topk:density=0.01,values=f32", "dgc:density=0.01,warmup=0,values=f32,momentum=0.5", "1bit:twoway=yes", "powersgd:rank=2"):
+            states = self.saved_by(4, spec)
+            before, whole = self.mean_memory(states)
+            self.assertTrue(any(v != 0 for m in before.values() for v in m), spec)
+            self.assertEqual(bool(whole), "twoway" in spec)
+            for size in (1, 3, 8):
+                after, pieces = self.mean_memory(self.loaded_by(size, spec, states))
+                self.assertEqual((sorted(before), whole), (sorted(after), pieces), spec)
+                for key, mean in after.items():
+                    if "values=f32" in spec and size != 3:
+                        self.assertEqual(mean, before[key], (spec, size, key))
+                    for a, b in zip(mean, before[key]):
+                        self.assertAlmostEqual(a, b, delta=1e-5 * max(map(abs, mean)))
+            self.assertEqual(self.loaded_by(4, spec, states), states)  # as many ranks: the same bits
+
+    def test_without_numpy(self):
+        states = self.saved_by(4, "topk:density=0.01")
+        want = self.loaded_by(3, "topk:density=0.01", states)
+        with unittest.mock.patch.dict(sys.modules, numpy=None):
+            self.assertEqual(self.loaded_by(3, "topk:density=0.01", states), want)
+
+    def test_some_ranks_are_missing(self):
+        states = self.saved_by(2, "topk:density=0.01")
+        for wrong, words in ((states[:1], "a list of 1 states, saved by 2 ranks: allowed: those of all"), ([], "a list of 0 states"),
+                             (states[::-1], "rank=1, but number 0 of the list needs rank=0"), (states + states[:1], "rank=0, but number 2"),
+                             ([states[0], {**states[1], "step": 5}], "step=5, but number 1 of the list needs step=4"),
+                             (states[0], "size=2, but this one has size=3: allowed: .* or a list of the states of all old ranks")):
+            def body(net):
+                reducer = telegrad.Reducer("topk:density=0.01", 1000, net)
+                with self.assertRaisesRegex(telegrad.MismatchError, words):
+                    reducer.load_state_dict(wrong)
+            with self.subTest(words):
+                ranks.in_threads(3, body)
 
     def test_undo(self):
         def body(net):
