@@ -5,6 +5,7 @@ import doctest
 import os
 import pathlib
 import re
+import shutil
 import sys
 import tempfile
 import textwrap
@@ -60,12 +61,15 @@ def run_blocks(text):
             block = block.replace("{7000 + rank}", "0").replace("first-machine:7000", "127.0.0.1:7000").replace("7000", str(told[0][1]))
         if "continue" in block:
             block = "for _ in range(1):\n" + textwrap.indent(block, "    ")
+        names["ranks_before"] = SIZE
         exec(compile(block, f"docs/{WHAT}.md:{line}", "exec"), names)
         if "hook =" in block and "model = Dis" in block:
             names["model"](torch.arange(5)).sum().backward()
             assert names["hook"].stats()["steps"] == 1
+        dist.barrier()  # what one rank saves, another loads
         print("line", line, flush=True)
     names["net"].close()
+    dist.barrier()
 
 
 def main():
@@ -85,10 +89,13 @@ def main():
         return
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=PORT, RANK=str(RANK), WORLD_SIZE=str(SIZE))
     text = (ROOT / "docs" / f"{WHAT}.md").read_text(encoding="utf-8")
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        run_blocks(text)
-        os.chdir(ROOT)
+    folder = pathlib.Path(tempfile.gettempdir(), f"telegrad-docs-{os.getppid()}-{PORT}")  # of all ranks
+    folder.mkdir(exist_ok=True)
+    os.chdir(folder)
+    run_blocks(text)
+    os.chdir(ROOT)
+    if RANK == 0:  # run_blocks ends with a barrier
+        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":
