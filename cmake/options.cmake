@@ -16,7 +16,8 @@ set(TG_TESTS AUTO CACHE STRING "Tests: AUTO, ON, OFF")
 set(TG_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined")
 set(TG_MPI AUTO CACHE STRING "MPI transport: AUTO, ON, OFF")
 set(TG_NET AUTO CACHE STRING "TCP transport on OpenSSL 3: AUTO, ON, OFF")
-set(TG_TRAIN AUTO CACHE STRING "Trainer and command on oneDNN: AUTO, ON, OFF")
+set(TG_TRAIN AUTO CACHE STRING "Trainer on oneDNN: AUTO, ON, OFF")
+set(TG_COMMAND AUTO CACHE STRING "Command on jansson and zlib, which trains if there is a trainer: AUTO, ON, OFF")
 
 # Tests want cmocka and Python; without them the library builds all the same.
 if(TG_TESTS STREQUAL "AUTO" OR TG_TESTS)

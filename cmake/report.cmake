@@ -21,7 +21,7 @@ if(report_tests)
     list(REMOVE_ITEM report_sources ${report_tests})
 endif()
 add_library(tg_report STATIC ${report_sources} ${PROJECT_BINARY_DIR}/report_assets.c)
-target_link_libraries(tg_report PRIVATE tg_program_flags telegrad_static ZLIB::ZLIB m PUBLIC PkgConfig::JANSSON)
+target_link_libraries(tg_report PRIVATE tg_program_flags telegrad_static ZLIB::ZLIB m PUBLIC tg_jansson)
 
 if(NOT TG_TESTS)
     return()

@@ -31,10 +31,12 @@ static int completion(const struct cli_command *const *commands, const char *she
 
 static void print_data_names(void)
 {
+#ifdef HAVE_TRAIN
     size_t count;
     const data_set *const *sets = data_sets(&count);
     for (size_t i = 0; i < count; i++)
         puts(sets[i]->entry->name);
+#endif
 }
 
 static int names(const char *kinds)

@@ -10,26 +10,53 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct cli_command *const commands[] = {&command_train,
-                                                     &command_compare,
-                                                     &command_eval,
-                                                     &command_methods,
-                                                     &command_strategies,
-                                                     &command_exchanges,
-                                                     &command_codecs,
-                                                     &command_feedbacks,
-                                                     &command_optimizers,
-                                                     &command_lr_schedules,
-                                                     &command_models,
-                                                     &command_data,
-                                                     &command_bench,
-                                                     &command_advise,
-                                                     &command_report,
-#ifdef HAVE_NET
-                                                     &command_doctor,
-                                                     &command_key,
+static const struct cli_command *const commands[] = {
+#ifdef HAVE_TRAIN
+    &command_train,
+    &command_compare,
+    &command_eval,
 #endif
-                                                     NULL};
+    &command_methods,
+    &command_strategies,
+    &command_exchanges,
+    &command_codecs,
+    &command_feedbacks,
+    &command_optimizers,
+    &command_lr_schedules,
+#ifdef HAVE_TRAIN
+    &command_models,
+    &command_data,
+#endif
+    &command_bench,
+#ifdef HAVE_TRAIN
+    &command_advise,
+#endif
+    &command_report,
+#ifdef HAVE_NET
+    &command_doctor,
+    &command_key,
+#endif
+    NULL};
+
+#ifdef HAVE_TRAIN
+#define EXAMPLE "telegrad train --workers 4 --method dgc:density=0.001 --link 20mbit,10ms"
+static bool is_left_out(const char *name)
+{
+    (void)name;
+    return false;
+}
+#else
+#define EXAMPLE "telegrad methods topk"
+/* Whether a command with the trainer has this subcommand. */
+static bool is_left_out(const char *name)
+{
+    static const char *const others[] = {"train", "compare", "eval", "models", "data", "advise"};
+    for (size_t i = 0; name && i < TG_COUNT(others); i++)
+        if (strcmp(name, others[i]) == 0)
+            return true;
+    return false;
+}
+#endif
 
 /* If the name is that of a method or a strategy, write where it belongs. */
 static bool registry_hint(const char *name, char *hint, size_t room)
@@ -40,8 +67,11 @@ static bool registry_hint(const char *name, char *hint, size_t room)
         tg_spec *spec;
         if (tg_registry_parse(kinds[i], name, &spec) != TG_OK)
             continue;
-        snprintf(hint, room, "it is a %s: train --%s %.40s trains with it, %s %s describes it",
-                 tg_kind_name(kinds[i]), tg_kind_name(kinds[i]), name, lists[i],
+        const char *kind = tg_kind_name(kinds[i]);
+        char train[80] = "";
+        if (!is_left_out("train"))
+            snprintf(train, sizeof train, "train --%s %.40s trains with it, ", kind, name);
+        snprintf(hint, room, "it is a %s: %s%s %s describes it", kind, train, lists[i],
                  tg_spec_name(spec));
         tg_spec_free(spec);
         return true;
@@ -65,7 +95,11 @@ static const struct cli_command *find(const char *name)
     static const char *const others[] = {"help", "--help", "--version"};
     for (size_t i = 0; i < TG_COUNT(others); i++)
         tg_nearest_offer(&near, others[i], strlen(others[i]));
-    if (name && name[0] == '-' && !near.word[0])
+    if (is_left_out(name))
+        console_error("this telegrad was built without a trainer, which needs oneDNN: it has no "
+                      "\"%s\"; allowed: %s",
+                      name, list);
+    else if (name && name[0] == '-' && !near.word[0])
         console_error("\"%.64s\" stands before the command: write telegrad COMMAND [OPTION]..., or "
                       "telegrad -h or --version; see telegrad --help",
                       name);
@@ -94,7 +128,7 @@ static int help(int argc, char **argv, bool follows)
 {
     static char option[] = "--help";
     if (argc < 2 || strcmp(argv[1], "help") == 0 || is_any(argv[1], helps))
-        return follows ? CLI_OK : help_text_main(commands);
+        return follows ? CLI_OK : help_text_main(commands, EXAMPLE);
     if (help_option_is(argv[1]))
         return follows ? CLI_OK : help_option(commands, argc - 1, argv + 1);
     const struct cli_command *command = find(argv[1]);
@@ -115,7 +149,7 @@ static int run(int argc, char **argv)
         console_errors_wait(true);
     }
     if (argc > 1 && is_any(argv[1], helps))
-        return follows ? CLI_OK : help_text_main(commands);
+        return follows ? CLI_OK : help_text_main(commands, EXAMPLE);
     if (argc > 1 && is_any(argv[1], versions)) {
         version_print();
         return CLI_OK;

@@ -14,10 +14,14 @@ void version_print(void)
     const char *wish = getenv("TG_CPU");
     if (wish && *wish && strcmp(wish, tg_cpu_level()) != 0)
         console_warning("TG_CPU=%.64s: this CPU and build do not have that level", wish);
+#ifdef HAVE_TRAIN
     for (size_t i = 0; i < TRAIN_LIBRARIES; i++) {
         const train_library library = train_library_version(i);
         printf("%s %s\n", library.name, library.version);
     }
+#else
+    printf("oneDNN none\n");
+#endif
     printf("jansson %s\n", jansson_version_str());
     const struct job_transport *mpi = job_transport_find("mpi");
     char text[64] = "none";

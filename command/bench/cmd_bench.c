@@ -260,7 +260,10 @@ const struct cli_command command_bench_codec = {
     .set = set,
     .examples = "telegrad bench codec --n 25600000 --level avx512,avx2 --filter target"};
 
-static const struct cli_command *const parts[] = {&command_bench_codec, &command_bench_train,
+static const struct cli_command *const parts[] = {&command_bench_codec,
+#ifdef HAVE_TRAIN
+                                                  &command_bench_train,
+#endif
                                                   &command_bench_exchange, &command_bench_strategy,
                                                   NULL};
 

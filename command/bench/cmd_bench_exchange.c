@@ -1,6 +1,7 @@
 /* telegrad bench exchange: the cost of exchanges, compared with a prediction. */
 #include "bench/exchange/bench_exchange.h"
 #include "command/bench/bench_args.h"
+#include "command/bench/bench_exchange_model.h"
 #include "command/bench/bench_exchange_report.h"
 #include "command/output/cli.h"
 #include "command/output/console.h"
@@ -8,7 +9,6 @@
 #include "command/job/launch.h"
 #include "command/job/options.h"
 #include "telegrad/registry.h"
-#include "trainer/model/model.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,9 +35,8 @@ struct command {
     bench_link link[LINKS_MAX];
     bench_link real;
     struct cli_words words;
-    const char *model;
-    model *m; /* the model of the tensors; NULL: --elements is used */
-    bench_tensor *tensor;
+    const char *model; /* NULL: --elements is used */
+    void *opened;      /* by bench_exchange_model_open */
     struct net_options net;
     struct launch launch;
     struct bench_exchange_report report;
@@ -73,7 +72,6 @@ static tg_status set(void *input, int key, char *arg)
 {
     struct command *c = input;
     size_t count;
-    tg_spec *spec;
     switch (key) {
     case JSON:
         c->report.json = true;
@@ -94,11 +92,12 @@ static tg_status set(void *input, int key, char *arg)
         return TG_OK;
     case ELEMENTS_KEY:
         return bench_args_list("elements", arg, 1, (size_t)1 << 28, 1, &c->o.n, &count);
+#ifdef HAVE_TRAIN
     case MODEL:
-        TG_TRY(model_parse(arg, &spec));
-        tg_spec_free(spec);
+        TG_TRY(bench_exchange_model_check(arg));
         c->model = arg;
         return TG_OK;
+#endif
     case BEHIND:
         return bench_args_list("behind", arg, 1, (size_t)1 << 28, 1, &c->o.behind, &count);
     default:
@@ -121,7 +120,9 @@ static const struct cli_option options[] = {
      "between processes: what the links really are, to predict from"},
     {.help = "What is exchanged"},
     {"elements", ELEMENTS_KEY, "N", "1000000", NULL, "elements of the gradient, in matrices"},
+#ifdef HAVE_TRAIN
     {"model", MODEL, "SPEC", NULL, "models", "the tensors of a model, instead of --elements"},
+#endif
     {"behind", BEHIND, "N", NULL, NULL,
      "launch N more urgent elements behind it, and measure their time"},
     {"seconds", SECONDS, "S", "1", NULL, "time per row, or one step if it takes longer"},
@@ -155,38 +156,6 @@ static tg_status check(struct command *c)
     return TG_OK;
 }
 
-/* ---- the gradient ---------------------------------------------------------------------------- */
-
-static tg_status take_tensors(struct command *c)
-{
-    c->tensor = calloc(c->m->ntensors, sizeof *c->tensor);
-    if (!c->tensor)
-        return tg_fail(TG_E_NOMEM, "out of memory: %zu tensors", c->m->ntensors);
-    for (size_t i = 0; i < c->m->ntensors; i++) {
-        const model_tensor *t = &c->m->tensors[i];
-        if (t->kind != MODEL_TRAINED)
-            continue;
-        c->tensor[c->o.tensors++] =
-            (bench_tensor){.name = t->name, .n = t->n, .rows = t->ndim > 0 ? t->shape[0] : t->n};
-        c->o.n += t->n;
-    }
-    c->o.tensor = c->tensor;
-    return TG_OK;
-}
-
-static tg_status open_model(struct command *c)
-{
-    const char *data;
-    model_input in;
-    TG_TRY(model_usual_data(c->model, &data, &in));
-    if (!in.classes)
-        return tg_fail(TG_E_SPEC,
-                       "--model %.64s: its usual input is not known: allowed: --elements N",
-                       c->model);
-    TG_TRY(model_create(c->model, &in, 1, 1, &c->m));
-    return take_tensors(c);
-}
-
 static tg_status complete(struct command *c)
 {
     if (c->o.methods == 0)
@@ -198,8 +167,10 @@ static tg_status complete(struct command *c)
         c->link[c->o.links++] = (bench_link){.text = NULL};
     if (c->o.nworkers == 0)
         c->workers[c->o.nworkers++] = c->launch.processes ? (size_t)c->launch.size : WORKERS;
+#ifdef HAVE_TRAIN
     if (c->model)
-        TG_TRY(open_model(c));
+        TG_TRY(bench_exchange_model_open(c->model, &c->o, &c->opened));
+#endif
     if (c->o.n == 0)
         c->o.n = ELEMENTS;
     for (size_t i = 0; i < c->o.methods; i++)
@@ -294,8 +265,9 @@ static int cmd_bench_exchange(int argc, char **argv)
         return launch_fail(&c.launch, status);
     stop_install_at_once(c.launch.speaks);
     status = measure(&c);
-    model_destroy(c.m);
-    free(c.tensor);
+#ifdef HAVE_TRAIN
+    bench_exchange_model_close(c.opened);
+#endif
     if (status != TG_OK)
         return launch_fail(&c.launch, status);
     launch_close(&c.launch);

@@ -37,8 +37,14 @@ int entry_kind_find(const char *name)
 
 const tg_entry *const *entries_of(int kind, size_t *count_p)
 {
-    return kind < TG_KIND_COUNT ? tg_registry_entries((tg_kind)kind, count_p)
-                                : model_entries(count_p);
+    if (kind < TG_KIND_COUNT)
+        return tg_registry_entries((tg_kind)kind, count_p);
+#ifdef HAVE_TRAIN
+    return model_entries(count_p);
+#else
+    *count_p = 0;
+    return NULL;
+#endif
 }
 
 const tg_entry *entry_find(int kind, const char *name)

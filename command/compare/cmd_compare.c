@@ -390,6 +390,7 @@ const struct cli_command command_compare = {
     .options = own,
     .set = set,
     .shared = options_of_compare,
+    .set_shared = options_set_shared,
     .shared_of = shared_of,
     .net = net_options_list,
     .net_of = net_of,

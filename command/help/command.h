@@ -35,7 +35,9 @@ struct cli_command {
     const char *operands; /* what its arguments are: a kind of names, "FILE"; NULL: none */
     const struct cli_option *options;         /* its own; NULL: none */
     const struct cli_option *(*shared)(void); /* the options it shares with others; NULL: none */
-    const struct cli_option *net;             /* the options to meet over a network; NULL: none */
+    /* Sets one of those by its key. Errors as those of set */
+    tg_status (*set_shared)(struct run_options *o, int key, const char *arg);
+    const struct cli_option *net; /* the options to meet over a network; NULL: none */
     /* Where its input keeps those, see net_options.h. */
     struct net_options *(*net_of)(void *input);
     /* Sets one of its own options, by its key, in its input. NULL: it has none.

@@ -150,7 +150,7 @@ int help_text(const struct cli_command *command)
     return ferror(stdout) ? CLI_FAILED : CLI_OK;
 }
 
-int help_text_main(const struct cli_command *const *commands)
+int help_text_main(const struct cli_command *const *commands, const char *example)
 {
     struct page p = page_open();
     help_pager pager = help_pager_begin();
@@ -172,7 +172,7 @@ int help_text_main(const struct cli_command *const *commands)
         &p, "telegrad help COMMAND or telegrad COMMAND --help explains a command. telegrad help "
             "--completion bash or zsh prints a completion script, telegrad help --man the manual "
             "page.\n\nExit status: 0 done, 1 failed, 2 wrong usage, 130 or 143 interrupted.");
-    put_examples("telegrad train --workers 4 --method dgc:density=0.001 --link 20mbit,10ms");
+    put_examples(example);
     help_pager_end(&pager);
     return ferror(stdout) ? CLI_FAILED : CLI_OK;
 }

@@ -9,6 +9,6 @@
 int help_text(const struct cli_command *command);
 
 /* Print the help of telegrad itself, which lists `commands` (ends with NULL). */
-int help_text_main(const struct cli_command *const *commands);
+int help_text_main(const struct cli_command *const *commands, const char *example);
 
 #endif

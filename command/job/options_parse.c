@@ -7,10 +7,17 @@
 #include "command/job/options.h"
 #include <errno.h>
 
+/* The options that the subcommand shares with others. */
+struct shared {
+    const struct cli_command *command;
+    struct run_options *options;
+};
+
 /* The subcommand's own options and arguments. */
 struct own {
     const struct cli_command *command;
     void *input;
+    struct shared shared;
 };
 
 /* Parses the options that every command has, before the subcommand's own parser. */
@@ -56,10 +63,13 @@ static bool has_key(const struct cli_option *list, int key)
 
 static error_t parse_own(int key, char *arg, struct argp_state *state)
 {
-    const struct own *own = state->input;
+    struct own *own = state->input;
     const struct cli_command *command = own->command;
-    if (key == ARGP_KEY_INIT && command->shared)
-        state->child_inputs[0] = command->shared_of ? command->shared_of(own->input) : own->input;
+    if (key == ARGP_KEY_INIT && command->shared) {
+        own->shared.command = command;
+        own->shared.options = command->shared_of ? command->shared_of(own->input) : own->input;
+        state->child_inputs[0] = &own->shared;
+    }
     if (key == ARGP_KEY_ARGS && command->words_of) {
         *command->words_of(own->input) = (struct cli_words){
             .word = state->argv + state->next, .count = (size_t)(state->argc - state->next)};
@@ -72,8 +82,9 @@ static error_t parse_own(int key, char *arg, struct argp_state *state)
 
 static error_t parse_shared(int key, char *arg, struct argp_state *state)
 {
+    const struct shared *shared = state->input;
     return key >= OPTIONS_KEY && key < ARGP_KEY_END
-               ? cli_parsed(options_set_shared(state->input, key, arg))
+               ? cli_parsed(shared->command->set_shared(shared->options, key, arg))
                : ARGP_ERR_UNKNOWN;
 }
 
@@ -127,7 +138,7 @@ int options_parse(const struct cli_command *command, int argc, char **argv, void
         {.argp = &parser}, {.argp = &joining}, {.argp = &surplus}, {0}};
     const struct argp outer_parser = {
         .options = common, .parser = parse_outer, .children = children};
-    struct outer outer = {.own = {command, input},
+    struct outer outer = {.own = {.command = command, .input = input},
                           .net = command->net ? command->net_of(input) : NULL,
                           .parser = &outer_parser,
                           .command = command->name};

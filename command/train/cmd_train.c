@@ -351,6 +351,7 @@ const struct cli_command command_train = {
     .usage = "[OPTION]...\nmpirun -n N telegrad train [OPTION]...",
     .about = "Train a network on workers that exchange gradients.",
     .shared = options_of_train,
+    .set_shared = options_set_shared,
     .net = net_options_list,
     .net_of = options_net,
     .notes = "Interrupt a run once to stop it after the step (it saves, if --save is given), twice "

@@ -46,10 +46,24 @@ with tempfile.TemporaryDirectory() as name:
     run(python, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, SOURCES, env=clean)
     wheels = list(folder.glob("telegrad-*-py3-none-*.whl"))
     assert len(wheels) == 1, list(folder.iterdir())
-    assert wheels[0].stat().st_size < 1 << 20, f"{wheels[0].stat().st_size} bytes"
+    assert wheels[0].stat().st_size < 2 << 20, f"{wheels[0].stat().st_size} bytes"
     python = environment(folder / "use")
     run(python, "-m", "pip", "install", "-q", "--no-deps", wheels[0])
     (folder / "codec.c").write_text((SOURCES / "examples" / "codec.c").read_text())
     print(run(python, "-c", USE, cwd=folder, env=clean), end="")
     doctor = run(python, "-m", "telegrad.doctor", cwd=folder, env=clean)
     assert doctor.count("\nok ") == 4 and "no PyTorch" in doctor, doctor
+    command = python.parent / "telegrad"
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, env=clean)
+    if done.returncode == 1:
+        assert "was built without the command, which needs jansson and zlib" in done.stderr, done
+        print("SKIP: no jansson or no zlib: the wheel has no command")
+        sys.exit()
+    assert done.stdout.startswith("telegrad ") and "\noneDNN none\n" in done.stdout and "\nMPI none\n" in done.stdout, done
+    assert run(command, "key", "new", folder / "a.key", env=clean).startswith("tgk1:")
+    assert "topk" in run(command, "methods", env=clean)
+    assert "train" not in run(command, "--help", env=clean).split("Commands:")[1].split("  methods")[0]
+    done = subprocess.run([command, "train"], capture_output=True, text=True, env=clean)
+    assert done.returncode == 2 and "built without a trainer, which needs oneDNN: it has no \"train\"" in done.stderr, done
+    linked = run("ldd", pathlib.Path(run(python, "-c", "import telegrad; print(telegrad.__file__)", cwd=folder, env=clean)).parent / "bin" / "telegrad")
+    assert not any(name in linked for name in ("jansson", "dnnl", "libmpi", "not found")), linked

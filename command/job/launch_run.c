@@ -1,0 +1,276 @@
+/* Trains on the ranks of this process. */
+#include "command/job/launch.h"
+#include "command/job/step_times.h"
+#include "telegrad/clock.h"
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT_BYTES 1024 /* as long as tg_error() can be */
+
+/* ---- one rank -------------------------------------------------------------------------------- */
+
+/* Parse the options' link of each rank (world); NULL if no rank's link is shaped. */
+static tg_status parse_links(const struct run_options *o, int world, tg_link **links_p)
+{
+    tg_link common = {.struct_size = sizeof common};
+    *links_p = NULL;
+    if (o->link)
+        TG_TRY(tg_link_parse(o->link, &common));
+    if (!o->link && o->links_of_count == 0)
+        return TG_OK;
+    tg_link *links = malloc((size_t)world * sizeof *links);
+    if (!links)
+        return tg_fail(TG_E_NOMEM, "out of memory: links of %d ranks", world);
+    *links_p = links;
+    for (int r = 0; r < world; r++)
+        links[r] = common;
+    for (size_t i = 0; i < o->links_of_count; i++) {
+        const struct run_link_of *one = &o->links_of[i];
+        if (one->rank >= (uint64_t)world)
+            return tg_fail(TG_E_SPEC, "--link-of %d=...: allowed: ranks 0 to %d", (int)one->rank,
+                           world - 1);
+        links[one->rank] = (tg_link){.struct_size = sizeof *links};
+        if (one->link)
+            TG_TRY(tg_link_parse(one->link, &links[one->rank]));
+    }
+    return TG_OK;
+}
+
+/* Wrap *t_p in the link and the faults that the options ask for. links: that of each rank, which
+ * with nodes applies between nodes only; NULL: none. The faults are outermost: they affect
+ * messages, but not the timestamps that the link sends with them. *t_p stays valid if this
+ * fails. */
+static tg_status decorate(const struct run_options *o, const tg_link *links, const int *nodes,
+                          tg_transport **t_p)
+{
+    int rank = (*t_p)->rank;
+    if (links)
+        TG_TRY(tg_transport_shaped_links(*t_p, links, nodes, t_p));
+    for (size_t i = 0; i < o->fault_count; i++)
+        if (o->faults[i].rank == (uint64_t)rank)
+            TG_TRY(tg_transport_faulty(*t_p, o->faults[i].spec, t_p));
+    return TG_OK;
+}
+
+struct rank_run {
+    const train_job *job;
+    const train_data *data;
+    const train_events *events;
+    const tg_link *links;
+    tg_transport *transport;
+    atomic_int *failures; /* number of failures so far, on all ranks of the process */
+    tg_clock_thread *thread;
+    bool started;
+    tg_status status;
+    int order; /* position of this rank's failure among all failures */
+    int votes; /* number of ranks whose failure has the same text */
+    char text[TEXT_BYTES];
+    train_end_info end;
+};
+
+static void *run_rank(void *arg)
+{
+    struct rank_run *r = arg;
+    r->status = train_run(r->job, r->data, r->transport, r->events, &r->end);
+    if (r->status != TG_OK) {
+        r->order = atomic_fetch_add(r->failures, 1);
+        snprintf(r->text, sizeof r->text, "%s", tg_error());
+        (void)r->transport->ops->shut(r->transport); /* others must not wait for this rank */
+    }
+    return NULL;
+}
+
+/* The distance of a failure from its cause: found by this rank itself, a silent peer, a transport
+ * that was shut, a peer that left because of its own failure. */
+static int distance(const struct rank_run *r)
+{
+    if (r->status != TG_E_PEER && r->status != TG_E_STATE)
+        return 0;
+    if (strstr(r->text, "has left"))
+        return 3;
+    return r->status == TG_E_PEER && !strstr(r->text, "may be cut off") ? 1 : 2;
+}
+
+/* Whether a's failure says more than b's. Criteria in order: closer to the cause; reported by more
+ * ranks (a stalled rank finds all others silent); earlier. */
+static bool better(const struct rank_run *a, const struct rank_run *b)
+{
+    if (distance(a) != distance(b))
+        return distance(a) < distance(b);
+    return a->votes != b->votes ? a->votes > b->votes : a->order < b->order;
+}
+
+/* The failed rank whose message says most; NULL if none failed. */
+static const struct rank_run *telling(struct rank_run *ranks, size_t n)
+{
+    const struct rank_run *best = NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (ranks[i].status == TG_OK)
+            continue;
+        ranks[i].votes = 0;
+        for (size_t j = 0; j < n; j++)
+            ranks[i].votes += strcmp(ranks[i].text, ranks[j].text) == 0;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (ranks[i].status != TG_OK && (!best || better(&ranks[i], best)))
+            best = &ranks[i];
+    return best;
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+static tg_status start_thread(struct rank_run *r)
+{
+    const tg_transport *t = r->transport;
+    TG_TRY(
+        tg_clock_thread_start(t->clock, 2 * (uint64_t)t->rank, "tg-rank", run_rank, r, &r->thread));
+    r->started = true;
+    return TG_OK;
+}
+
+static tg_status run_threads(const tg_clock *clock, struct rank_run *ranks, size_t n,
+                             train_end_info *end_p)
+{
+    TG_TRY(tg_clock_enter(clock, 0));
+    tg_status status = TG_OK;
+    size_t started = 1;
+    while (started < n && status == TG_OK)
+        status = start_thread(&ranks[started++]);
+    if (status == TG_OK)
+        run_rank(&ranks[0]);
+    else
+        for (size_t i = 0; i < n; i++)
+            if (!ranks[i].started)
+                (void)ranks[i].transport->ops->shut(ranks[i].transport);
+    tg_clock_leave(clock);
+    for (size_t i = 0; i < n; i++)
+        if (ranks[i].started)
+            tg_clock_thread_join(clock, ranks[i].thread);
+    if (status != TG_OK)
+        return tg_fail(status, "worker %zu of %zu: %s", started - 1, n, tg_error());
+    const struct rank_run *worst = telling(ranks, n);
+    if (worst)
+        return tg_fail(worst->status, "%s", worst->text);
+    *end_p = ranks[0].end;
+    return TG_OK;
+}
+
+static tg_status run_inproc(const struct run_options *o, const tg_clock *clock,
+                            const struct rank_run *model, train_end_info *end_p)
+{
+    size_t n = (size_t)o->workers;
+    atomic_int failures = 0;
+    struct rank_run *ranks = calloc(n, sizeof *ranks);
+    tg_transport **transports = calloc(n, sizeof(tg_transport *));
+    tg_status status = ranks && transports ? tg_transport_inproc_clock((int)n, clock, transports)
+                                           : tg_fail(TG_E_NOMEM, "out of memory: %zu workers", n);
+    for (size_t i = 0; i < n && status == TG_OK; i++) {
+        status = decorate(o, model->links, model->job->nodes, &transports[i]);
+        ranks[i] = *model;
+        ranks[i].transport = transports[i];
+        ranks[i].failures = &failures;
+    }
+    if (status == TG_OK)
+        status = run_threads(clock, ranks, n, end_p);
+    for (size_t i = 0; transports && i < n; i++)
+        tg_transport_destroy(transports[i]);
+    free(transports);
+    free(ranks);
+    return status;
+}
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
+static tg_status run_process(const struct launch *l, const struct run_options *o,
+                             const struct rank_run *model, train_end_info *end_p)
+{
+    tg_transport *t = NULL;
+    if (model->links)
+        TG_TRY(launch_check_machines(l));
+    TG_TRY(l->transport->connect(&t));
+    tg_status status = decorate(o, model->links, model->job->nodes, &t);
+    if (status == TG_OK)
+        status = train_run(model->job, model->data, t, model->events, end_p);
+    /* After a failure posted buffers must live until the process ends, which is soon. */
+    if (status == TG_OK)
+        tg_transport_destroy(t);
+    return status;
+}
+
+/* The node of each rank, as the options say; NULL: one level. */
+static tg_status place(const struct launch *l, const struct run_options *o, int **nodes_p)
+{
+    const int world = launch_world(l, o);
+    *nodes_p = NULL;
+    if (o->nodes == 0)
+        return TG_OK;
+    int *nodes = malloc((size_t)world * sizeof *nodes);
+    if (!nodes)
+        return tg_fail(TG_E_NOMEM, "out of memory: nodes of %d ranks", world);
+    *nodes_p = nodes;
+    for (int r = 0; r < world && o->nodes != OPT_NODES_AUTO; r++)
+        nodes[r] = r / (int)o->nodes;
+    return o->nodes == OPT_NODES_AUTO ? l->transport->nodes(nodes) : TG_OK;
+}
+
+/* Train by a virtual clock, whose time starts at 0. */
+static tg_status run_virtual(const struct run_options *o, const struct rank_run *model,
+                             train_end_info *end_p)
+{
+    train_times times = {0};
+    train_job job = *model->job;
+    struct rank_run timed = *model;
+    tg_clock *clock;
+    if (o->tau && o->tau_ns == 0)
+        TG_TRY(step_times_read(o, &times));
+    tg_status status = tg_clock_virtual_create(0, &clock);
+    if (status == TG_OK) {
+        job.times = &times;
+        timed.job = &job;
+        status = run_inproc(o, clock, &timed, end_p);
+        tg_clock_virtual_destroy(clock);
+    }
+    train_times_free(&times);
+    return status;
+}
+
+static tg_status run_placed(const struct launch *l, const struct run_options *o,
+                            const struct rank_run *model, train_end_info *end_p)
+{
+    if (l->processes)
+        return run_process(l, o, model, end_p);
+    return o->virtual_clock ? run_virtual(o, model, end_p)
+                            : run_inproc(o, tg_clock_monotonic(), model, end_p);
+}
+
+/* With threads, options_check has done it. */
+static tg_status check_faults(const struct run_options *o, int world)
+{
+    for (size_t i = 0; i < o->fault_count; i++)
+        if (o->faults[i].rank >= (uint64_t)world)
+            return tg_fail(TG_E_SPEC, "--fault %d=%.64s: allowed: ranks 0 to %d",
+                           (int)o->faults[i].rank, o->faults[i].spec, world - 1);
+    return TG_OK;
+}
+
+tg_status launch_run(const struct launch *l, const struct run_options *o, const train_job *job,
+                     const train_data *data, const train_events *events, train_end_info *end_p)
+{
+    TG_TRY(check_faults(o, launch_world(l, o)));
+    train_job placed = *job;
+    int *nodes;
+    tg_status status = place(l, o, &nodes);
+    placed.nodes = nodes;
+    struct rank_run model = {.job = &placed, .data = data, .events = events};
+    tg_link *links = NULL;
+    if (status == TG_OK)
+        status = parse_links(o, launch_world(l, o), &links);
+    model.links = links;
+    if (status == TG_OK)
+        status = run_placed(l, o, &model, end_p);
+    free(links);
+    free(nodes);
+    return status;
+}
