@@ -292,7 +292,10 @@ const char *run_data_name(const struct run_options *o)
         console_remark("data: %s", usual);
         return usual;
     }
+    char wrong[1400];
     const bool found = train_data_find("mnist", &dir);
+    if (!found && train_data_unusable("mnist", wrong, sizeof wrong))
+        console_warning("data: %s: generated glyphs take its place", wrong);
     console_remark("data: %s",
                    found ? "mnist" : "mnist was not found; generated glyphs take its place");
     return found ? "mnist" : "glyphs";

@@ -74,11 +74,20 @@ static void print_quality(const train_end_info *end, train_unit unit)
                data_text_loss(unit, end->train_loss).text);
 }
 
-static void print_cost(const struct run_result *result)
+#define CLUMPS 1.25
+
+/* simulated: the time is that of the runs before, too */
+static void print_cost(const struct run_result *result, bool simulated)
 {
     const train_end_info *end = &result->end;
-    printf("time           %s; median step %s, of which compute %s%s\n",
-           format_seconds(end->seconds).text, format_seconds(end->step_ms_median / 1e3).text,
+    const uint64_t steps = end->steps - (simulated ? 0 : result->first_step);
+    const double mean = steps > 0 ? end->seconds / (double)steps : 0;
+    const bool clumps = mean > CLUMPS * end->step_ms_median / 1e3;
+    printf("time           %s; ", format_seconds(end->seconds).text);
+    if (clumps) /* some steps take far longer than most: the median alone would mislead */
+        printf("mean step %s, ", format_seconds(mean).text);
+    printf("median step %s, of which compute %s%s\n",
+           format_seconds(end->step_ms_median / 1e3).text,
            format_seconds(end->compute_ms_median / 1e3).text,
            end->compute_ms_median == 0 && strstr(result->strategy, "clients=")
                ? " (of worker 0, which was not drawn for most)"
@@ -191,7 +200,7 @@ static void print_result(const struct run_about *about, const struct run_result 
                result->first_epoch + 1);
     putchar('\n');
     print_quality(end, train_data_unit(data));
-    print_cost(result);
+    print_cost(result, o->virtual_clock);
     if (end->skipped_nonfinite)
         printf("skipped        %" PRIu64 " steps, whose gradients were not finite\n",
                end->skipped_nonfinite);

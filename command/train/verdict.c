@@ -112,6 +112,9 @@ static void look_at_share(verdict *v, const verdict_run *run, const tg_spec *spe
     const bool sparse = has_key(spec, "density"), threshold = has_key(spec, "threshold");
     if (!isfinite(kept)) /* nothing was encoded */
         return;
+    if (run->end->bytes_near > 0 &&
+        run->end->bytes_per_step == 0) /* a node's leader sends for it */
+        return;
     if (sparse && tg_spec_real(spec, "density") <= SPARSE && kept >= EVERYTHING)
         add(v, "sent_everything", "method %s sent all elements, at density=%g", name,
             tg_spec_real(spec, "density"));

@@ -92,6 +92,8 @@ class Verdict(CliTest):
         end = self.end(0, ["sent_everything"], "--steps", "20", "--method", "powersgd:rank=1000")
         self.assertIn("at rank=1000", end["remarks"][0]["text"])
         self.end(0, [], "--steps", "20", "--method", "powersgd:rank=2")
+        end = self.end(0, [], "--steps", "20", "--method", "atomo")
+        self.assertLess(end["density_kept"], 0.9)
 
     def test_compare(self):
         out = self.path("c.jsonl")

@@ -68,6 +68,12 @@ class Train(net_tool.NetTest):
         for option in ("init", "dump-gradients"):
             self.assertIn(f"warning: --{option} ", friend.stderr)
 
+    def test_members_of_a_node(self):
+        """They hand their gradients to the node's leader whole, and nobody calls that a fault of the method."""
+        args = ["train", "--model", "mlp:hidden=16", *TINY, "--method", "dgc:density=0.01,warmup=0", "--steps", "8", "--no-eval"]
+        done = self.job(4, *args, "--nodes", "2")
+        self.assertEqual([(d.returncode, "sent all elements" in d.stderr) for d in done], [(0, False)] * 4)
+
     def test_nodes_are_machines(self):
         """All ranks are on this machine, so there is one node, where exchanges are dense."""
         args = ["train", *TINY, *MLP, "--steps", "4", "--method", "topk:density=0.01"]

@@ -1,6 +1,7 @@
 """Training by simulated time: the same bits as by the real clock, times that can be worked out by hand, the same records
 from run to run on whatever cores."""
 import os
+import re
 import subprocess
 import unittest
 from cli_tool import ENVIRONMENT, TELEGRAD, CliTest, TINY, last_run, over, records
@@ -35,6 +36,15 @@ class SimulatedTime(CliTest):
         job = [*MODEL, "--workers", "2", "--steps", "2", "--no-eval", "--clock", "virtual"]
         self.assertRegex(self.ok(*job, "--tau", "20ms"), r"\ncoding +100 % of the elements kept\n")
         self.assertRegex(self.ok(*job), r"\ncoding +100 % of the elements kept; [0-9.e-]+ ns an element to encode, [0-9.e-]+ to decode\n")
+
+    def test_mean_beside_the_median(self):
+        """Where a few steps wait for the link and the others do not, the mean is printed, too."""
+        job = [*MODEL, "--no-eval", *VIRTUAL, "--workers", "4", "--link", "20mbit,10ms", "--steps", "40"]
+        printed = self.ok(*job, "--strategy", "dga:delay=2", "--method", "dense:exchange=allgather")
+        seconds, mean, median = re.search(r"\ntime +([\d.]+) s; mean step ([\d.]+) ms, median step ([\d.]+) ms", printed).groups()
+        self.assertAlmostEqual(float(seconds) / 40, float(mean) / 1000, delta=0.002)
+        self.assertGreater(float(mean), 1.25 * float(median))
+        self.assertRegex(self.ok(*job), r"\ntime +[\d.]+ s; median step ")
 
     def test_resuming_goes_on(self):
         folder = self.path("saved")

@@ -4,6 +4,7 @@
 #include "telegrad/tools.h"
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define DATA_SET(name) extern const data_set data_##name;
 #include "trainer/data/sets.def"
@@ -63,6 +64,24 @@ bool train_data_find(const char *name, const char **path_p)
     const bool found = find(spec.set, spec.keys, path_p);
     data_spec_free(&spec);
     return found;
+}
+
+bool train_data_unusable(const char *name, char *text, size_t room)
+{
+    data_spec spec;
+    struct stat info;
+    char place[2][PLACE];
+    bool there = false;
+    if (data_spec_parse(name, &spec) != TG_OK)
+        return false;
+    const int n = spec.path ? 0 : places(spec.set, place);
+    for (int i = 0; i < n && !there; i++) {
+        there = lstat(place[i], &info) == 0 && !spec.set->present(place[i], spec.keys);
+        if (there)
+            snprintf(text, room, "%.1000s is no %s", place[i], spec.set->wants);
+    }
+    data_spec_free(&spec);
+    return there;
 }
 
 static tg_status not_found(const data_set *set)

@@ -31,6 +31,9 @@ size_t train_data_test(const train_data *d);
 /* True if the files of a set are found without a path; for choosing a default.
  * path_p  [out] where, if true: a static string, or one of the environment */
 bool train_data_find(const char *name, const char **path_p);
+/* True if something stands in a place of a set without being one; `text` says what, and what is
+ * wanted. For a set that train_data_find does not find. */
+bool train_data_unusable(const char *name, char *text, size_t room);
 
 /* The number of training samples of a spec. Sets with a known, published size are not read.
  * Errors  those of train_data_open */

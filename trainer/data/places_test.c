@@ -140,6 +140,22 @@ static void test_keys_of_paths(void **state)
     assert_null(strstr(tg_error(), "PATH")); /* it has no files */
 }
 
+static void test_unusable(void **state)
+{
+    (void)state;
+    char text[1400];
+    const char *path;
+    assert_false(train_data_unusable("mnist", text, sizeof text)); /* there is nothing at all */
+    mkdir(path_of("mnist"), 0755);
+    write_zeros("mnist/train-labels-idx1-ubyte", 100);
+    assert_false(train_data_find("mnist", &path));
+    assert_true(train_data_unusable("mnist", text, sizeof text));
+    assert_non_null(strstr(text, path_of("mnist")));
+    assert_non_null(strstr(text, "is no folder with {train,t10k}-{images-idx3,labels-idx1}-ubyte"));
+    assert_int_equal(symlink("nowhere", path_of("fashion-mnist")), 0);
+    assert_true(train_data_unusable("fashion-mnist", text, sizeof text));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +163,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_short_batches, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_special_files, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_keys_of_paths, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_unusable, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

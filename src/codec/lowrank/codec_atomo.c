@@ -280,6 +280,8 @@ static tg_status encode_part(tg_codec *c, const tg_encode_context *ctx, const fl
     } else {
         memcpy(part->dst + TG__FRAME_HEAD, own->payload, len);
         tg__part_coded(part, TG__ID_atomo, 0, len);
+        const size_t heads = COUNT_BYTES + (size_t)tg__get32(own->payload) * HEAD_BYTES;
+        part->kept = (len - heads) / sizeof(float);
     }
     return TG_OK;
 }
