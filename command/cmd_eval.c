@@ -9,6 +9,7 @@
 #include "command/output/outfile.h"
 #include "command/output/output.h"
 #include "command/output/stop.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,10 +110,13 @@ static tg_status on_outputs(void *arg, const float *logits, size_t rows, size_t 
                             size_t total)
 {
     struct sink *s = arg;
+    errno = 0;
     bool good = s->headed || bench_npy_head_matrix(tg_newfile_stream(s->file), total, classes);
     s->headed = true;
     good = good && bench_npy_values(tg_newfile_stream(s->file), logits, rows * classes);
-    return good ? TG_OK : tg_fail(TG_E_IO, "--logits: cannot write %s", tg_newfile_path(s->file));
+    return good ? TG_OK
+                : tg_fail(TG_E_IO, "--logits: cannot write %s: %s", tg_newfile_path(s->file),
+                          strerror(errno ? errno : EIO));
 }
 
 /* The step recorded in the file. Metadata may be any text; NULL: it names no step. */

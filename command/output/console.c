@@ -17,7 +17,8 @@ static unsigned next_recent;
 
 bool console_terminal(void)
 {
-    return isatty(STDERR_FILENO) != 0;
+    const char *kind = getenv("TERM"); /* "dumb": it cannot erase a line */
+    return isatty(STDERR_FILENO) != 0 && !(kind && strcmp(kind, "dumb") == 0);
 }
 
 int console_columns(void)

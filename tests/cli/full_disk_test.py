@@ -51,6 +51,8 @@ class FullDiskTest(CliTest):
             self.assertIn("</html>", file.read())
         self.fails(["eval", "--resume", folder, "--data", TINY[1]])
         self.fails(["eval", "--resume", folder, "--data", TINY[1], "--json"])
+        self.refused(1, ["--logits: cannot write /dev/full: No space left on device"], "eval", "--resume", folder, "--data", TINY[1],
+                     "--logits", "/dev/full")
 
     def test_closed(self):
         """No file that is opened later takes its place."""

@@ -53,11 +53,10 @@ class Waits(CliTest):
         waited = records(self.path("run.jsonl"))[-1]["waited_for_s"]
         self.assertGreater(waited[2], 10)
 
-    def test_terminal(self):
-        """On a terminal it stands where progress was, from a second on."""
+    def on_terminal(self, kind, *arguments):
+        """The exit status, and what stands on standard error, a terminal of this kind."""
         terminal, other = pty.openpty()
-        job = subprocess.Popen([TELEGRAD, *JOB, *STALLED, "--method", "dense:exchange=allgather", "--timeout", "4"],
-                               stdout=subprocess.DEVNULL, stderr=other, env=ENVIRONMENT)
+        job = subprocess.Popen([TELEGRAD, *JOB, *arguments], stdout=subprocess.DEVNULL, stderr=other, env={**ENVIRONMENT, "TERM": kind})
         os.close(other)
         text = b""
         while True:
@@ -69,8 +68,17 @@ class Waits(CliTest):
                 break
             text += more
         os.close(terminal)
-        self.assertEqual(job.wait(60), 1)
-        self.assertRegex(text.decode(), r"waiting for rank 2, [23] s")
+        return job.wait(60), text.decode()
+
+    def test_terminal(self):
+        """On a terminal it stands where progress was, from a second on."""
+        status, text = self.on_terminal("xterm", *STALLED, "--method", "dense:exchange=allgather", "--timeout", "4")
+        self.assertEqual(status, 1)
+        self.assertRegex(text, r"waiting for rank 2, [23] s")
+
+    def test_terminals_that_cannot_erase(self):
+        self.assertIn("\x1b[K", self.on_terminal("xterm", "--steps", "4")[1])
+        self.assertNotIn("\x1b", self.on_terminal("dumb", "--steps", "4")[1])
 
     def test_records(self):
         """By the virtual clock: rank 2 computes for 20 ms, the others for 10."""

@@ -50,8 +50,9 @@ tg_status batcher_steps(const train_data *d, const loader_config *c, uint64_t *s
                        d->set->entry->name);
     const size_t share = total / world / each, most = share / parts_of(c);
     if (total < world)
-        return tg_fail(TG_E_ARG, "%zu training %s over %d ranks: allowed: 1 to %zu rank%s", total,
-                       is_images(d) ? "samples" : "labels", c->world, total, total == 1 ? "" : "s");
+        return tg_fail(TG_E_ARG, "%zu training %s%s over %d ranks: allowed: at most %zu rank%s",
+                       total, is_images(d) ? "sample" : "label", total == 1 ? "" : "s", c->world,
+                       total, total == 1 ? "" : "s");
     if (share == 0)
         return tg_fail(TG_E_ARG,
                        "--context %zu: allowed: 1 to %zu (%zu training tokens over %d rank%s)",

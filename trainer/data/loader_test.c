@@ -422,7 +422,7 @@ static void test_refused(void **state)
     refused(&text, (loader_config){.batch = 1, .context = 50, .world = 2}, TG_E_ARG,
             "--context 50: allowed: 1 to 49 (100 training tokens over 2 ranks)");
     refused(images, (loader_config){.batch = 1, .world = 104}, TG_E_ARG,
-            "103 training samples over 104 ranks: allowed: 1 to 103 ranks");
+            "103 training samples over 104 ranks: allowed: at most 103 ranks");
     refused(&text, (loader_config){.batch = 1, .context = 1, .world = 1, .shard = "label"},
             TG_E_ARG, "which has no classes");
 }
