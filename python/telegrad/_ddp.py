@@ -308,6 +308,8 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mapping
     from torch.nn.parallel import DistributedDataParallel
     if not isinstance(model, DistributedDataParallel):
         raise ArgumentError(f"model: a {type(model).__name__}: allowed: a torch.nn.parallel.DistributedDataParallel")
+    _network.check_text("spec", spec)
+    _network.check_network(net)
     if net.size != torch.distributed.get_world_size(model.process_group) or net.rank != torch.distributed.get_rank(model.process_group):
         raise MismatchError(f"net: rank {net.rank} of {net.size}, but the model's process group has rank "
                             f"{torch.distributed.get_rank(model.process_group)} of "

@@ -7,6 +7,7 @@ import torch.distributed
 import telegrad
 from telegrad import _c
 from telegrad._errors import MismatchError, NonFiniteError, StateError, UnsupportedError, check
+from telegrad._network import check_network, check_text
 from telegrad._parts import VERSION, Kept, Methods, Part, check_parameter, cut, figures, inherited
 
 
@@ -203,6 +204,8 @@ def fsdp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mappin
     if not hasattr(model, "set_all_reduce_hook"):
         raise UnsupportedError(f"model: a {type(model).__name__}: allowed: a model of fully_shard, of PyTorch 2.6 or newer",
                                "TG_E_UNSUPPORTED")
+    check_text("spec", spec)
+    check_network(net)
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     for name, p in parameters.items():
         if not hasattr(p, "to_local"):

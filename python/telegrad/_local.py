@@ -12,7 +12,7 @@ import torch
 from telegrad import _c
 from telegrad._blend import mean_of
 from telegrad._errors import ArgumentError, Error, MismatchError, StateError, UnsupportedError, check
-from telegrad._network import Network
+from telegrad._network import Network, check_network, check_text
 from telegrad._spread import add, groups, others_of, spread
 from telegrad._takeover import states_of
 
@@ -143,6 +143,8 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
                                 "it was made of")
         if not 0 < timeout <= 1e9:
             raise ArgumentError(f"timeout={timeout}: allowed: above 0, at most 1e9 seconds")
+        strategy, own_method = check_text("spec", spec), None if method is None else check_text("method", method)
+        check_network(net)
         self.optimizer, self.spec, self.net = optimizer, spec, net
         self._optimizer_step_pre_hooks: Dict[int, Any] = {}
         self._optimizer_step_post_hooks: Dict[int, Any] = {}
@@ -160,7 +162,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         self._texts = [f"{pattern}={value}".encode() for pattern, value in (rules or {}).items()]
         self._rules = (ctypes.c_char_p * len(self._texts))(*self._texts)
         self._config = _c.tg_session_config(
-            struct_size=ctypes.sizeof(_c.tg_session_config), method=None if method is None else method.encode(), strategy=spec.encode(),
+            struct_size=ctypes.sizeof(_c.tg_session_config), method=own_method, strategy=strategy,
             optimizer=b"external", seed=seed, steps_per_epoch=steps_per_epoch, timeout_ms=max(1, round(timeout * 1000)),
             on_unready=_c.TG_UNREADY_ZERO, bucket_bytes=bucket_bytes, rules=ctypes.addressof(self._rules) if self._texts else None,
             nrules=len(self._texts), codec_threads=threads, samples=samples, total_steps=total_steps,

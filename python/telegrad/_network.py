@@ -1,6 +1,7 @@
 """Networks: the ranks of a job, connected to each other."""
 import atexit
 import ctypes
+import numbers
 import os
 import threading
 import weakref
@@ -19,6 +20,27 @@ def _text(name: str, value: Optional[str]) -> Optional[bytes]:
     if b"\0" in text:
         raise ArgumentError(f"{name}: {value!r}: allowed: text without a null character")
     return text
+
+
+def check_text(name: str, value: object) -> bytes:
+    """An argument that must be a text."""
+    text = _text(name, value)  # type: ignore[arg-type]
+    if text is None:
+        raise ArgumentError(f"{name}: None: allowed: a str")
+    return text
+
+
+def check_whole(name: str, value: object, low: int, high: Optional[int] = None) -> None:
+    """Refuse what is no whole number of this range."""
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+        raise ArgumentError(f"{name}: a {type(value).__name__}: allowed: an int")
+    if int(value) < low or (high is not None and int(value) > high):
+        raise ArgumentError(f"{name}={value}: allowed: " + (f"{low} or more" if high is None else f"{low} to {high}"))
+
+
+def check_network(value: object) -> None:
+    if not isinstance(value, Network):
+        raise ArgumentError(f"net: a {type(value).__name__}: allowed: a telegrad.Network, connected by meet, join or local")
 
 
 def _check_key(name: str, value: object) -> None:
@@ -105,8 +127,7 @@ class Network:
     @classmethod
     def local(cls, size: int) -> "List[Network]":
         """Connect `size` ranks of this process through memory, one for each thread: for tests and experiments."""
-        if not 1 <= size <= _c.TG_RANKS_MAX:
-            raise ArgumentError(f"size={size}: allowed: 1 to {_c.TG_RANKS_MAX}")
+        check_whole("size", size, 1, _c.TG_RANKS_MAX)
         handles = (ctypes.c_void_p * size)()
         check(_c.tg_transport_inproc(size, handles))
         return [Network(handle) for handle in handles if handle is not None]
@@ -123,6 +144,7 @@ class Network:
         job       a name that all ranks give alike
         timeout   seconds until all ranks are there
         """
+        check_whole("size", size, 1, _c.TG_RANKS_MAX)
         return cls(_join(listen=listen, advertise=advertise, size=size, key=key, allow=allow, insecure=insecure, job=job,
                          timeout=timeout))
 
@@ -266,6 +288,8 @@ def _join(*, key: Optional[Key] = None, allow: Sequence[str] = (), peer_key: Opt
     if isinstance(allow, (str, bytes)) or not isinstance(allow, Sequence):
         raise ArgumentError(f"allow: a {type(allow).__name__}: allowed: a list of public keys as text, as Key.public gives them")
     lines = [_check_public(f"allow[{i}]", k) + f" rank{i + 1}\n".encode() for i, k in enumerate(allow)]
+    if not lines and not insecure and more.get("size", 0) > 1:
+        raise ArgumentError("allow: no keys: allowed: the public keys of the other ranks, as Key.public gives them")
     config = _c.tg_net_config(insecure=insecure, key=None if key is None else key._handle,
                               peer_key=None if peer_key is None else _check_public("peer_key", peer_key))
     keys = _Keys(b"".join(lines)) if lines else None

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 from telegrad import _c
 from telegrad._arrays import address
 from telegrad._errors import ArgumentError, MismatchError, StateError, check
-from telegrad._network import Network
+from telegrad._network import Network, check_network, check_text, check_whole
 from telegrad._takeover import memory_of, piece
 
 Shape = Sequence[int]
@@ -86,9 +86,10 @@ class Reducer:
         self._operation: Optional[Operation] = None
         self._pid = os.getpid()
         self._lock = threading.RLock()  # so that no thread frees what another one waits for
+        text = check_text("spec", spec)
+        check_whole("n", n, 1)
+        check_network(net)
         self.spec, self.n, self.net = spec, n, net
-        if n < 1:
-            raise ArgumentError(f"n={n}: allowed: 1 or more")
         if not 0 < timeout <= 1e9:
             raise ArgumentError(f"timeout={timeout}: allowed: above 0, at most 1e9 seconds")
         cut = _segments(segments) if segments is not None else None
@@ -98,7 +99,7 @@ class Reducer:
         if cut is not None:
             config.segments, config.nsegments = ctypes.addressof(cut), len(cut)
         handle = ctypes.c_void_p()
-        check(_c.tg_reducer_create(spec.encode(), net.handle(), n, ctypes.byref(config), ctypes.byref(handle)))
+        check(_c.tg_reducer_create(text, net.handle(), n, ctypes.byref(config), ctypes.byref(handle)))
         self._handle = handle.value
         net._reducers.add(self)
 

@@ -101,6 +101,8 @@ def case_refused(net):
     refused(telegrad.SpecError, "densty", lambda: hooked(net, "dense", rules={"*": "topk:densty=1"}))
     refused(telegrad.ArgumentError, "'*.bia' matches no parameter", lambda: hooked(net, "dense", rules={"*.bia": "fp16"}))
     refused(telegrad.ArgumentError, "DistributedDataParallel", lambda: telegrad.torch.ddp(Model(), "dense", net))
+    refused(telegrad.ArgumentError, "spec: None: allowed: a str", lambda: telegrad.torch.ddp(model(), None, net))
+    refused(telegrad.ArgumentError, "net: a NoneType: allowed: a telegrad.Network", lambda: telegrad.torch.ddp(model(), "dense", None))
     double = DistributedDataParallel(Model().double())
     refused(telegrad.UnsupportedError, "float64", lambda: telegrad.torch.ddp(double, "dense", net))
     sparse = DistributedDataParallel(torch.nn.Sequential(torch.nn.Embedding(10, 4, sparse=True), torch.nn.Linear(4, 4)))

@@ -148,6 +148,7 @@ except KeyboardInterrupt:
                 ("key: None: allowed", lambda: telegrad.Network.join(address)),
                 ("allow: a str: allowed: a list", lambda: telegrad.Network.meet(address, 2, key=key, allow=key.public)),
                 ("allow[0]: a Key: allowed: a public key as text", lambda: telegrad.Network.meet(address, 2, key=key, allow=[key])),
+                ("allow: no keys: allowed: the public keys", lambda: telegrad.Network.meet(address, 2, key=key)),
                 ("allow[1]: 'friends' is no public key", lambda: telegrad.Network.meet(address, 2, key=key, allow=[key.public, "friends"])),
                 ("is no public key", lambda: telegrad.Network.meet(address, 2, key=key, allow=[f"{key.public}\n{key.public}"])),
                 ("peer_key: a Key: allowed", lambda: telegrad.Network.join(address, key=key, peer_key=key)),

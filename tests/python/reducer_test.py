@@ -253,6 +253,11 @@ class Networks(unittest.TestCase):
                             (lambda: telegrad.Network.join("udp://x", insecure=True), "udp"),
                             (lambda: telegrad.Reducer("topk:densty=1", 4, telegrad.Network.local(1)[0]), "densty"),
                             (lambda: telegrad.Reducer("dense", 0, telegrad.Network.local(1)[0]), "n=0"),
+                            (lambda: telegrad.Reducer("dense", "5", telegrad.Network.local(1)[0]), "n: a str: allowed: an int"),
+                            (lambda: telegrad.Reducer(None, 4, telegrad.Network.local(1)[0]), "spec: None: allowed: a str"),
+                            (lambda: telegrad.Reducer(5, 4, telegrad.Network.local(1)[0]), "spec: a int: allowed: a str"),
+                            (lambda: telegrad.Reducer("dense", 4, None), "net: a NoneType: allowed: a telegrad.Network"),
+                            (lambda: telegrad.Network.local("2"), "size: a str: allowed: an int"),
                             (lambda: telegrad.Reducer("dense", 4, telegrad.Network.local(1)[0], timeout=0), "timeout=0"),
                             (lambda: telegrad.Reducer("dense", 4, telegrad.Network.local(1)[0], segments=[(3,)]), "segments")):
             with self.assertRaises(telegrad.ArgumentError) as caught:
