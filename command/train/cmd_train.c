@@ -304,6 +304,19 @@ static tg_status explain_taken(tg_status status, const char *resume_dir, int ran
         tg_error(), resume_dir, rank);
 }
 
+/* A link that needs longer for one message than a rank waits makes a working rank look silent. */
+static tg_status explain_silence(tg_status status, const struct run_options *o)
+{
+    char text[1024];
+    if (status != TG_E_PEER || !o->link || o->timeout == 0 || !strstr(tg_error(), " nothing for "))
+        return status;
+    snprintf(text, sizeof text, "%s", tg_error());
+    return tg_fail(status,
+                   "%s; if a message takes longer than --timeout %g over --link %.64s, allow more "
+                   "time",
+                   text, o->timeout, o->link);
+}
+
 static int cmd_train(int argc, char **argv)
 {
     struct run_options o;
@@ -348,7 +361,7 @@ static int cmd_train(int argc, char **argv)
     else if (launch.rank == 0)
         status = dry_run(&launch, &o);
     if (status != TG_OK)
-        return launch_fail(&launch, status);
+        return launch_fail(&launch, explain_silence(status, &o));
     launch_close(&launch);
     return exit_status;
 }
