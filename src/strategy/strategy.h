@@ -205,6 +205,7 @@ struct tg__strategy {
      * norm. Set by the owner before results with a turn, and before step(). */
     float clip;
     float *clipped;  /* (tg__stretch_most) if the optimizer clips */
+    size_t *first;   /* (nbuckets) the tensor with which the bucket begins */
     uint64_t *made;  /* (nbuckets) 1 + the last step whose part result() has made */
     void *impl;      /* allocated by init, in `owned` */
     tg__owned owned; /* memory, released with the strategy */
@@ -218,9 +219,10 @@ const tg_entry *const *tg__optimizer_entries(size_t *count_p);
 const tg_entry *const *tg__lr_schedule_entries(size_t *count_p);
 /* Parse the spec and call init.
  * setup    optimizer to size, external, tensor, ntensors and nbuckets are set. Optimizer and
- *          tensors are borrowed; n and bucket of the tensors must be set, w and g from begin on. Of
- *          s, the caller sets slot[r][i], memory[].updates, samples and clip only
- * Errors   TG_E_SPEC, TG_E_NOMEM, TG_E_UNSUPPORTED
+ *          tensors are borrowed; n, offset and bucket of the tensors must be set, w and g from
+ *          begin on. Of s, the caller sets slot[r][i], memory[].updates, samples and clip only
+ * Errors   TG_E_SPEC, TG_E_NOMEM, TG_E_UNSUPPORTED, TG_E_ARG (a tensor of no bucket, a bucket of no
+ *          tensor)
  * Threads  one at a time; a strategy starts none */
 TG_NODISCARD tg_status tg__strategy_create(const char *spec, const tg__strategy *setup,
                                            tg__strategy **s_p);

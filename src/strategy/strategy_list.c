@@ -58,6 +58,26 @@ const tg_rate_hint *tg__strategy_rate(const char *spec)
     return ops == NULL ? NULL : ops->rate;
 }
 
+/* Find the tensor with which each bucket begins. */
+static tg_status find_first(tg__strategy *s)
+{
+    TG_TRY(tg__owned_alloc(&s->owned, s->nbuckets, sizeof *s->first, &s->first));
+    for (size_t b = 0; b < s->nbuckets; b++)
+        s->first[b] = s->ntensors;
+    for (size_t i = s->ntensors; i-- > 0;) {
+        const uint32_t b = s->tensor[i].bucket;
+        if (b >= s->nbuckets)
+            return tg_fail(TG_E_ARG, "bucket %u of tensor %zu: allowed: below %zu", b, i,
+                           s->nbuckets);
+        if (s->tensor[i].offset == 0)
+            s->first[b] = i;
+    }
+    for (size_t b = 0; b < s->nbuckets; b++)
+        if (s->first[b] == s->ntensors)
+            return tg_fail(TG_E_ARG, "bucket %zu: no tensor begins it", b);
+    return TG_OK;
+}
+
 static tg_status init(tg__strategy *s, const char *text)
 {
     tg_spec *spec;
@@ -77,6 +97,8 @@ tg_status tg__strategy_create(const char *spec, const tg__strategy *setup, tg__s
     s->global = TG__NO_SLOT;
     s->clip = 1;
     tg_status status = tg__owned_alloc(&s->owned, s->nbuckets, sizeof *s->made, &s->made);
+    if (status == TG_OK)
+        status = find_first(s);
     if (status == TG_OK)
         status = init(s, spec);
     if (s->sends_updates && s->gradients_until == UINT64_MAX)
@@ -327,11 +349,8 @@ tg__action *tg__actions_add(tg__actions *out, uint32_t bucket, bool coded, uint6
 tg__action *tg__actions_add_slot(const tg__strategy *s, tg__actions *out, uint32_t bucket,
                                  size_t slot, uint64_t due, uint32_t tag)
 {
-    size_t first = 0;
-    while (s->tensor[first].bucket != bucket || s->tensor[first].offset != 0)
-        first++;
     tg__action *a = tg__actions_add(out, bucket, true, due);
-    a->buffer = s->slot[slot][first];
+    a->buffer = s->slot[slot][s->first[bucket]];
     a->tag = tag;
     return a;
 }

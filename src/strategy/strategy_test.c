@@ -59,6 +59,34 @@ static void says_that_the_room_is_full(void **state)
     play_destroy(&p);
 }
 
+/* Every tensor is in a bucket, and every bucket begins with a tensor. */
+static void refuses_buckets_that_do_not_fit(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t bucket[2];
+        size_t offset[2];
+        const char *want;
+    } cases[] = {{{0, 2}, {0, 0}, "bucket 2 of tensor 1: allowed: below 2"},
+                 {{1, 1}, {0, 3}, "bucket 0: no tensor begins it"},
+                 {{0, 1}, {0, 3}, "bucket 1: no tensor begins it"}};
+    tg_optimizer *o;
+    assert_int_equal(tg_optimizer_create("sgd", &o), TG_OK);
+    for (size_t i = 0; i < TG_COUNT(cases); i++) {
+        tg__strategy *s = NULL;
+        tg__wtensor tensor[2];
+        for (size_t k = 0; k < 2; k++)
+            tensor[k] =
+                (tg__wtensor){.n = 3, .bucket = cases[i].bucket[k], .offset = cases[i].offset[k]};
+        const tg__strategy setup = {
+            .optimizer = o, .size = 2, .tensor = tensor, .ntensors = 2, .nbuckets = 2};
+        assert_int_equal(tg__strategy_create("local:every=4", &setup, &s), TG_E_ARG);
+        assert_null(s);
+        assert_string_equal(tg_error(), cases[i].want);
+    }
+    tg_optimizer_destroy(o);
+}
+
 static void assert_refused(const char *spec, const char *optimizer, uint64_t steps_per_epoch,
                            const char *want)
 {
@@ -374,6 +402,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_what_exists),
         cmocka_unit_test(says_that_the_room_is_full),
+        cmocka_unit_test(refuses_buckets_that_do_not_fit),
         cmocka_unit_test(refuses_with_a_reason),
         cmocka_unit_test(accepts),
         cmocka_unit_test(ssgd_is_sgd_on_the_mean),
