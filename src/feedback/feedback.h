@@ -45,7 +45,7 @@ typedef struct tg__feedback_ops {
      * Returns  true if p is finite, given that g is */
     bool (*compensate)(tg__feedback *f, const float *g, size_t n, float *scratch,
                        const float **p_p);
-    /* Record what was sent, as decoded.
+    /* Record what was sent, as decoded. NULL: it does not matter.
      * p         what compensate returned
      * idx, val  sparse: (k) each, idx distinct and < n. Dense: idx NULL and val (n), 0 where
      *           nothing was sent */

@@ -27,17 +27,6 @@ static bool compensate(tg__feedback *f, const float *g, size_t n, float *scratch
     return finite;
 }
 
-static void sent(tg__feedback *f, const float *p, size_t n, const uint32_t *idx, const float *val,
-                 size_t k)
-{
-    (void)f;
-    (void)p;
-    (void)n;
-    (void)idx;
-    (void)val;
-    (void)k;
-}
-
 static const tg_key keys[] = {
     TG__KEY(REAL, "beta", "0.9", 0, 0.999999, "share of the old average that stays in a step"),
     {.name = NULL},
@@ -50,6 +39,5 @@ const tg__feedback_ops tg__feedback_momentum = {
     .names = {"signum"},             /* an optimizer may use the name "momentum" */
     .pending = TG__FEEDBACK_VECTORS, /* none */
     .compensate = compensate,
-    .sent = sent,
     .bypass = compensate,
 };

@@ -10,20 +10,8 @@ static bool pass(tg__feedback *f, const float *g, size_t n, float *scratch, cons
     return true;
 }
 
-static void sent(tg__feedback *f, const float *p, size_t n, const uint32_t *idx, const float *val,
-                 size_t k)
-{
-    (void)f;
-    (void)p;
-    (void)n;
-    (void)idx;
-    (void)val;
-    (void)k;
-}
-
 const tg__feedback_ops tg__feedback_none = {
     .entry = {"none", "nothing is remembered: what was not sent is lost", "", NULL},
     .compensate = pass,
-    .sent = sent,
     .bypass = pass,
 };

@@ -121,7 +121,8 @@ static tg_status encode_values(tg__method *m, tg__task *task, tg__lane *l, const
             own->val[i] = i < own->count ? p[own->idx[i]] : 0;
         TG_TRY(tg__codec_encode(x->codec, NULL, own->val, own->k, x->parts, x->nparts, &view));
         memcpy(own->sent, view.dense, own->k * sizeof *own->sent);
-        f->ops->sent(f, p, m->n, own->idx, own->sent, own->count);
+        if (f->ops->sent != NULL)
+            f->ops->sent(f, p, m->n, own->idx, own->sent, own->count);
         tg__kernel()->scale(own->sent, tg__feedback_share(f), own->k);
     }
     tg__task_count(task, x, NULL);
