@@ -23,7 +23,9 @@
 
 typedef struct allgather {
     tg__messages own; /* (1) */
-    /* (1) the own frame with room before each unit, unless it is sent whole */
+    /* (1) a copy of the own frame with room before each unit, unless it is sent whole: a transport
+     * sends one piece of memory, so a message's envelope stands right before its payload, where the
+     * frame itself holds the end of the unit before, which may still be on its way */
     tg__messages cut;
     tg__messages in;        /* (P); this rank's entry is unused */
     tg__incoming *incoming; /* (P) likewise */

@@ -376,20 +376,27 @@ static bool tcp_shut(tg_transport *base)
     return true; /* nothing here uses callers' memory any more */
 }
 
-static void tcp_destroy(tg_transport *base)
+/* Free the transport, but not the job's connections. */
+static void release(tg__tcp *t)
 {
-    tg__tcp *t = tcp_of(base);
-    const int64_t until_ns = tg_now_ns(base->clock) + TG__LEAVE_NS;
-    leave(t, until_ns, true, NULL);
-    atomic_store(&t->net->wake, -1);
-    for (int r = 0; r < base->size; r++)
+    for (int r = 0; r < t->base.size; r++)
         tg__peer_release(&t->peer[r]);
     if (t->epoll >= 0)
         close(t->epoll);
     if (t->wake >= 0)
         close(t->wake);
-    tg__net_leave(t->net, until_ns);
     free(t);
+}
+
+static void tcp_destroy(tg_transport *base)
+{
+    tg__tcp *t = tcp_of(base);
+    const int64_t until_ns = tg_now_ns(base->clock) + TG__LEAVE_NS;
+    leave(t, until_ns, true, NULL);
+    tg_net *net = t->net;
+    atomic_store(&net->wake, -1);
+    release(t);
+    tg__net_leave(net, until_ns);
 }
 
 static const tg_transport_ops tcp_ops = {
@@ -457,13 +464,7 @@ tg_status tg_transport_tcp(tg_net *net, tg_transport **t_p)
     for (int r = 0; r < net->size && status == TG_OK; r++)
         status = begin_peer(t, r);
     if (status != TG_OK) {
-        for (int r = 0; r < net->size; r++)
-            tg__peer_release(&t->peer[r]);
-        if (t->epoll >= 0)
-            close(t->epoll);
-        if (t->wake >= 0)
-            close(t->wake);
-        free(t);
+        release(t);
         return status;
     }
     atomic_store(&net->wake, t->wake);
