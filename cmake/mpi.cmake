@@ -34,7 +34,6 @@ target_link_options(telegrad_mpi_shared PRIVATE LINKER:-z,nodelete) # MPI_Finali
 if(NOT TG_TESTS)
     return()
 endif()
-enable_testing()
 set(TG_MPIRUN_FLAGS "")
 execute_process(COMMAND ${MPIEXEC_EXECUTABLE} --version OUTPUT_VARIABLE version ERROR_QUIET)
 if(version MATCHES "Open MPI|OpenRTE")

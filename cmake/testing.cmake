@@ -26,6 +26,18 @@ function(tg_test name)
     tg_built_for(${name} ${ARG_LABELS})
 endfunction()
 
+# tg_program_tests(SOURCES file... LIBRARIES name... LABELS label...): unit tests of a program's parts, one a file.
+function(tg_program_tests)
+    cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES;LABELS" ${ARGN})
+    foreach(source ${ARG_SOURCES})
+        get_filename_component(stem ${source} NAME_WE)
+        add_executable(${stem} ${source})
+        target_link_libraries(${stem} PRIVATE tg_program_flags ${ARG_LIBRARIES} telegrad_static PkgConfig::CMOCKA
+            Threads::Threads m)
+        tg_test(${stem} LABELS ${ARG_LABELS})
+    endforeach()
+endfunction()
+
 # tg_torch_test(name label script [argument...]): the script ends with status 0; asked of the first Python that has PyTorch
 # (with status 77 it says that its own has not), skipped where none has.
 function(tg_torch_test name label)

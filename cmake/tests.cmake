@@ -1,10 +1,7 @@
 if(NOT TG_TESTS)
     return()
 endif()
-enable_testing()
 find_package(Threads REQUIRED)
-find_package(PkgConfig REQUIRED)
-pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 add_library(tg_test_libs INTERFACE)
 target_link_libraries(tg_test_libs INTERFACE tg_flags PkgConfig::CMOCKA Threads::Threads m)
 target_include_directories(tg_test_libs INTERFACE ${PROJECT_SOURCE_DIR}/tests)
@@ -40,6 +37,11 @@ foreach(function malloc calloc realloc aligned_alloc strdup open_memstream)
 endforeach()
 
 if(NOT TG_SANITIZE)
+    find_program(TG_GFORTRAN gfortran)
+    mark_as_advanced(TG_GFORTRAN)
+    if(NOT TG_GFORTRAN)
+        message(STATUS "telegrad: no test of the Fortran example, not found: gfortran (Debian: gfortran)")
+    endif()
     add_test(NAME install_test COMMAND ${PROJECT_SOURCE_DIR}/tests/install_test.sh ${PROJECT_BINARY_DIR}
         $<$<BOOL:${TG_HAVE_MPI}>:mpi> $<$<BOOL:${TG_HAVE_NET}>:net> COMMAND_EXPAND_LISTS)
     set_tests_properties(install_test PROPERTIES TIMEOUT 300 ENVIRONMENT
