@@ -46,9 +46,9 @@ def write_digits(folder):
 
 
 def documents():
-    """README.md, CONTRIBUTING.md, all pages of docs/, and the pages of the library's rooms."""
+    """README.md, CONTRIBUTING.md, all pages of docs/, and the pages of the library's rooms and of the trainer."""
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")),
-            *sorted((ROOT / "src").glob("*/README.md"))]
+            *sorted((ROOT / "src").glob("*/README.md")), ROOT / "trainer/README.md"]
 
 
 class Docs(unittest.TestCase):
