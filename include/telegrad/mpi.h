@@ -15,11 +15,11 @@ extern "C" {
  *           it runs inline
  * Messages  at most 2^31 - 1 bytes (TG_E_ARG)
  * Failure   a rank that shuts or destroys the transport tells the others, and those that wait for
- *           it get TG_E_PEER; a rank that dies cannot. MPI cannot cancel sends: after `shut` posted
- *           buffers stay in use until the process ends
+ *           it get TG_E_PEER; a rank that dies cannot tell them. MPI cannot cancel sends: after
+ *           `shut` posted buffers stay in use until the process ends
  * Destroy   before MPI_Finalize, on every rank, in any order. A rank that finalises first leaves
- *           there: those that wait for it get TG_E_PEER, and what it still calls fails with
- *           TG_E_STATE. A session's communication thread must be idle then.
+ *           there: those that wait for it get TG_E_PEER, and its later calls fail with TG_E_STATE.
+ *           A session's communication thread must be idle then.
  *           The duplicate of comm is freed when all ranks have destroyed theirs, by a later call on
  *           this rank or in MPI_Finalize, and never if a rank failed
  * Errors    TG_E_ARG, TG_E_STATE (MPI not initialised, or finalised), TG_E_NOMEM, TG_E_PEER,

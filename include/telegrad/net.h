@@ -1,11 +1,11 @@
 /* telegrad/net.h - ranks on any machines: keys, joining a job, and the TCP transport
  * (libtelegrad-net). The core library needs no network.
  *
- * Every connection is TLS 1.3, unless `insecure` is set. Both ends prove that they hold a private
- * key, and accept only public keys that they were told of. There are no certificate authorities,
- * names or dates.
- * A member of a job is trusted: it may send wrong gradients. Nobody else can read, change or repeat
- * a byte. */
+ * Every connection uses TLS 1.3, unless `insecure` is set. Both ends prove that they hold a private
+ * key, and accept only the public keys they have been given. There are no certificate authorities,
+ * names or expiry dates.
+ * Members of a job are trusted: one may send wrong gradients. Nobody else can read, change or
+ * repeat a byte. */
 #ifndef TELEGRAD_NET_H
 #define TELEGRAD_NET_H
 
@@ -17,7 +17,7 @@ extern "C" {
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* A pair of Ed25519 keys (RFC 8032). Reading is safe from several threads at a time. */
+/* A pair of Ed25519 keys (RFC 8032). Several threads may read it at the same time. */
 typedef struct tg_key_pair tg_key_pair;
 
 #define TG_KEY_TEXT 64 /* bytes for a public key or a fingerprint as text, with the NUL */
@@ -26,31 +26,31 @@ typedef struct tg_key_pair tg_key_pair;
  * Errors  TG_E_NOMEM, TG_E_IO (no random numbers) */
 TG_API TG_NODISCARD tg_status tg_key_create(tg_key_pair **key_p);
 /* Read a pair from a file (PEM, as tg_key_save writes it).
- * Errors  TG_E_IO (it cannot be read; or others than its owner may read or write it), TG_E_CORRUPT
- *         (it holds no Ed25519 key), TG_E_NOMEM */
+ * Errors  TG_E_IO (it cannot be read, or users other than its owner can read or write it),
+ *         TG_E_CORRUPT (it does not contain an Ed25519 key), TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_key_load(const char *path, tg_key_pair **key_p);
-/* Write a pair to a new file that only its owner may read (mode 0600).
- * Errors  TG_E_IO (also: there is a file of this name, which is left as it is) */
+/* Write a pair to a new file that only its owner can read (mode 0600).
+ * Errors  TG_E_IO (also: the file already exists; it is not changed) */
 TG_API TG_NODISCARD tg_status tg_key_save(const tg_key_pair *key, const char *path);
 /* The public key as text: "tgk1:" and 43 characters of base64. */
 TG_API void tg_key_text(const tg_key_pair *key, char text[TG_KEY_TEXT]);
-/* A shorter text for people to compare: 5 groups of 4 hexadecimal digits of the public key's
- * SHA-256.
+/* The fingerprint, a shorter text for people to compare: the first 20 hexadecimal digits of the
+ * public key's SHA-256, in 5 groups of 4.
  * key_text  a public key as text
- * Errors    TG_E_ARG (it is no public key) */
+ * Errors    TG_E_ARG (not a public key) */
 TG_API TG_NODISCARD tg_status tg_key_fingerprint(const char *key_text, char text[TG_KEY_TEXT]);
-/* Wipe the private key from memory, and free. NULL is fine. */
+/* Wipe the private key from memory, and free the pair. NULL is fine. */
 TG_API void tg_key_destroy(tg_key_pair *key);
 
 /* Public keys that may connect, with names. */
 typedef struct tg_keys tg_keys;
 
-/* Read a list: on each line a public key, blanks, and a name up to the line's end. Blank lines and
- * what follows a # are ignored.
- * Errors  TG_E_IO (also: others than its owner may write it), TG_E_SPEC (names the line; also: one
- *         key twice, or none at all), TG_E_CORRUPT (1 MiB or more), TG_E_NOMEM */
+/* Read a list from a file. Each line holds a public key, blanks, and a name that extends to the end
+ * of the line. Blank lines are ignored, as is everything after a #.
+ * Errors  TG_E_IO (also: users other than its owner can write it), TG_E_SPEC (names the line; also:
+ *         a key appears twice, or there is none), TG_E_CORRUPT (1 MiB or more), TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_keys_load(const char *path, tg_keys **keys_p);
-/* The same from text instead of a file. */
+/* Read a list from text instead of a file. */
 TG_API TG_NODISCARD tg_status tg_keys_parse(const char *text, tg_keys **keys_p);
 TG_API size_t tg_keys_count(const tg_keys *keys);
 /* NULL is fine. */
@@ -58,137 +58,142 @@ TG_API void tg_keys_destroy(tg_keys *keys);
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
-/* A rank's membership in a job: its connections to all other ranks. It may be asked about them also
- * while a transport owns it, by the thread that drives the transport or between its calls. After a
- * fork, the child must use neither: it would send with the parent's keys and numbers of records. */
+/* A rank's membership in a job: its connections to all other ranks. It can be queried while a
+ * transport owns it, by the thread that drives the transport or between that thread's calls. After
+ * fork(), the child must use neither, because it would reuse the parent's keys and record
+ * numbers. */
 typedef struct tg_net tg_net;
 
-#define TG_NET_VALUE 1024 /* most bytes of a value in the caller's store, with the NUL */
+#define TG_NET_VALUE 1024 /* largest value in the caller's store, in bytes with the NUL */
 
 /* How to join. Addresses are "tcp://HOST:PORT"; HOST is a name, an IPv4 address, or an IPv6 address
  * in brackets.
  *
  * Ranks find each other in one of three ways:
- *   meeting point   All are told the address and key of one rank, which becomes rank 0: `join` and
- *                   `peer_key`; it has `listen` and `allow`.
- *   list            All know all addresses and keys: `addresses` and `public_keys`. Each gives its
- *                   `rank`, and `size`.
- *   store           All share a store of texts that has another purpose, such as c10d's Store of
- *                   PyTorch: `set` and `get`. Each gives its `rank`, and `size`.
+ *   meeting point   One rank, which becomes rank 0, sets `listen` and `allow`. All others are given
+ *                   its address and key: `join` and `peer_key`.
+ *   list            Every rank knows all addresses and keys: `addresses` and `public_keys`. Each
+ *                   sets its `rank`, and `size`.
+ *   store           All ranks share an existing key-value store, such as PyTorch's c10d Store:
+ *                   `set` and `get`. Each sets its `rank`, and `size`.
  *
- * Whom to trust: With a list, each rank accepts the keys on it only, whatever rank 0 says. With a
- * meeting point, the others learn each other's keys from rank 0; if they have `allow`, too, they
- * accept those on it only. With a store, keys come from there: who can write to it, or change what
- * is read from it on the way, can take a rank's place. So it is as safe as the store, but who can
- * only read the store learns nothing of use. `allow` at rank 0 and `peer_key` at the others, if
- * given, count instead of what the store says. */
+ * Whom to trust: With a list, each rank accepts only the keys on it, whatever rank 0 says. With a
+ * meeting point, the other ranks learn each other's keys from rank 0; one that sets `allow`, too,
+ * accepts only the keys on it. With a store, the keys come from the store. Anyone who can write to
+ * it, or change what is read from it in transit, can impersonate a rank; anyone who can only read
+ * it learns nothing of use. `allow` at rank 0 and `peer_key` at the others, if set, override the
+ * store. */
 typedef struct tg_net_config {
     size_t struct_size; /* sizeof(tg_net_config) */
-    /* The address that this rank listens at. A meeting point must name its port. NULL: any port of
-     * every interface; with `addresses`, the port of this rank's there. */
+    /* The address where this rank listens. A meeting point must name its port. NULL: all interfaces
+     * and a free port; with `addresses`, the port of this rank's address. */
     const char *listen;
-    /* The meeting point's address. NULL, without `addresses` and `set`: this rank is the meeting
-     * point, and becomes rank 0. */
+    /* The meeting point's address. NULL, if `addresses` and `set` are NULL too: this rank is the
+     * meeting point, and becomes rank 0. */
     const char *join;
-    /* The address where other ranks reach this one, if it is not that of the interface that leads
-     * to the meeting point (port forwarding). Port 0: the one where it listens. NULL: found out */
+    /* The address where other ranks reach this one, if it differs from that of the interface that
+     * leads to the meeting point (port forwarding). Port 0: the one where it listens. NULL:
+     * detected */
     const char *advertise;
-    int size; /* ranks of the job. Only the meeting point must know; others: 0, or the same */
-    /* The rank that this process wants to be, 1 to size - 1. 0: the meeting point chooses, in the
-     * order of the keys on its list, and of arrival among processes with the same key. */
+    int size; /* ranks of the job. Required at the meeting point; others: 0, or the same */
+    /* The rank that this process asks for, 1 to size - 1. 0: the meeting point assigns one, in the
+     * order of the keys on its list; processes with the same key in the order of arrival. */
     int rank;
-    const char *job; /* a name that all ranks must give alike; NULL: "" */
+    const char *job; /* the job's name, which must be the same on all ranks; NULL: "" */
 
     /* This rank's key; borrowed during tg_net_join. NULL with `set`: a new one for this job */
     const tg_key_pair *key;
     /* Keys of the other ranks; borrowed during tg_net_join. Only the meeting point needs it. */
     const tg_keys *allow;
-    const char *peer_key; /* others: the meeting point's public key as text */
-    /* No keys and no encryption: anybody who reaches the port can join, read and change everything.
-     * key, allow, peer_key and public_keys must be NULL then. */
+    const char *peer_key; /* on other ranks: the meeting point's public key as text */
+    /* No keys and no encryption: anyone who reaches the port can join, and can read and change
+     * everything. key, allow, peer_key and public_keys must be NULL. */
     bool insecure;
 
-    double timeout_s; /* until all ranks are connected; 0: 60 */
-    /* Asked about ten times a second while joining. If it returns true, joining ends with
-     * TG_E_STOPPED. NULL: never. Called by the joining thread */
+    double timeout_s; /* seconds until all ranks must be connected; 0: 60 */
+    /* Called about ten times a second while joining, by the joining thread. If it returns true,
+     * joining ends with TG_E_STOPPED. NULL: joining is not stopped */
     bool (*stop)(void *arg);
     void *stop_arg;
-    /* What joining waits for, in words: about once a second. NULL: nobody wants to know */
+    /* Told about once a second, in words, what joining waits for. NULL: not reported */
     void (*on_wait)(void *arg, const char *text);
     void *on_wait_arg;
 
     /* The list: where each rank listens, and its public key as text; the same on all ranks. */
     const char *const *addresses;   /* (size) NULL: no list */
     const char *const *public_keys; /* (size) */
-    /* The store, called by the joining thread. Names and values are printable texts; names begin
-     * with "telegrad/" and contain `job`, which must differ from those of jobs before.
-     * set  Returns TG_OK, or an error, which ends joining
-     * get  Writes the value of a name (room: TG_NET_VALUE bytes, with the NUL), or "" if nobody has
-     *      set it; must not wait until somebody does. Called again every 50 to 250 ms. Returns as
-     *      set */
+    /* The store, called by the joining thread. Names and values are printable text. Names begin
+     * with "telegrad/" and contain `job`, which must differ from those of earlier jobs.
+     * set  Stores a value under a name. Returns TG_OK, or an error, which ends joining
+     * get  Writes the value of a name (room: TG_NET_VALUE bytes, with the NUL), or "" if it has not
+     *      been set; must not wait until it is. Called again every 50 to 250 ms. Return values: as
+     *      for set */
     tg_status (*set)(void *arg, const char *name, const char *value);
     tg_status (*get)(void *arg, const char *name, char *value, size_t room);
     void *store_arg;
 
-    /* Rank 0, with `allow`: the list of keys that counts from now on, for example because its file
-     * has changed; NULL, or the last one: no other. Asked about ten times a second until all ranks
-     * have joined; tg_net_allow is for the time after. Who has joined with a key that is not on it
-     * is turned away. Borrowed until the next one is given, or tg_net_join returns. Called by the
-     * joining thread. NULL: `allow` stays */
+    /* Rank 0, with `allow`: returns the list of keys to use from now on, for example because its
+     * file has changed; NULL or the previous list if it has not. Called about ten times a second,
+     * by the joining thread, until all ranks have joined; after that, use tg_net_allow. Members
+     * whose key is no longer on the list are disconnected. The list is borrowed until another one
+     * is returned, or until tg_net_join returns. NULL: `allow` does not change */
     const tg_keys *(*allow_now)(void *arg);
     void *allow_now_arg;
-    /* Rank 0: a call that failed, in words: the caller's address, its key's fingerprint if it
-     * showed one, and why, as "a call from 10.0.0.7 with the key 93af-... failed: it is not on the
-     * list of allowed keys". Of a flood only some are told: at first 8, then one in 10 s, and the
-     * same words once a minute. Called by the joining thread. NULL: nobody wants to know */
+    /* Rank 0: told, in words, of each connection attempt that failed: the caller's address, its
+     * key's fingerprint if it presented one, and the reason, for example "a call from 10.0.0.7 with
+     * the key 93af-... failed: it is not on the list of allowed keys". Rate-limited: the first 8,
+     * then one per 10 s; the same text at most once a minute. Called by the joining thread. NULL:
+     * not reported */
     void (*on_refused)(void *arg, const char *text);
     void *on_refused_arg;
 } tg_net_config;
 
-/* Join a job. Returns when all ranks are connected to all others. The meeting point tells all ranks
- * the addresses and keys of all others; then each pair connects, and accepts no other keys.
+/* Join a job. Returns when every rank is connected to every other rank. The meeting point sends
+ * every rank the addresses and keys of all ranks; then each pair connects, and accepts no other
+ * keys.
  *
- * Of two ranks the higher one calls the lower one. If that fails, the lower one calls back; if that
- * fails, too, both are connected by way of the meeting point (behind NAT or a firewall, for
- * example), after about 1 s where calls are refused, and 6 to 10 s where they are not answered.
- * They encrypt for each other: the meeting point passes on bytes that it cannot read. It does so in
- * a thread of its own, which needs at most 128 KiB of memory for each such pair, and goes on while
- * rank 0 computes. It ends when rank 0 leaves, after all such pairs have left or 5 s.
+ * Relaying   The higher-numbered rank of a pair connects to the lower-numbered one. If that fails,
+ *            the lower-numbered one tries the other direction. If that fails, too (behind NAT or a
+ *            firewall, for example), the meeting point relays between them, after about 1 s if
+ *            connections are refused, and 6 to 10 s if they are not answered. The two ranks encrypt
+ *            end to end, so the meeting point cannot read what it forwards. It forwards in a thread
+ *            of its own, which continues while rank 0 computes and takes at most 128 KiB of memory
+ *            per relayed pair. When rank 0 leaves, it waits at most 5 s for these pairs to leave
+ * Strangers  are turned away. A flood of their connections does not keep members at other addresses
+ *            from joining
  *
- * Strangers are turned away. A flood of their connections does not keep members at other addresses
- * from joining.
- * net_p   [out] to be given to tg_transport_tcp, or to tg_net_destroy
+ * net_p   [out] pass it to tg_transport_tcp, or to tg_net_destroy
  * Errors  TG_E_ARG (config), TG_E_SPEC (an address, a public key), TG_E_PEER (a rank or the meeting
  *         point does not answer, does not accept this key, speaks another version of the protocol,
  *         or leaves: the text names it), TG_E_MISMATCH (another job or size, a rank that is taken,
- *         a key that is not the one on the list), TG_E_CORRUPT (the meeting point's message, or
- *         what is in the store, is malformed), those of set and get, TG_E_IO (the port is taken,
- *         the name is unknown), TG_E_UNSUPPORTED (this OpenSSL cannot do TLS 1.3 with Ed25519),
+ *         a key other than the one on the list), TG_E_CORRUPT (the meeting point's message, or a
+ *         value in the store, is malformed), those of set and get, TG_E_IO (the port is in use, the
+ *         host name is unknown), TG_E_UNSUPPORTED (this OpenSSL lacks TLS 1.3 with Ed25519),
  *         TG_E_STOPPED, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_net_join(const tg_net_config *config, tg_net **net_p);
 
 /* This process's rank, from 0, and the number of ranks. */
 TG_API int tg_net_rank(const tg_net *net);
 TG_API int tg_net_size(const tg_net *net);
-/* Find the node of each rank, for tg_session_config.nodes: ranks whose machines have the same
- * identity (host name and boot) are on one node.
+/* Find the node of each rank, for tg_session_config.nodes: ranks on machines with the same host
+ * name and boot ID are on one node.
  * nodes   [out] (size) for each rank, the lowest rank on its machine; the same on all ranks */
 TG_API void tg_net_nodes(const tg_net *net, int *nodes);
 
 typedef enum tg_net_way {
-    TG_NET_SELF,   /* it is this rank */
+    TG_NET_SELF,   /* this rank itself */
     TG_NET_DIRECT, /* a connection of its own */
-    TG_NET_RELAYED /* by way of rank 0 */
+    TG_NET_RELAYED /* relayed by rank 0 */
 } tg_net_way;
 
 typedef struct tg_net_peer_info {
     size_t struct_size;    /* sizeof(tg_net_peer_info) */
     int way;               /* tg_net_way */
-    char address[300];     /* where it said that it can be reached; "": this rank */
+    char address[300];     /* where it can be reached, as it says; "": this rank */
     char key[TG_KEY_TEXT]; /* its public key as text; "": without keys */
-    /* Of the TCP connection in use (relayed: the one to rank 0), on this side: packets with data
-     * that it has sent so far, how many more it had to send because they were lost, and the name of
-     * its congestion control, as "bbr". 0 and "": this rank */
+    /* This end of the TCP connection in use (if relayed, the one to rank 0): data packets sent so
+     * far without retransmissions, retransmissions, and the name of its congestion control, such as
+     * "bbr". 0 and "": this rank */
     uint64_t packets_sent, packets_resent;
     char congestion[16];
 } tg_net_peer_info;
@@ -198,34 +203,36 @@ typedef struct tg_net_peer_info {
  * Errors  TG_E_ARG */
 TG_API TG_NODISCARD tg_status tg_net_peer(const tg_net *net, int rank, tg_net_peer_info *info);
 
-/* Replace rank 0's list of keys while the job runs, for example when its file has changed. A member
- * whose key is not on it is disconnected: when rank 0 next waits in its transport (poll), it leaves
- * the job and says why. All operations of all ranks then fail with TG_E_PEER, and the text names
- * the rank whose key was taken off. Keys that are new change nothing, because nobody joins later.
+/* Replace rank 0's list of keys while the job runs, for example when its file has changed. If the
+ * key of a member is no longer on it, the job ends: when rank 0 next waits in its transport (poll),
+ * it disconnects the member, leaves, and says why. All operations on all ranks then fail with
+ * TG_E_PEER, and the error names the rank whose key was removed. New keys have no effect, because
+ * no rank can join a running job.
  *
- * It may be called by any thread at any time before the transport (or net) is destroyed, but not by
- * a signal handler: let that set a flag, and load the list and call this between two steps.
+ * Any thread may call it at any time before the transport (or net) is destroyed, but a signal
+ * handler must not: have the handler set a flag, then load the list and call this between steps.
  * Errors  TG_E_ARG, TG_E_STATE (this is not rank 0, or the job has no keys) */
 TG_API TG_NODISCARD tg_status tg_net_allow(tg_net *net, const tg_keys *allow);
 
-/* Leave the job, and free; waits at most 5 s until what was sent has arrived. NULL is fine. Not
- * after tg_transport_tcp has taken the membership. */
+/* Leave the job, and free the membership. Waits at most 5 s for delivery of what was sent. NULL is
+ * fine. Do not call it after tg_transport_tcp has taken ownership. */
 TG_API void tg_net_destroy(tg_net *net);
-/* The same, and tell the other ranks why: operations that wait for this rank fail with this text.
- * why  at most 511 bytes are told. NULL or "": no reason */
+/* The same, and give the other ranks a reason: their operations that wait for this rank fail with
+ * this text.
+ * why  at most 511 bytes are sent. NULL or "": no reason */
 TG_API void tg_net_leave(tg_net *net, const char *why);
 
 /* Create the transport of a job.
- * net     owned by the transport on success
- * Leaving A rank that shuts or destroys its transport says goodbye, and names the rank to blame;
- *         one that shuts it, and blames nobody, also says why: with the text of its last failure
- *         (tg_error). Others that wait for it get TG_E_PEER at once, as they do when its process
- *         dies. A machine that falls silent is found by the timeouts of the operations that wait
- *         for it. Destroying it waits at most 5 s until what was sent has arrived
- * Memory  A message that nobody has asked for yet is kept, up to 64 MiB from each rank; the sender
- *         of more is held back until its message is asked for
- * Threads any one at a time; TG_DRIVER_THREAD is possible
- * Errors  TG_E_ARG, TG_E_NOMEM, TG_E_IO (no descriptors left) */
+ * net      owned by the transport on success
+ * Leaving  A rank that shuts or destroys its transport says goodbye, and names the rank it blames.
+ *          If it shuts the transport without blaming anyone, it sends its last error (tg_error) as
+ *          the reason. Ranks that wait for it get TG_E_PEER at once, as they do when its process
+ *          dies. A machine that stops responding is detected by the timeouts of operations that
+ *          wait for it. Destroying the transport waits at most 5 s for delivery of what was sent
+ * Memory   Messages that arrive before their receive is posted are kept, up to 64 MiB from each
+ *          rank; beyond that, a message stays with its sender until its receive is posted
+ * Threads  any one at a time; TG_DRIVER_THREAD is possible
+ * Errors   TG_E_ARG, TG_E_NOMEM, TG_E_IO (out of file descriptors) */
 TG_API TG_NODISCARD tg_status tg_transport_tcp(tg_net *net, tg_transport **t_p);
 
 #ifdef __cplusplus

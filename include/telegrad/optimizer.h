@@ -14,7 +14,7 @@ typedef struct tg_optimizer tg_optimizer;
 /* Create an optimizer.
  * spec    "sgd:lr=0.05,momentum=0.9,nesterov=no", "adam", "lars:lr=0.1,trust=0.02",
  *         "adamw:lr=0.0003,weight_decay=0.1,exempt=1d"; nesterov=yes requires momentum > 0.
- *         `telegrad methods sgd adam adamw lars` lists all keys and defaults
+ *         `telegrad optimizers NAME` lists keys and defaults
  * Errors  TG_E_SPEC, TG_E_ARG, TG_E_NOMEM, TG_E_UNSUPPORTED (TG_CPU) */
 TG_API TG_NODISCARD tg_status tg_optimizer_create(const char *spec, tg_optimizer **o_p);
 TG_API void tg_optimizer_destroy(tg_optimizer *o); /* NULL is fine */

@@ -39,8 +39,8 @@ typedef struct tg_reducer_config {
     size_t struct_size; /* sizeof(tg_reducer_config) */
     uint64_t seed;
     uint64_t steps_per_epoch; /* for durations in epochs; 0: unknown */
-    /* Longest wait for one message; 0: 60,000. The error comes up to three quarters of it later (at
-     * most 2 s): so long the rank listens for whom the others blame. */
+    /* Longest wait for one message; 0: 60,000. The error may arrive up to three quarters of the
+     * timeout later (at most 2 s), while the rank waits to learn whom the others blame. */
     int64_t timeout_ms;
     /* (nsegments) the tensors in the vector: ascending, without gaps, none empty, to element n,
      * with rows * cols == n of each; NULL: one ... */
@@ -84,16 +84,16 @@ TG_API TG_NODISCARD tg_status tg_reducer_create(const char *method, tg_transport
  * for this reducer learn of it when this rank destroys its transport. */
 TG_API void tg_reducer_destroy(tg_reducer *r);
 
-/* Average over ranks what they send of g. Blocks until it is done.
+/* Compute the mean over ranks of the coded g. Blocks until it is done.
  * g        (n) f32, read only
  * mean     [out] (n) the mean, the same bits on all ranks; may be g, but must not overlap it in
  *          part
  * Errors   TG_E_ARG, TG_E_STATE (an operation is under way): nothing was sent
  *          TG_E_NONFINITE: on every rank, if any rank's g is not finite, or if the sum over ranks,
- *          or g plus a rank's memory, leaves the range of f32. The rank whose g it is names the
- *          first such element. mean is unchanged, and you may go on with the next call. What finite
- *          ranks sent returns to their memory. A memory that cannot be encoded, or then exceeds
- *          2^100, is reset to 0
+ *          or g plus a rank's memory, leaves the range of f32. On the rank whose g it is, the error
+ *          names the first element that is not finite. mean is unchanged, and the next call may
+ *          follow. What finite ranks sent returns to their memory. A memory that cannot be encoded,
+ *          or then exceeds 2^100, is reset to 0
  *          TG_E_PEER, TG_E_CORRUPT, TG_E_STOPPED: final; destroy the reducer */
 TG_API TG_NODISCARD tg_status tg_reducer_mean(tg_reducer *r, const float *g, float *mean);
 
@@ -107,9 +107,9 @@ TG_API TG_NODISCARD tg_status tg_reducer_mean(tg_reducer *r, const float *g, flo
 TG_API TG_NODISCARD tg_status tg_reducer_start(tg_reducer *r, const float *g, float *mean,
                                                void (*on_done)(void *arg, tg_status status),
                                                void *arg);
-/* The same for vectors of another type. A gradient of 16 bits is widened to f32, exactly, and the
- * mean is rounded to nearest even; beyond the range of f16 it becomes the largest finite value. The
- * memory is of f32. From the first such call on, the reducer holds another 4 n bytes.
+/* The same for vectors of another type. A 16-bit gradient is widened to f32, exactly, and the mean
+ * is rounded to nearest even; beyond the range of f16 it becomes the largest finite value. The
+ * memory stays in f32. From the first such call on, the reducer holds another 4 n bytes.
  * dtype    of g and mean. Ranks may differ, and so may calls
  * Errors   as for tg_reducer_start */
 TG_API TG_NODISCARD tg_status tg_reducer_start_as(tg_reducer *r, tg_dtype dtype, const void *g,
@@ -121,21 +121,21 @@ TG_API TG_NODISCARD tg_status tg_reducer_wait(tg_reducer *r);
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Take back the last operation, whose mean was not applied (an optimizer that skips a step because
- * another bucket's gradient is not finite): what this rank sent returns to its memory. All ranks do
- * so, or none. Once, after a wait that succeeded, and before the next start, tg_reducer_slot_get or
- * tg_reducer_scale.
+/* Take back the last operation, if its mean was not applied (an optimizer skips the step because
+ * another bucket's gradient is not finite): what this rank sent returns to its memory. Either all
+ * ranks call it or none does. Call it once, after a wait that succeeded, and before the next start,
+ * tg_reducer_slot_get or tg_reducer_scale.
  * Errors  TG_E_STATE (nothing to take back, or an operation is under way) */
 TG_API TG_NODISCARD tg_status tg_reducer_undo(tg_reducer *r);
-/* Multiply what was not yet sent by a factor, because the unit of the gradients changes by it (a
- * loss scale). All ranks do so alike.
+/* Multiply what was not yet sent by a factor, because the gradients' scale changes by it (a loss
+ * scale). All ranks call it with the same factor.
  * factor  finite and above 0
  * Errors  TG_E_ARG, TG_E_STATE (an operation is under way) */
 TG_API TG_NODISCARD tg_status tg_reducer_scale(tg_reducer *r, double factor);
 
 /* A part of the memory. To save a reducer, copy all of its slots and the step. To restore it,
- * create one with the same arguments, and write them back. Between reducers that cut a vector in
- * another way, slots move with their segments. */
+ * create one with the same arguments, and write them back. Between reducers that divide the vector
+ * differently, slots move with their segments. */
 typedef struct tg_reducer_slot {
     size_t struct_size; /* sizeof(tg_reducer_slot) */
     size_t segment;     /* the segment that it belongs to; without segments: 0 */
@@ -145,8 +145,8 @@ typedef struct tg_reducer_slot {
     char name[32]; /* "residual", "velocity", ...: unique for a segment and a role */
     char role[16]; /* "rank": each rank has its own, "owner": of the part that this rank owns,
                     * "leader": of a node's lowest rank, "replicated": the same on all ranks */
-    char rule[16]; /* for another number of ranks, "sum": f32, of which the sum over ranks counts;
-                    * "copy": anything else */
+    char rule[16]; /* how to restore it on another number of ranks. "sum": f32, keep the sum over
+                    * ranks; "copy": anything else */
 } tg_reducer_slot;
 
 TG_API size_t tg_reducer_slot_count(const tg_reducer *r);
@@ -155,8 +155,8 @@ TG_API size_t tg_reducer_slot_count(const tg_reducer *r);
  * slot    [out] struct_size must be set
  * Errors  TG_E_ARG, TG_E_STATE (an operation is under way) */
 TG_API TG_NODISCARD tg_status tg_reducer_slot_get(tg_reducer *r, size_t i, tg_reducer_slot *slot);
-/* Operations started so far, on which warm-ups and random numbers depend, and setting it. All ranks
- * set the same.
+/* Get or set the number of operations started so far, on which warm-ups and random numbers depend.
+ * All ranks set the same number.
  * Errors  TG_E_STATE (an operation is under way) */
 TG_API uint64_t tg_reducer_step(const tg_reducer *r);
 TG_API TG_NODISCARD tg_status tg_reducer_set_step(tg_reducer *r, uint64_t step);

@@ -19,10 +19,10 @@
  * Memory    The parameters and gradients are the caller's arrays. The session updates the
  *           parameters in place.
  * Bits      All ranks compute the same bits of the global parameters, except with exchange=none.
- * Failures  Once ranks have begun to talk, a failure is final, and every later call returns the
- *           same error; TG_E_ARG and TG_E_STATE for a wrong call change nothing, nor does a failed
- *           tg_session_save without TG_E_PEER. If there is no checkpoint to load, create another
- *           session and begin it.
+ * Failures  Once ranks have begun to communicate, a failure is final, and every later call returns
+ *           the same error. TG_E_ARG and TG_E_STATE for a wrong call change nothing. A
+ *           tg_session_save that fails without TG_E_PEER does not end the session. If there is no
+ *           checkpoint to load, create another session and begin it.
  * Threads   Call from one thread at a time. tg_session_request_stop may be called from any thread
  *           and from a signal handler. */
 #ifndef TELEGRAD_SESSION_H
@@ -57,10 +57,10 @@ typedef enum tg_nonfinite {
      *               exceeds 2^100 after a dropped step, that rank resets the bucket's memory to 0
      *               and logs TG_LOG_WARN. */
     TG_NONFINITE_SKIP = 0,
-    /* tg_session_step fails with TG_E_NONFINITE on every rank. The rank whose gradient it is names
-     * the tensor and its first such element. Strategies that take local steps
-     * fail when the round is exchanged. With TG_OVERLAP_FULL, tg_session_step then waits for all
-     * buckets, as with TG_OVERLAP_BACKWARD. */
+    /* tg_session_step fails with TG_E_NONFINITE on every rank. On the rank whose gradient it is,
+     * the error names the tensor and the first element that is not finite. Strategies that take
+     * local steps fail when the round is exchanged. With TG_OVERLAP_FULL, tg_session_step then
+     * waits for all buckets, as with TG_OVERLAP_BACKWARD. */
     TG_NONFINITE_FAIL = 1
 } tg_nonfinite;
 
@@ -93,8 +93,8 @@ typedef struct tg_session_config {
     const char *optimizer; /* NULL: "sgd:lr=0.01"; "external": the caller's (external.h) */
     uint64_t seed;
     uint64_t steps_per_epoch; /* for durations in epochs; 0: unknown */
-    /* Longest wait for one message; 0: 60,000. The error comes up to three quarters of it later (at
-     * most 2 s): so long the rank listens for whom the others blame. */
+    /* Longest wait for one message; 0: 60,000. The error may arrive up to three quarters of the
+     * timeout later (at most 2 s), while the rank waits to learn whom the others blame. */
     int64_t timeout_ms;
     tg_driver driver;
     tg_nonfinite on_nonfinite;
@@ -128,7 +128,8 @@ typedef struct tg_session_config {
      *             these lowest ranks, on the mean of each node, and keeps its residuals there.
      * Waiting     A rank that waits for its node's lowest rank may wait longer than timeout_ms; the
      *             wait ends when any rank is known to have failed (docs/cluster.md).
-     * Errors      tg_session_begin refuses exchange=none, and votes among nodes of unequal size. */
+     * Errors      tg_session_begin refuses exchange=none, and voting methods if nodes differ in
+     *             size. */
     const int *nodes;
     /* Training samples on this rank; strategies that weight ranks (fedavg) weight by it. 0 on all
      * ranks: equal weights. */
@@ -144,9 +145,9 @@ typedef struct tg_session_config {
      * NULL: tg_log warns after 10 s, 20 s, 40 s, ... of the same wait. */
     void (*on_wait)(void *arg, const tg_wait *wait);
     void *on_wait_arg;
-    /* Once *stop is nonzero, the session does as after tg_session_request_stop; with the optimizer
-     * external it also ends its waits (external.h). A signal handler may set it. Borrowed; NULL:
-     * none. */
+    /* Once *stop is nonzero, the session behaves as if tg_session_request_stop had been called; if
+     * the optimizer is external, it also ends its waits (external.h). A signal handler may set it.
+     * Borrowed; NULL: none. */
     const volatile sig_atomic_t *stop;
 } tg_session_config;
 
@@ -167,7 +168,8 @@ TG_API TG_NODISCARD tg_status tg_session_create(const tg_session_config *config,
 /* Free the session; NULL is fine. Ends the communication thread unless another session on the
  * transport uses it. If an exchange is in flight here, which can depend on timing, shuts the
  * transport for everyone who shares it: call tg_session_finish first. Otherwise other ranks are not
- * told: those that still wait for this session learn it when this rank destroys its transport. */
+ * told: those that still wait for this session learn of it when this rank destroys its
+ * transport. */
 TG_API void tg_session_destroy(tg_session *s);
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -188,8 +190,8 @@ typedef struct tg_tensor {
     tg_tensor_kind kind;
     tg_array param; /* (product of shape) */
     tg_array grad;  /* TRAINED only: same length as param, must not overlap it. Gradients that are
-                     * adjacent in memory, in the order added, are not copied. None (data NULL) with
-                     * the optimizer external */
+                     * adjacent in memory, in the order added, are not copied. Leave it zero if the
+                     * optimizer is external */
 } tg_tensor;
 
 /* Add a tensor, before tg_session_begin.
@@ -313,9 +315,9 @@ typedef struct tg_step_info {
 TG_API TG_NODISCARD tg_status tg_session_step(tg_session *s, tg_step_info *info);
 
 /* Set the learning rate from the next tg_session_step on; the first one is the optimizer spec's lr.
- * It must be the same on all ranks; otherwise their parameters drift apart, which hash_every finds.
- * If a method has rescale=yes, set it before the step's first
- * tg_session_grad_ready, because gradients are encoded with the current rate.
+ * It must be the same on all ranks; otherwise their parameters drift apart, which hash_every
+ * detects. If a method has rescale=yes, set it before the step's first tg_session_grad_ready,
+ * because gradients are encoded with the current rate.
  * Errors  TG_E_ARG */
 TG_API TG_NODISCARD tg_status tg_session_set_lr(tg_session *s, double lr);
 
@@ -331,9 +333,9 @@ TG_API TG_NODISCARD tg_status tg_session_eval_end(tg_session *s);
 TG_API TG_NODISCARD tg_status tg_session_sum(tg_session *s, double *x, size_t n);
 
 /* Ask all ranks to stop after the same step, which sets tg_step_info.stop.
- * Set-up   tg_session_begin and tg_session_load go on if they are complete within a second. Else
- *          they fail on this rank with TG_E_STOPPED. It leaves the transport, and the others get
- *          TG_E_PEER, which names it
+ * Set-up   tg_session_begin and tg_session_load continue if they complete within a second.
+ *          Otherwise they fail on this rank with TG_E_STOPPED. It leaves the transport, and the
+ *          others get TG_E_PEER, which names it
  * Threads  any; also signal handlers */
 TG_API void tg_session_request_stop(tg_session *s);
 
@@ -348,8 +350,8 @@ TG_API uint64_t tg_session_steps(const tg_session *s);
 TG_API uint64_t tg_session_bytes_sent(const tg_session *s);
 /* Of them, bytes to ranks on the same node; 0 without tg_session_config.nodes. */
 TG_API uint64_t tg_session_bytes_near(const tg_session *s);
-/* Bytes to other nodes that belong to no exchange of a step: those of the handshake, of
- * tg_session_sum, of evaluation and of checkpoints. */
+/* Bytes to other nodes that are not part of a step's exchanges: those of the handshake,
+ * tg_session_sum, evaluation and checkpoints. */
 TG_API uint64_t tg_session_bytes_control(const tg_session *s);
 /* Total time that calls of this session have waited for each rank, handshake included. Time in
  * which messages of several ranks were missing counts for each of them, so the sum may exceed the
@@ -368,12 +370,12 @@ TG_API uint64_t tg_session_skipped(const tg_session *s);
  * What is in flight is received and stored unapplied, so the run continues with the same bits as if
  * it had not saved. The folder is written under another name and then renamed; the last two are
  * kept. dir/step-N/model.safetensors holds the weights that an evaluation would use (weights.h).
- * dir     folder of checkpoints; made if it does not exist. All ranks see it, or some or all have a
- *         folder of their own, which then gets the weights, too, and the files of its ranks. A step
- *         is committed in all folders before older ones are removed from any
+ * dir     folder of checkpoints; created if it does not exist. It may be shared by all ranks, or
+ *         local to some or all; a local folder also receives the weights, and the files of its own
+ *         ranks only. A step is committed in all folders before older ones are removed from any
  * extra   (len) bytes of the caller's own, per rank; NULL with len 0: none
- * Errors  TG_E_IO, TG_E_PEER, TG_E_ARG (dir is empty or too long), TG_E_STATE (dir holds a
- *         checkpoint of a later step): the session continues */
+ * Errors  TG_E_IO, TG_E_ARG (dir is empty or too long), TG_E_STATE (dir holds a checkpoint of a
+ *         later step): the session continues. TG_E_PEER ends it */
 TG_API TG_NODISCARD tg_status tg_session_save(tg_session *s, const char *dir, const void *extra,
                                               size_t len);
 /* After tg_session_finish: add the weights of the finished run to the checkpoint that was saved
@@ -381,14 +383,14 @@ TG_API TG_NODISCARD tg_status tg_session_save(tg_session *s, const char *dir, co
  * strategy; a checkpoint, from which a longer run continues, is from before that. If the two
  * differ, dir/step-N/final.safetensors is written, which tg_weights_open_newest then prefers.
  * All ranks call it.
- * Errors  TG_E_STATE (dir holds no checkpoint of this step), TG_E_IO, TG_E_PEER: the session
- *         continues */
+ * Errors  TG_E_STATE (dir holds no checkpoint of this step), TG_E_IO: the session continues.
+ *         TG_E_PEER ends it */
 TG_API TG_NODISCARD tg_status tg_session_save_final(tg_session *s, const char *dir);
-/* Resume: call it in place of tg_session_begin. Handshake, then load the newest committed
- * checkpoint in dir; tg_log warns of newer folders without a COMMIT, which are not read. If ranks
- * have folders of their own, load the newest step that all have; each rank needs the folder with
- * its file.
- * exchange=auto becomes what it was there; nothing is measured.
+/* Resume: call it in place of tg_session_begin. After the handshake, the newest committed
+ * checkpoint in dir is loaded; tg_log warns of newer folders without a COMMIT, which are not read.
+ * If ranks have folders of their own, the newest step that all of them have is loaded; each rank
+ * needs the folder with its file. With exchange=auto, each bucket keeps the exchange that the saved
+ * run chose; nothing is measured.
  *
  * Number of ranks  A checkpoint of P ranks may be loaded by P' ranks. Lay the old ranks side by
  *                  side and cut them into P' equal stretches; rank j takes stretch j. Its
@@ -405,7 +407,7 @@ TG_API TG_NODISCARD tg_status tg_session_save_final(tg_session *s, const char *d
  * len_p            [out] bytes of it
  * Errors           TG_E_IO, TG_E_CORRUPT, TG_E_VERSION (saved by an older telegrad),
  *                  TG_E_MISMATCH (another model, method, ..., or the ranks' checkpoints are of
- *                  different runs, or of no step that all have), those of tg_session_begin */
+ *                  different runs, or have no step in common), those of tg_session_begin */
 TG_API TG_NODISCARD tg_status tg_session_load(tg_session *s, const char *dir, const void **extra_p,
                                               size_t *len_p);
 

@@ -10,10 +10,10 @@
  *           links, so simulating takes no longer with more ranks, unless they compute at different
  *           paces.
  * Links     If links differ, give the link of the rank with the lowest rate and the longest delay,
- *           because every exchange waits for that rank. The prediction then errs on the long side,
- *           by a sixth if one of three ranks has a tenth of the rate, as the other ranks send each
- *           other data faster. If the lowest rate and the longest delay
- *           belong to different ranks, no single link is exact.
+ *           because every exchange waits for that rank. The prediction is then too long, by a sixth
+ *           if one of three ranks has a tenth of the rate, because the other ranks exchange data
+ *           with each other faster. If the lowest rate and the longest delay belong to different
+ *           ranks, no single link is exact.
  * Left out  Packet loss, TCP round trips, and warm-ups of methods: densities are the final ones. A
  *           strategy's own warm-up is simulated.
  * Threads   one thread per simulation at a time */

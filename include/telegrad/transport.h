@@ -9,14 +9,14 @@
  *          sessions.
  *          - All ranks create the reducers, and begin (or load) the sessions, in the same order.
  *            The handshake names what differs.
- *          - After that they are independent: start, wait for and destroy them in any order, on
- *            each rank in another one. The results are the same as if they ran one after the other.
+ *          - After that they are independent: start, wait for and destroy them in any order, which
+ *            may differ between ranks. The results are the same as if they ran one after the other.
  *          - Waiting for one makes progress on all. A wait ends only when every rank has started
  *            that operation, so start what other ranks may wait for before you wait yourself.
  *          - A failure of one shuts the transport; all others fail with the same error, and so do
  *            those created later. A rank that runs out of memory while it creates one shuts it too,
- *            because the others would wait.
- *            A failure that all ranks know of (their settings differ) ends that one alone.
+ *            because the others would wait. A failure that all ranks know of (their settings
+ *            differ) ends that one alone.
  *          - A call that refuses its arguments (TG_E_ARG, TG_E_SPEC, ...) sends nothing, and the
  *            transport stays as it was. If every rank made the same mistake, call again with other
  *            arguments. If this rank alone did, the others wait for it: destroy the transport.
@@ -88,8 +88,8 @@ typedef struct tg_transport_ops {
      * ranks that waited for it.
      * blame   the rank that makes this one give up (it may be itself). Called once, before `shut`,
      *         which tells the others
-     * blamed  the rank that peer blamed; TG_BLAMED_NOBODY if it left without a word, TG_NOT_LEFT if
-     *         it is not known to have left. May be called after `shut` */
+     * blamed  the rank that peer blamed; TG_BLAMED_NOBODY if it left without blaming anyone,
+     *         TG_NOT_LEFT if it is not known to have left. May be called after `shut` */
     void (*blame)(tg_transport *t, int rank);
     int (*blamed)(tg_transport *t, int peer);
 } tg_transport_ops;
@@ -113,13 +113,13 @@ struct tg_transport {
  * its own range of them. */
 #define TG_TAG_LIMIT ((uint32_t)1 << 24)
 
-/* Leave and free the transport, one of your own too; NULL is fine. (Its function `destroy` alone
- * would leave behind what reducers and sessions know of it.) Ranks that still wait for this one get
- * TG_E_PEER at once. Destroy its reducers and sessions before: if some are left, all their calls
- * fail with TG_E_STATE, and the transport is freed with the last of them.
- * Threads  if any_thread is false, the thread that created its first reducer or session. Called by
- *          another one while some are left, it marks them as failed; this rank then leaves in the
- *          next call that uses one of them, or with the last of them */
+/* Leave and free the transport, including one of your own; NULL is fine. (Its function `destroy`
+ * alone would leave behind what reducers and sessions know of it.) Ranks that still wait for this
+ * one get TG_E_PEER at once. Destroy its reducers and sessions first: if some are left, all their
+ * calls fail with TG_E_STATE, and the transport is freed with the last of them.
+ * Threads  if any_thread is false, the thread that created its first reducer or session. If another
+ *          thread calls it while some are left, it marks them as failed; this rank then leaves in
+ *          the next call that uses one of them, or when the last of them is destroyed */
 TG_API void tg_transport_destroy(tg_transport *t);
 
 /* Connect `size` ranks of one process through memory.
