@@ -149,6 +149,15 @@ static const tg_keys *allow_now(void *arg)
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
+/* Some commands join anew for each of their runs. */
+static void warn_once(void)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&said))
+        console_say("warning: --insecure: no keys and no encryption: whoever reaches the port can "
+                    "join, read and change everything");
+}
+
 tg_status tcp_join(const struct net_options *o, const char *job, int rank, double timeout_s,
                    tg_net **net_p)
 {
@@ -158,8 +167,7 @@ tg_status tcp_join(const struct net_options *o, const char *job, int rank, doubl
     struct waiting waiting = {.said = ""};
     tg_status status = read_keys(o, &key, &lists.current);
     if (status == TG_OK && o->insecure)
-        console_say("warning: --insecure: no keys and no encryption: whoever reaches the port can "
-                    "join, read and change everything");
+        warn_once();
     const tg_net_config config = {.struct_size = sizeof config,
                                   .listen = o->listen,
                                   .join = o->join,

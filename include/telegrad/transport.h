@@ -207,7 +207,7 @@ typedef struct tg_wait {
     bool indirect;  /* the missing message depends on what that rank itself receives (a later round
                      * of a ring, a node's lowest rank), so it may be waiting for another rank */
     int64_t for_ns; /* duration so far */
-    uint64_t step;
+    uint64_t step;  /* between steps: the one before */
 } tg_wait;
 
 #ifdef __cplusplus

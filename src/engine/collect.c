@@ -23,6 +23,7 @@ static tg_status run(tg__engine *e, const tg__speech *s, tg__op *op)
     TG_TRY(tg__gather_create(t->rank, t->size, s->cap, s->full, &op->x));
     tg__gather_set(op->x, s->own, s->len);
     op->task.group = s->group;
+    op->flight.no_step = true;
     TG_TRY(tg__engine_submit(e, op));
     TG_TRY(tg__engine_wait(e, op));
     e->control_bytes += op->bytes_sent - op->bytes_near;

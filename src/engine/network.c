@@ -66,6 +66,7 @@ static tg_status time_own(const talkers *k, size_t m, int run, int runs, double 
     TG_TRY(tg_alloc(1, sizeof *op, &op));
     op->task.group = k->talks ? &k->leaders : NULL;
     tg_status status = tg__gather_create(k->rank, k->talks ? k->count : 1, m, 0, &op->x);
+    op->flight.no_step = true;
     if (status == TG_OK) {
         tg__gather_set(op->x, NULL, m);
         status = time_runs(k->engine, op, run, runs, seconds_p);

@@ -251,11 +251,10 @@ static tg_status complete(tg__pump *p, tg__flight *f, tg__post *m, size_t bytes)
     say_overflow(f);
     f->combine_ns += tg_now_ns(p->transport->clock) - begin;
     if (status != TG_OK && is_in_group(f)) /* the exchange knows only numbers within its group */
-        return tg_fail(status,
-                       "%s (in a group, of which this message's peer is rank %d) " TG__WHERE,
-                       tg_error(), m->peer, TG__WHERE_ARGS(p, f, m->order));
+        return tg_fail(status, "%s (in a group, of which this message's peer is rank %d) %s",
+                       tg_error(), m->peer, tg__where_of(p, f, m->order).text);
     if (status != TG_OK)
-        return tg_fail(status, "%s " TG__WHERE, tg_error(), TG__WHERE_ARGS(p, f, m->order));
+        return tg_fail(status, "%s %s", tg_error(), tg__where_of(p, f, m->order).text);
     return TG_OK;
 }
 
@@ -360,6 +359,8 @@ static tg_status launch(tg__pump *p, tg__flight *f)
         TG_TRY(tg_alloc(2 * (size_t)p->transport->size, sizeof *p->heard_ns, &p->heard_ns));
     if (!c->under_way)
         TG_TRY(tg_alloc((size_t)p->transport->size, sizeof *c->under_way, &c->under_way));
+    if (c->waits != NULL && !f->no_step)
+        c->waits->step = f->step;
     f->flags_in = 0;
     f->finished = false;
     f->bytes_sent = f->bytes_near = 0;

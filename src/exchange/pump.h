@@ -73,6 +73,7 @@ typedef struct tg__flight {
     uint32_t sequence;
     uint64_t step;
     uint16_t bucket;
+    bool no_step;           /* it belongs to no step of training; step and bucket are 0 */
     int priority;           /* smaller: its messages are sent first; FIFO among equals */
     const tg__costs *costs; /* NULL: its work costs nothing. Borrowed until finished */
     uint16_t program_round; /* number of this exchange in its method's program, below 1024 */

@@ -38,6 +38,21 @@ static void listen(const tg__pump *p, int *rank)
     }
 }
 
+tg__where tg__where_of(tg__pump *p, const tg__flight *f, uint32_t order)
+{
+    tg__where w;
+    char channel[32] = "";
+    const unsigned number = tg__channel_of(p, f)->number;
+    if (number > 0)
+        snprintf(channel, sizeof channel, "channel %u, ", number);
+    if (f->no_step)
+        snprintf(w.text, sizeof w.text, "(%sbetween steps)", channel);
+    else
+        snprintf(w.text, sizeof w.text, "(%sstep %llu, bucket %u, exchange %s, round %u)", channel,
+                 (unsigned long long)f->step, f->bucket, f->x->ops->entry.name, order & 63u);
+    return w;
+}
+
 void tg__pump_give_up(tg__pump *p)
 {
     tg_transport *t = p->transport;

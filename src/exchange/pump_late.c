@@ -93,8 +93,8 @@ static tg_status somebody_gave_up(tg__pump *p, const tg__flight *f)
     for (int rank = 0; t->ops->blamed && rank < t->size; rank++)
         if (rank != t->rank && t->ops->blamed(t, rank) >= 0) {
             tg__accuse(p, f, rank);
-            return tg_fail(TG_E_PEER, "rank %d has left " TG__WHERE, rank,
-                           TG__WHERE_ARGS(p, f, f->order));
+            return tg_fail(TG_E_PEER, "rank %d has left %s", rank,
+                           tg__where_of(p, f, f->order).text);
         }
     return TG_OK;
 }
@@ -123,9 +123,8 @@ tg_status tg__late_check(tg__pump *p, int64_t now, int64_t *due_ns_p)
             if (count > 1 && count == f->x->size - 1) /* if so, this rank may be at fault */
                 snprintf(cut_off, sizeof cut_off, ": this rank (%d) may be cut off",
                          p->transport->rank);
-            return tg_fail(TG_E_PEER, "%s for %.*f s%s " TG__WHERE, who,
-                           patience < 100000000 ? 3 : 1, (double)patience * 1e-9, cut_off,
-                           TG__WHERE_ARGS(p, f, f->order));
+            return tg_fail(TG_E_PEER, "%s for %.*f s%s %s", who, patience < 100000000 ? 3 : 1,
+                           (double)patience * 1e-9, cut_off, tg__where_of(p, f, f->order).text);
         }
         due = TG__MIN(due, flight_due);
     }
@@ -142,7 +141,7 @@ tg_status tg__late_blame(tg__pump *p, const tg__flight *f, const tg__post *m, tg
         late_peers(p, f, tg_now_ns(p->transport->clock), half, m->peer, who, &p->suspect);
     if (who[0])
         snprintf(hint, sizeof hint, "; %s for over %.2f s", who, (double)half * 1e-9);
-    return tg_fail(status, "%s%s " TG__WHERE, tg_error(), hint, TG__WHERE_ARGS(p, f, m->order));
+    return tg_fail(status, "%s%s %s", tg_error(), hint, tg__where_of(p, f, m->order).text);
 }
 
 /* This rank did not listen from `since` to now. If that was long, no peer counts as late. */

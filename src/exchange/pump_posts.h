@@ -23,17 +23,16 @@ typedef struct tg__posts {
     tg__post slot[];
 } tg__posts;
 
-/* The identity of a message, for error texts. */
-#define TG__WHERE "(%s%.0u%sstep %llu, bucket %u, exchange %s, round %u)"
-#define TG__WHERE_ARGS(p, f, order)                                                           \
-    tg__channel_of(p, f)->number ? "channel " : "", tg__channel_of(p, f)->number,             \
-        tg__channel_of(p, f)->number ? ", " : "", (unsigned long long)(f)->step, (f)->bucket, \
-        (f)->x->ops->entry.name, (order)&63u
-
 static inline tg__channel *tg__channel_of(tg__pump *p, const tg__flight *f)
 {
     return f->channel != NULL ? f->channel : &p->own;
 }
+
+/* The identity of a message, for error texts: "(step 7, bucket 3, exchange ring, round 0)". */
+typedef struct tg__where {
+    char text[160];
+} tg__where;
+tg__where tg__where_of(tg__pump *p, const tg__flight *f, uint32_t order);
 
 /* Blame `rank` for the failure of f. */
 static inline void tg__accuse(tg__pump *p, const tg__flight *f, int rank)

@@ -90,7 +90,7 @@ static int64_t find(tg__pump *p, tg__waits *w, int64_t since, tg_wait *wait)
                 continue;
             first = at;
             wait->rank = m->peer;
-            wait->step = f->step;
+            wait->step = f->no_step ? w->step : f->step;
             wait->indirect = (m->order & 63) > 0 || f->program_round > 0;
         }
     }

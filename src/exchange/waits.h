@@ -15,6 +15,7 @@ struct tg__waits {
     _Atomic int64_t since_ns; /* start of the caller's wait; 0: no caller waits */
     int64_t looked_ns;        /* from here on for the driving thread: time of the last look */
     int64_t told_ns;          /* time of the last call of tell */
+    uint64_t step;            /* of the exchange launched last; those between steps do not count */
     int64_t logged_since_ns, log_next; /* the wait logged last, and the length of its next line */
     struct {
         int64_t until_ns;         /* its waits are counted up to this time */
