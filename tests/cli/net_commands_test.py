@@ -3,6 +3,9 @@ import json
 import os
 import shutil
 import signal
+import socket
+import socketserver
+import threading
 import unittest
 import net_tool
 from cli_tool import TINY, records
@@ -109,6 +112,51 @@ class Commands(net_tool.NetTest):
         done = net_tool.Done(both[0], 10)
         self.assertEqual((done.returncode, done.stderr.splitlines()[-1]), (130, "telegrad: interrupted by SIGINT"))
         self.assertEqual(net_tool.Done(both[1], 10).returncode, 1)
+
+    def test_insecure_is_said_once(self):
+        """Though each of their runs joins anew."""
+        size = ["--data", "glyphs:train=512,test=128", "--model", "mlp:hidden=16"]
+        for args in (["compare", *size, "--batch", "16", "--steps", "1", "--run", "method=dense", "--run", "method=dgc"],
+                     ["bench", "exchange", "dense", "topk", "--elements", "2000", "--seconds", "0.01"],
+                     ["advise", "--measure", *size]):
+            both = [self.start(*args, "--listen", self.meeting, "--ranks", "2", "--insecure"),
+                    self.start(*args, "--join", self.meeting, "--insecure")]
+            for done in map(net_tool.Done, both):
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(done.stderr.count("no keys and no encryption"), 1, done.stderr)
+
+    def test_advertised(self):
+        """Rank 1 is called where it says that the others reach it, here a router that forwards to where it listens."""
+        port, calls = net_tool.free_port(), []
+
+        class Router(socketserver.BaseRequestHandler):
+            def handle(self):
+                calls.append(self.client_address)
+                with socket.create_connection(("127.0.0.1", port)) as inside:
+                    threading.Thread(target=pass_on, args=(inside, self.request)).start()
+                    pass_on(self.request, inside)
+
+        def pass_on(source, sink):
+            try:
+                while data := source.recv(65536):
+                    sink.sendall(data)
+                sink.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass
+
+        with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Router) as router:
+            threading.Thread(target=router.serve_forever).start()
+            outside = f"tcp://127.0.0.1:{router.server_address[1]}"
+            own = {1: ["--listen", f"tcp://127.0.0.1:{port}", "--advertise", outside]}
+            done = self.job(3, "doctor", "--seconds", "0.1", "--json", own=lambda rank: own.get(rank, []))
+            router.shutdown()
+        self.assertEqual([p.returncode for p in done], [0, 0, 0], done[1].stderr)
+        self.assertEqual(len(calls), 1)
+        self.assertFalse(any(link["relayed"] for rank in json.loads(done[0].stdout)["ranks"] for link in rank["links"]))
+        nowhere = ["--advertise", "tcp://127.0.0.1:1"]  # nobody listens there
+        done = self.job(3, "doctor", "--seconds", "0.1", own=lambda rank: nowhere if rank else [])
+        self.assertEqual([p.returncode for p in done], [0, 0, 0], done[1].stderr)
+        self.assertRegex(done[2].stdout, r"(?m)^1, 2 +relayed ")
 
     def test_advise(self):
         text = self.both("advise", "--measure", "--model", "mlp:hidden=16", "--data", "glyphs:train=512,test=128")
