@@ -36,7 +36,8 @@ class Includes(unittest.TestCase):
         self.assertEqual((0, []), check())
 
     def test_every_way_to_write_an_include(self):
-        for line, problem in (
+        files, problems = {}, []
+        for number, (line, problem) in enumerate((
                 ('#include "session/session_impl.h"', "(floor 0) includes session/session_impl.h (floor 7)"),
                 ('# include "session/session_impl.h"', "(floor 0) includes session/session_impl.h (floor 7)"),
                 ('\t#\tinclude\t"session/session_impl.h"', "(floor 0) includes session/session_impl.h (floor 7)"),
@@ -47,10 +48,10 @@ class Includes(unittest.TestCase):
                 ("#include <telegrad/none.h>", "includes telegrad/none.h, which has no floor"),
                 ('#include "base/../session/session_impl.h"',
                  "includes base/../session/session_impl.h: allowed: paths without . and .."),
-                ("#include HEADER", 'includes HEADER: allowed: "name" and <name>')):
-            with self.subTest(line):
-                text = f"/* Memory. */\n#include <string.h>\n{line}\nint x;\n"
-                self.assertEqual((1, [f"src/base/mem.h {problem}"]), check(**{"src/base/mem.h": text}))
+                ("#include HEADER", 'includes HEADER: allowed: "name" and <name>'))):
+            files[f"src/base/way{number}.c"] = f"/* Memory. */\n#include <string.h>\n{line}\nint x;\n"
+            problems.append(f"src/base/way{number}.c {problem}")
+        self.assertEqual((1, problems), check(**files))
 
     def test_programs_see_public_headers_only(self):
         self.assertEqual((1, ["trainer/nn/nn.h includes src/base/mem.h: only bench looks inside of the library"]),
@@ -59,14 +60,16 @@ class Includes(unittest.TestCase):
 
 class Names(unittest.TestCase):
     def test_a_type_or_function_in_two_headers(self):
-        for first, second in (("typedef struct tg__post {\n    int x;\n} tg__post;", "struct tg__post {\n    int y;\n};"),
-                              ("typedef struct {\n    int x;\n} tg__post;", "enum tg__post { A };"),
-                              ("typedef int tg__post;", "static inline int tg__post(void)\n{\n    return 0;\n}"),
-                              ("typedef struct tg__x tg__post;", "TG_NODISCARD tg_status tg__post(int a,\n    int b);"),
-                              ("typedef int tg__post(void);", "union tg__post { int a; };")):
-            with self.subTest(first):
-                self.assertEqual((1, ["tg__post defined twice: src/base/mem.h, src/session/session_impl.h"]),
-                                 check(**{"src/base/mem.h": f"{first}\n", "src/session/session_impl.h": f"{second}\n"}))
+        pairs = (("typedef struct NAME {\n    int x;\n} NAME;", "struct NAME {\n    int y;\n};"),
+                 ("typedef struct {\n    int x;\n} NAME;", "enum NAME { A };"),
+                 ("typedef int NAME;", "static inline int NAME(void)\n{\n    return 0;\n}"),
+                 ("typedef struct tg__x NAME;", "TG_NODISCARD tg_status NAME(int a,\n    int b);"),
+                 ("typedef int NAME(void);", "union NAME { int a; };"))
+        first, second = ("\n".join(pair[side].replace("NAME", f"tg__post{number}") for number, pair in enumerate(pairs)) + "\n"
+                         for side in (0, 1))
+        self.assertEqual((1, [f"tg__post{number} defined twice: src/base/mem.h, src/session/session_impl.h"
+                              for number in range(len(pairs))]),
+                         check(**{"src/base/mem.h": first, "src/session/session_impl.h": second}))
 
     def test_a_type_named_before_it_is_defined(self):
         self.assertEqual((0, []), check(**{
