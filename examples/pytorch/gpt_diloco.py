@@ -1,13 +1,17 @@
 """A small GPT, trained by DiLoCo: each rank takes AdamW steps of its own, and every 50 steps the ranks exchange what these
-have changed. torchrun --nproc-per-node 4 gpt_diloco.py [--steps 200] [--strategy diloco:every=50] [--method int8]
+have changed.
 
-It learns characters of tiny Shakespeare if TELEGRAD_DATA is a folder with tiny-shakespeare/input.txt, else of sentences that
-it makes itself; nothing is downloaded. With --save FOLDER it saves a checkpoint at the end, and starts from the one there.
+    torchrun --nproc-per-node 4 gpt_diloco.py input.txt --save run
+    torchrun --nproc-per-node 3 gpt_diloco.py input.txt --save run --resume
+    python gpt_diloco.py --strategy streaming:every=50 --method int8
+
+It learns the characters of a text (tiny Shakespeare, for example). Without one it makes sentences itself.
 """
 import argparse
 import os
 import pathlib
 import random
+import sys
 import time
 
 import torch
@@ -47,10 +51,9 @@ class Gpt(torch.nn.Module):
         return self.head(self.blocks(self.letter(x) + self.place(torch.arange(x.shape[1]))))
 
 
-def text():
-    path = pathlib.Path(os.environ.get("TELEGRAD_DATA", "."), "tiny-shakespeare", "input.txt")
-    if path.exists():
-        return path.read_text()
+def text_of(path):
+    if path is not None:
+        return path.read_text(encoding="utf-8")
     draw = random.Random(1)
     who, does, whom = ("the king", "a fool", "my lord", "the witch"), ("sees", "loves", "calls", "fears"), ("me", "him", "the crown")
     return "".join(f"{draw.choice(who)} {draw.choice(does)} {draw.choice(whom)}.\n" for _ in range(20000))
@@ -68,49 +71,79 @@ def loss_of(model, data, seed):
     return torch.nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten())
 
 
+def save(folder, step, optimizer):
+    """Each rank saves its own. A checkpoint that says of how many ranks it is is complete."""
+    here = folder / f"step-{step}"
+    here.mkdir(parents=True, exist_ok=True)
+    torch.save(optimizer.state_dict(), here / f"rank-{dist.get_rank()}.pt")
+    dist.barrier()
+    if int(os.environ.get("LOCAL_RANK", 0)) == 0:  # on each machine
+        (here / "ranks").write_text(str(dist.get_world_size()))
+
+
+def resume(folder, optimizer):
+    """Continue from the newest checkpoint, with any number of ranks; the parameters, too. Returns its step."""
+    found = [int(path.parent.name[5:]) for path in folder.glob("step-*/ranks")]
+    if not found:
+        sys.exit(f"--resume: {folder} has no checkpoint")
+    here = folder / f"step-{max(found)}"
+    ranks = int((here / "ranks").read_text())
+    if ranks == dist.get_world_size():
+        optimizer.load_state_dict(torch.load(here / f"rank-{dist.get_rank()}.pt"))
+    else:
+        optimizer.load_state_dict(torch.load(here / f"rank-{old}.pt") for old in range(ranks))
+    return max(found)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("text", type=pathlib.Path, nargs="?", help="a file; none: sentences that it makes itself")
+    parser.add_argument("--steps", type=int, default=200, help="in all, those before a --resume included")
     parser.add_argument("--strategy", default="diloco:every=50")
     parser.add_argument("--method", default=None, help="how changes are coded: int8, topk:density=0.01, ...")
     parser.add_argument("--report", type=int, default=50, metavar="STEPS")
-    parser.add_argument("--save", type=pathlib.Path, metavar="FOLDER")
+    parser.add_argument("--save", type=pathlib.Path, metavar="FOLDER", help="save a checkpoint there after each report")
+    parser.add_argument("--resume", action="store_true", help="continue from the newest checkpoint in the folder of --save")
     options = parser.parse_args()
+    if options.resume and options.save is None:
+        parser.error("--resume: allowed: with --save FOLDER")
 
-    dist.init_process_group("gloo")
+    if "RANK" in os.environ:  # torchrun
+        dist.init_process_group("gloo")
+    else:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     rank, size = dist.get_rank(), dist.get_world_size()
-    letters = sorted(set(text()))
-    data = torch.tensor([letters.index(c) for c in text()])
+    text = text_of(options.text)
+    letters = sorted(set(text))
+    number = {letter: i for i, letter in enumerate(letters)}
+    data = torch.tensor([number[c] for c in text])
     held_out, data = data[:len(data) // 20], data[len(data) // 20:]
     data = data[rank * len(data) // size:(rank + 1) * len(data) // size]  # each rank has text of its own
+    if min(len(held_out), len(data)) < CONTEXT + 2:
+        sys.exit(f"{options.text}: {len(text)} characters: allowed: at least {21 * size * (CONTEXT + 2)}")
 
     torch.manual_seed(1)
     model = Gpt(len(letters))
     net = telegrad.torch.Network()
     optimizer = telegrad.torch.Local(torch.optim.AdamW(model.parameters(), 2e-3), model, options.strategy, net, method=options.method)
-    begin, path = 0, options.save / f"rank-{rank}.pt" if options.save else None
-    if path is not None and path.exists():
-        state = torch.load(path)
-        begin = state["step"]
-        optimizer.load_state_dict(state["optimizer"])  # the parameters, too
+    begin = resume(options.save, optimizer) if options.resume else 0
 
-    began = time.monotonic()
-    for step in range(begin, begin + options.steps):
+    began, sent = time.monotonic(), optimizer.stats()["bytes_sent"]
+    for step in range(begin, options.steps):
         optimizer.zero_grad()
         loss_of(model, data, step * size + rank).backward()
         optimizer.step()
-        if (step + 1) % options.report == 0 or step + 1 == begin + options.steps:
+        if (step + 1) % options.report == 0 or step + 1 == options.steps:
             with optimizer.global_weights(), torch.no_grad():
                 loss = sum(float(loss_of(model, held_out, seed)) for seed in range(4)) / 4
             if rank == 0:
-                sent = optimizer.stats()["bytes_sent"] / (step + 1 - begin)
-                print(f"step {step + 1}: loss {loss:.4f}, {sent:.0f} bytes sent a step, {time.monotonic() - began:.1f} s", flush=True)
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save({"step": begin + options.steps, "optimizer": optimizer.state_dict()}, path)
+                done = step + 1 - begin
+                print(f"step {step + 1}: loss {loss:.4f}, {1000 * (time.monotonic() - began) / done:.0f} ms a step, "
+                      f"{(optimizer.stats()['bytes_sent'] - sent) / done:.0f} bytes sent a step", flush=True)
+            if options.save is not None:
+                save(options.save, step + 1, optimizer)
     optimizer.finish()  # nothing may be under way when a rank leaves
     net.close()
-    dist.barrier()
 
 
 if __name__ == "__main__":

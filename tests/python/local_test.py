@@ -1,12 +1,8 @@
-"""telegrad.torch.Local between threads, and gpt_diloco.py between processes. Status 77: no PyTorch here."""
+"""telegrad.torch.Local between threads. Status 77: no PyTorch here."""
 import copy
 import io
-import os
-import pathlib
 import pickle
-import subprocess
 import sys
-import tempfile
 import threading
 import unittest
 import warnings
@@ -22,7 +18,6 @@ import telegrad
 import telegrad.torch
 from telegrad.torch import Local
 
-EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch" / "gpt_diloco.py"
 SPECS = ("local:every=1", "local:every=3", "local:every=3,after=4", "local:every=2,momentum=reset", "fedavg:every=3,clients=0.5",
          "diloco:every=4", "streaming:every=4,fragments=2,overlap=2,alpha=0.5", "eager:every=3", "sparseloco:every=4",
          "gossip:overlap=2,mean=5", "dga:delay=4,every=2", "dga:delay=2", "ssgd", "pipe:width=3",
@@ -604,24 +599,6 @@ class Refused(unittest.TestCase):
                     return
             self.fail("rank 0 has not noticed")
         ranks.in_threads(2, body)
-
-
-class Example(unittest.TestCase):
-    def test_gpt_diloco(self):
-        """Started as torchrun would; and resumed."""
-        with tempfile.TemporaryDirectory() as folder:
-            for last in (4, 6):
-                environment = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ranks.free_port()),
-                               "WORLD_SIZE": "2", "TELEGRAD_DATA": folder}
-                processes = [subprocess.Popen([sys.executable, str(EXAMPLE), "--steps", str(4 if last == 4 else 2), "--strategy",
-                                               "streaming:every=2", "--method", "int8", "--save", folder], text=True, stdout=subprocess.PIPE,
-                                              stderr=subprocess.PIPE, env={**environment, "RANK": str(rank)}) for rank in range(2)]
-                for status, output, errors in ranks.finish(processes):
-                    self.assertEqual(status, 0, output + errors)
-                    self.assertEqual(f"step {last}: loss" in output, "bytes sent" in output, output)
-                    self.assertNotIn("Error", errors)
-                with open(os.path.join(folder, "rank-1.pt"), "rb") as file:
-                    self.assertEqual(torch.load(file)["step"], last)
 
 
 if __name__ == "__main__":

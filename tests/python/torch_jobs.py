@@ -39,11 +39,14 @@ class Jobs:
                 raise AssertionError("\n".join(f"status {s}: {o}{e}" for s, o, e in ended))
         return ended[0][1]
 
-    def run(self, script, size, *arguments, timeout=60):
-        """(status, output, errors) of each rank. Those that do not end in time are killed."""
+    def run(self, script, size, *arguments, timeout=60, launcher="test"):
+        """(status, output, errors) of each rank. Those that do not end in time are killed.
+
+        launcher  "torchrun": RANK and the like are in the environment, and not among the arguments; "none": they are nowhere
+        """
         with tempfile.TemporaryDirectory() as folder:
             job = {"script": str(HERE / script), "size": size, "port": str(free_port()), "arguments": arguments, "folder": folder,
-                   "timeout": timeout}
+                   "timeout": timeout, "launcher": launcher}
             self.process.stdin.write(json.dumps(job) + "\n")
             self.process.stdin.flush()
             ended = json.loads(self.process.stdout.readline())
@@ -91,7 +94,12 @@ def _serve():
                 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
                 for fd, name in ((1, "out"), (2, "err")):
                     os.dup2(os.open(os.path.join(job["folder"], f"{rank}.{name}"), os.O_WRONLY | os.O_CREAT), fd)
-                return [job["script"], str(rank), str(job["size"]), job["port"], *job["arguments"]]
+                own = {"RANK": str(rank), "WORLD_SIZE": str(job["size"]), "MASTER_PORT": job["port"]}
+                if job["launcher"] == "test":
+                    return [job["script"], *own.values(), *job["arguments"]]
+                if job["launcher"] == "torchrun":
+                    os.environ.update(own, LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1")
+                return [job["script"], *job["arguments"]]
             children.append(pid)
         print(json.dumps(_wait(children, job["timeout"])), flush=True)
     return None
