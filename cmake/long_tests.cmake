@@ -1,6 +1,6 @@
 # They begin first, so that the others fill what they leave: cores that are idle at the end, while they wait.
 foreach(test adding_test completion_test docs_test faults_test net_resume_test net_trouble_test python_ddp_test python_wheel_test
-        relay_test session_takeover_test)
+        python_examples_test relay_test session_takeover_test)
     if(TEST ${test})
         set_tests_properties(${test} PROPERTIES COST 100)
     endif()
