@@ -121,6 +121,12 @@ def accuracy(model, images, labels):
     return float(total) / len(labels)
 
 
+def say(text, end="\n"):
+    """Rank 0 prints a line, on a terminal in the place of an unfinished one."""
+    if dist.get_rank() == 0:
+        print(("\r\033[K" if sys.stdout.isatty() else "") + text, end=end, flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path, nargs="?", help="CIFAR-10; none: synthetic images")
@@ -143,8 +149,8 @@ def main():
     rank, size = dist.get_rank(), dist.get_world_size()
     images, labels, test_images, test_labels = load(options.folder, options.images)
     steps = len(images) // (options.batch * size)
-    if rank == 0 and options.folder is None:
-        print("no folder of CIFAR-10 is given: the images are synthetic", flush=True)
+    if options.folder is None:
+        say("no folder of CIFAR-10 is given: the images are synthetic")
     if steps == 0:
         sys.exit(f"--images {len(images)}: allowed: at least {options.batch * size}, a batch for each rank")
 
@@ -171,14 +177,13 @@ def main():
             loss.backward()
             optimizer.step()
             total += float(loss.detach())
-            if rank == 0 and sys.stdout.isatty():
-                print(f"\repoch {epoch + 1}, step {step + 1} of {steps}: loss {total / (step + 1):.4f} ", end="", flush=True)
-        stats, seconds = hook.stats(), time.monotonic() - began
+            stats = hook.stats()
+            figures = (f"loss {total / (step + 1):.4f}, {1000 * (time.monotonic() - began) / (step + 1):.0f} ms a step, "
+                       f"{(stats['bytes_sent'] - sent) / (step + 1):.0f} bytes sent a step, ratio {stats['ratio']:.1f}")
+            if sys.stdout.isatty():
+                say(f"epoch {epoch + 1}, step {step + 1} of {steps}: {figures}", end="")
         right = accuracy(model, test_images, test_labels)
-        if rank == 0:
-            print(f"{chr(13) if sys.stdout.isatty() else ''}epoch {epoch + 1}: loss {total / steps:.4f}, {100 * right:.1f} % right, "
-                  f"{1000 * seconds / steps:.0f} ms a step, {(stats['bytes_sent'] - sent) / steps:.0f} bytes sent a step, "
-                  f"ratio {stats['ratio']:.1f}", flush=True)
+        say(f"epoch {epoch + 1}: {figures}, {100 * right:.1f} % right")
         if options.save is not None:
             save(options.save, epoch + 1, model, optimizer, hook)
     net.close()

@@ -138,6 +138,12 @@ def resume(folder, model, optimizer, hook):
     return max(found)
 
 
+def say(text, end="\n"):
+    """Rank 0 prints a line, on a terminal in the place of an unfinished one."""
+    if dist.get_rank() == 0:
+        print(("\r\033[K" if sys.stdout.isatty() else "") + text, end=end, flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", type=pathlib.Path, nargs="?", help="a file; none: sentences that it makes itself")
@@ -177,27 +183,24 @@ def main():
     if options.resume:
         loss_of(ddp, data, 0).backward()  # DDP cuts its buckets anew after its first pass
         begin = resume(options.save, model, optimizer, hook)
-    if rank == 0:
-        parts = sum(p.numel() for p in adapters(model).values()), sum(p.numel() for p in model.parameters())
-        print(f"{parts[0]} of {parts[1]} parameters are trained", flush=True)
+    trained, all_of_them = sum(p.numel() for p in adapters(model).values()), sum(p.numel() for p in model.parameters())
+    say(f"{trained} of {all_of_them} parameters are trained")
 
-    began, sent, total = time.monotonic(), hook.stats()["bytes_sent"], 0.0
+    began, sent = time.monotonic(), hook.stats()["bytes_sent"]
     for step in range(begin, options.steps):
         loss = loss_of(ddp, data, step * size + rank)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        done = step + 1 - begin
-        if rank == 0 and sys.stdout.isatty():
-            print(f"\rstep {step + 1}: loss {float(loss.detach()):.4f} ", end="", flush=True)
+        stats, done = hook.stats(), step + 1 - begin
+        figures = (f"{1000 * (time.monotonic() - began) / done:.0f} ms a step, {(stats['bytes_sent'] - sent) / done:.0f} bytes sent a step, "
+                   f"ratio {stats['ratio']:.1f}")
+        if sys.stdout.isatty():
+            say(f"step {step + 1}: loss {float(loss.detach()):.4f} of a batch, {figures}", end="")
         if (step + 1) % options.report == 0 or step + 1 == options.steps:
-            if rank == 0:
-                stats = hook.stats()
-                with torch.no_grad():
-                    loss = sum(float(loss_of(model, held_out, seed)) for seed in range(4)) / 4
-                print(f"{chr(13) if sys.stdout.isatty() else ''}step {step + 1}: loss {loss:.4f}, "
-                      f"{1000 * (time.monotonic() - began) / done:.0f} ms a step, {(stats['bytes_sent'] - sent) / done:.0f} bytes sent "
-                      f"a step, ratio {stats['ratio']:.1f}", flush=True)
+            with torch.no_grad():
+                loss = sum(float(loss_of(model, held_out, seed)) for seed in range(4)) / 4
+            say(f"step {step + 1}: loss {loss:.4f}, {figures}")
             if options.save is not None:
                 save(options.save, step + 1, model, optimizer, hook)
     net.close()
