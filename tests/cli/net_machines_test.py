@@ -1,59 +1,57 @@
-"""Four machines (network namespaces behind one bridge) with four keys train LeNet-5 on MNIST to the bits of four threads."""
+"""Machines (network namespaces on one switch) with keys of their own train to the bits of threads."""
 import os
-import shutil
-import subprocess
 import unittest
 import net_tool
-from net_train_test import hash_of
+from cli_tool import TINY
+from namespaces import Machines, why_not
+from net_train_test import MLP, hash_of
 
 DATA = os.environ.get("TELEGRAD_DATA", "")
-JOB = ["train", "--model", "lenet5", "--data", "mnist:" + os.path.join(DATA, "mnist"), "--method", "dgc:density=0.01,warmup=10",
-       "--steps", "60", "--no-eval"]
-
-
-def ip(*args):
-    subprocess.run(["ip", *args], check=True, capture_output=True)
+MISSING = why_not()
 
 
 @unittest.skipUnless(net_tool.AVAILABLE, net_tool.WHY)
-@unittest.skipUnless(os.geteuid() == 0 and shutil.which("ip"), "SKIP: network namespaces need root and ip (iproute2)")
-@unittest.skipUnless(os.path.isdir(os.path.join(DATA, "mnist")), "SKIP: no MNIST in TELEGRAD_DATA")
-class Machines(net_tool.NetTest):
+@unittest.skipIf(MISSING, MISSING)
+class Train(net_tool.NetTest):
     def make(self, count):
-        """Namespaces with addresses 10.77.0.1, 10.77.0.2, ... whose names nobody else has."""
-        mark = f"t{os.getpid() % 100000}"
-        hub = mark + "h"
-        names = [f"{mark}n{i}" for i in range(count)]
-        try:
-            ip("netns", "add", hub)
-        except subprocess.CalledProcessError as error:
-            self.skipTest(f"SKIP: no network namespaces here: {error.stderr.decode().strip()}")
-        self.addCleanup(subprocess.run, ["ip", "netns", "del", hub], capture_output=True)
-        ip("-n", hub, "link", "add", "br0", "type", "bridge")
-        ip("-n", hub, "link", "set", "br0", "up")
-        for i, name in enumerate(names):
-            ip("netns", "add", name)
-            self.addCleanup(subprocess.run, ["ip", "netns", "del", name], capture_output=True)
-            ip("-n", hub, "link", "add", f"p{i}", "type", "veth", "peer", "name", "eth0", "netns", name)
-            ip("-n", hub, "link", "set", f"p{i}", "master", "br0", "up")
-            ip("-n", name, "addr", "add", f"10.77.0.{i + 1}/24", "dev", "eth0")
-            ip("-n", name, "link", "set", "eth0", "up")
-            ip("-n", name, "link", "set", "lo", "up")
-        return names
+        self.machines = Machines(self, {f"host-{i}": f"10.77.0.{i + 1}" for i in range(count)})
+        self.public = self.new_keys(count)
 
-    def test_mnist(self):
-        names = self.make(4)
-        public = self.new_keys(4)
-        started = []
-        for rank, name in enumerate(names):
-            own = (["--listen", "tcp://10.77.0.1:4242", "--ranks", "4", "--allow", self.path("friends")] if rank == 0 else
-                   ["--join", "tcp://10.77.0.1:4242", "--peer-key", public[0]])
-            started.append(self.start(*JOB, *own, "--key", self.path(f"{rank}.key"), prefix=["ip", "netns", "exec", name]))
+    def all_start(self, *args, port=4242):
+        """Each machine is a rank."""
+        meeting = f"tcp://10.77.0.1:{port}"
+        return [self.start(*args, *(["--join", meeting, "--peer-key", self.public[0]] if rank else
+                                    ["--listen", meeting, "--ranks", str(len(self.public)), "--allow", self.path("friends")]),
+                           "--key", self.path(f"{rank}.key"), prefix=self.machines.prefix(f"host-{rank}"))
+                for rank in range(len(self.public))]
+
+    def all_done(self, started):
         done = [net_tool.Done(process, 300) for process in started]
-        threads = hash_of(self.ok(*JOB, "--workers", "4", timeout=300))
         for process in done:
             self.assertEqual(process.returncode, 0, process.stderr)
-            self.assertEqual(hash_of(process.stdout), threads)
+        return [process.stdout for process in done]
+
+    @unittest.skipUnless(os.path.isdir(os.path.join(DATA, "mnist")), "SKIP: no MNIST in TELEGRAD_DATA")
+    def test_mnist(self):
+        job = ["train", "--model", "lenet5", "--data", "mnist:" + os.path.join(DATA, "mnist"), "--method", "dgc:density=0.01,warmup=10",
+               "--steps", "60", "--no-eval"]
+        self.make(4)
+        started = self.all_start(*job)
+        threads = hash_of(self.ok(*job, "--workers", "4", timeout=300))
+        self.assertEqual([hash_of(text) for text in self.all_done(started)], [threads] * 4)
+
+    def test_relayed(self):
+        """Nothing passes between two of the machines, so rank 0 forwards; a call without an answer is given up after 3 s."""
+        job = ["train", *TINY, *MLP, "--steps", "8", "--method", "dgc:density=0.01"]
+        self.make(3)
+        self.machines.separate("host-1", "host-2")
+        started = self.all_start(*job), self.all_start("doctor", "--seconds", "0.1", port=4243)
+        threads = hash_of(self.ok(*job, "--workers", "3"))
+        trained, found = map(self.all_done, started)
+        self.assertEqual([hash_of(text) for text in trained], [threads] * 3)
+        for text in found:
+            self.assertRegex(text, r"(?m)^0, 1 +direct .*\n0, 2 +direct .*\n1, 2 +relayed ")
+            self.assertIn("- ranks 1 and 2 do not reach each other, so rank 0 forwards their messages", text)
 
 
 if __name__ == "__main__":

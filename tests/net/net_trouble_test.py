@@ -12,29 +12,11 @@ import time
 import unittest
 sys.path.insert(1, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from free_port import free_port
+from namespaces import PREFIX, ip, why_not
 
 PLAY = os.path.abspath(sys.argv.pop(1))
 CUT = float(os.environ.get("CUT_SECONDS", "3"))
-PREFIX = f"tgt{os.getpid()}"
-
-
-def ip(*arguments):
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
-
-
-def spaces_missing():
-    """Why there are no namespaces here; "": there are."""
-    if os.geteuid() != 0 or not shutil.which("ip"):
-        return "needs root and ip"
-    try:
-        ip("netns", "add", PREFIX + "try")
-        ip("netns", "del", PREFIX + "try")
-    except subprocess.CalledProcessError as error:
-        return error.stderr.strip()
-    return ""
-
-
-MISSING = spaces_missing()
+MISSING = why_not()
 
 
 class Rank:
