@@ -349,9 +349,6 @@ static int cmd_train(int argc, char **argv)
     if (status != TG_OK)
         return launch_fail(&launch, status);
     stop_install(launch.speaks);
-    if (o.init && launch.rank > 0)
-        console_warning("--init %s is ignored: rank 0, not rank %d, gives all ranks their weights",
-                        o.init, launch.rank);
     if (o.sim_only || o.dry_run) /* else printed once the run has passed its checks */
         run_notes_say(&o, "");
     if (o.sim_only)

@@ -1,9 +1,11 @@
 """Machines (network namespaces on one switch) with keys of their own train to the bits of threads."""
 import os
+import shutil
+import subprocess
 import unittest
 import net_tool
 from cli_tool import TINY
-from namespaces import Machines, why_not
+from namespaces import Machines, ip, remove_old, why_not
 from net_train_test import MLP, hash_of
 
 DATA = os.environ.get("TELEGRAD_DATA", "")
@@ -30,6 +32,19 @@ class Train(net_tool.NetTest):
         for process in done:
             self.assertEqual(process.returncode, 0, process.stderr)
         return [process.stdout for process in done]
+
+    def test_what_killed_tests_left(self):
+        """It is removed; what belongs to a process that runs stays."""
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        for pid, stays in ((ended.pid, False), (os.getpid(), True)):
+            name = f"tgns{pid}-left"
+            self.addCleanup(shutil.rmtree, "/etc/netns/" + name, ignore_errors=True)
+            self.addCleanup(subprocess.run, ["ip", "netns", "del", name], capture_output=True)
+            ip("netns", "add", name)
+            os.makedirs("/etc/netns/" + name)
+            remove_old()
+            self.assertEqual([os.path.exists(folder + name) for folder in ("/run/netns/", "/etc/netns/")], [stays, stays])
 
     @unittest.skipUnless(os.path.isdir(os.path.join(DATA, "mnist")), "SKIP: no MNIST in TELEGRAD_DATA")
     def test_mnist(self):
