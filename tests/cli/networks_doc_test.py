@@ -189,7 +189,8 @@ class Networks(unittest.TestCase):
         last = max(int(name[5:]) for name in steps if re.fullmatch(r"step-\d+", name))
         self.assertIn("--init DIR/step-N/model.safetensors", INLINE)
         weights = f"DIR/step-{last:012d}/model.safetensors"
-        trained = self.all_done(self.all_start(f"{job} --steps 4", ("host-a", "host-b"), a="--listen tcp://0.0.0.0:4242 --ranks 2 --allow friends --init " + weights))
+        meet = f"--listen tcp://0.0.0.0:4242 --ranks 2 --allow friends --init {weights}"
+        trained = self.all_done(self.all_start(f"{job} --steps 4", ("host-a", "host-b"), a=meet))
         self.assertEqual(len({hash_of(text) for text in trained.values()}), 1)
         self.write_friends("host-b", "host-c")
         self.assertIn("--resume DIR", INLINE)
