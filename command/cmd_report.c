@@ -191,8 +191,8 @@ static const struct cli_option options[] = {
     {.help = "Options"},
     {"out", OUT, "FILE", NULL, NULL, "what to write: a page (.html) or a picture (.svg); required"},
     {"timeline", TIMELINE, "FILE,..", NULL, NULL,
-     "draw up to 4 traces of train --trace, one above the other on one time axis: what each rank "
-     "did when"},
+     "draw up to 4 traces of train --trace, one below the other on a common time axis: what each "
+     "rank did when"},
     {"steps", STEPS, "A-B", "five after the first", NULL,
      "steps of the traces to draw, counted from 0"},
     {"title", TITLE, "TEXT", NULL, NULL,
@@ -221,13 +221,12 @@ const struct cli_command command_report = {
     .summary = "draw a page of charts from records, or a picture from traces",
     .usage = "RECORDS... -o PAGE.html\nRECORDS... -o PICTURE.svg\n--timeline TRACE[,TRACE]... -o "
              "PICTURE.svg",
-    .about =
-        "Draw what runs wrote; the files may be compressed (.gz). RECORDS are the files of train "
-        "--out and compare --out. The page has a table that sorts, and charts of accuracy, loss, "
-        "density, ratio and residuals over steps, samples, time and bytes; it needs no network. "
-        "The picture has one chart: test accuracy over time, or the loss if there is no accuracy. "
-        "Runs that differ only in their seed share a color. Of long runs the extremes are drawn. "
-        "An incomplete last line is left out.",
+    .about = "Draw what runs wrote; the files may be compressed (.gz). RECORDS are the files of "
+             "train --out and compare --out. The page has a sortable table, and charts of "
+             "accuracy, loss, density, ratio and residuals over steps, samples, time and bytes; it "
+             "needs no network. The picture has one chart: test accuracy over time, or the loss if "
+             "there is no accuracy. Runs that differ only in their seed share a color. Long runs "
+             "are thinned; extremes are kept. An incomplete last line is ignored.",
     .operands = "FILE",
     .options = options,
     .set = set,

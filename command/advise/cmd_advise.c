@@ -33,10 +33,13 @@ enum {
     MEASURE
 };
 
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+
 static const struct cli_option options[] = {
     {.help = "What is trained"},
     {"model", MODEL, "SPEC", "lenet5", "models", "network: see telegrad models"},
-    {"workers", WORKERS, "N", "4", NULL, "workers, up to 4096"},
+    {"workers", WORKERS, "N", "4", NULL, "workers, up to " TEXT(TG_RANKS_MAX)},
     {"batch", BATCH, "N", "32", NULL, "samples per worker in each step"},
     {"precision", PRECISION, "fp32|bf16", "fp32", NULL,
      "number format of forward and backward passes"},
@@ -44,7 +47,7 @@ static const struct cli_option options[] = {
     {"link", LINK, "LINK", NULL, NULL,
      "rate and delay: 100mbit,20ms or up=5mbit,down=50mbit,delay=9ms"},
     {"tau", TAU, "measured|TIME", "measured", NULL,
-     "computing time of a step: measured here on one core, or a time as 150ms"},
+     "computing time of a step: measured here on one core, or a time such as 150ms"},
     {"driver", DRIVER, "auto|thread|inline", "auto", NULL,
      "whether compression has a core of its own, or shares that of the training (inline)"},
     {"measure", MEASURE, NULL, NULL, NULL,
@@ -56,7 +59,7 @@ static const struct cli_option options[] = {
     {.help = "Output"},
     {"svg", SVG, "FILE.svg", NULL, NULL,
      "draw the step time over the rate and over the delay of the link"},
-    {"json", JSON, NULL, NULL, NULL, "print all of it as one JSON object"},
+    {"json", JSON, NULL, NULL, NULL, "print everything as one JSON object"},
     {0}};
 
 /* Set an option as train does, but refuse what advise does not allow. */
@@ -211,8 +214,8 @@ const struct cli_command command_advise = {
     .usage = "--link LINK [OPTION]...\n--measure [OPTION]...",
     .about = "Say which strategy and method to train with over a network, and why: predicted step "
              "times and bytes, the time model of CD-SGD, and where the choice changes. The answer "
-             "ends with the command to paste, and with what the choice cost in accuracy in the "
-             "runs of docs/results, if they have it.",
+             "ends with the command to run, and with the choice's cost in accuracy, if "
+             "docs/results has a run of it.",
     .options = options,
     .set = set,
     .net = net_options_list,

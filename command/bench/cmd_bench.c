@@ -110,7 +110,7 @@ static const struct cli_option options[] = {
     {"seconds", SECONDS, "S", "0.5", NULL, "time per row, or a few calls if they take longer"},
     {.help = "Comparison"},
     {"compare", COMPARE, "torch", NULL, NULL,
-     "measure the same work in PyTorch on the same core beside it, instead"},
+     "measure instead the same work here and in PyTorch on the same core"},
     {"python", PYTHON, "PATH", "python3", NULL, "Python that has PyTorch"},
     {.help = "Output"},
     {"json", JSON, NULL, NULL, NULL, "print JSON lines"},

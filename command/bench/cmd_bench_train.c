@@ -88,15 +88,15 @@ static tg_status set(void *input, int key, char *arg)
 
 static const struct cli_option options[] = {
     {.help = "What is measured"},
-    {"models", MODELS, "SPEC,..", "all", "models", "networks, as resnet20,lstm:layers=1"},
+    {"models", MODELS, "SPEC,..", "all", "models", "networks, e.g. resnet20,lstm:layers=1"},
     {"batch", BATCH, "N,..", "32,128; for lstm and gpt those of the papers", NULL,
      "samples per step"},
     {"precision", PRECISION, "fp32|bf16", "fp32", NULL,
      "number format of forward and backward passes"},
     {"seconds", SECONDS, "S", "2", NULL, "time per row"},
     {"workers", WORKERS, "N,..", NULL, NULL,
-     "measure that many workers of one process that exchange dense gradients, beside one alone, by "
-     "wall-clock time, instead"},
+     "measure instead, by wall-clock time, this many workers of one process that exchange dense "
+     "gradients, and one alone"},
     {.help = "Comparison"},
     {"compare", COMPARE, "torch", NULL, NULL,
      "measure the same steps in PyTorch too, in turn on the same core, in its faster memory "

@@ -139,7 +139,7 @@ static tg_status print(const struct methods_options *o)
 static const struct cli_option methods[] = {
     {.help = "Options"},
     {"json", JSON, NULL, NULL, NULL,
-     "print all of it as one JSON object, with strategies, codecs and so on; NAMEs may be of any "
+     "print everything as one JSON object, with strategies, codecs and so on; NAMEs may be of any "
      "kind, or kinds (strategy)"},
     {"markdown", MARKDOWN, NULL, NULL, NULL, "print the table of docs/methods.md"},
     {0}};
@@ -177,10 +177,10 @@ const struct cli_command command_methods = {
     .lists = true,
     .summary = "list the methods of compression, with their keys and papers",
     .usage = "[--json | --markdown] [NAME]...",
-    .about = "List the methods of compression, one per line; with NAMEs, all that is known of "
-             "each: what it sends and keeps, bits per element, cost, when to use it, the algorithm "
-             "that it becomes in the limit, keys with defaults and ranges, and its "
-             "paper.\n\n" SPEC_STRINGS,
+    .about =
+        "List the methods of compression, one per line; with NAMEs, everything about each: what it "
+        "sends and keeps, bits per element, cost, when to use it, the algorithm that it becomes in "
+        "the limit, keys with defaults and ranges, and its paper.\n\n" SPEC_STRINGS,
     .operands = "methods",
     .options = methods,
     .set = set,

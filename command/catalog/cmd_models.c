@@ -268,7 +268,7 @@ static const struct cli_option options[] = {
     {"input", INPUT, "INPUT", "that of the model's papers", NULL,
      "HxWxC:N for images of that height, width and number of channels in N classes, or T:N for "
      "samples of T tokens out of N"},
-    {"json", JSON, NULL, NULL, NULL, "print all of it as one JSON object"},
+    {"json", JSON, NULL, NULL, NULL, "print everything as one JSON object"},
     {"markdown", MARKDOWN, NULL, NULL, NULL, "print the table of docs/models.md"},
     {0}};
 

@@ -356,7 +356,7 @@ static struct net_options *net_of(void *input)
 static const struct cli_option own[] = {
     {.help = "What is compared"},
     {"run", RUN, "RUN", NULL, NULL,
-     "a run, as 'name=DGC;method=dgc:density=0.001;strategy=cd:k=5'; repeatable"},
+     "a run, e.g. 'name=DGC;method=dgc:density=0.001;strategy=cd:k=5'; repeatable"},
     {"spec", SPEC, "FILE", NULL, NULL,
      "read runs from a file: one per line, as 'DGC: method=dgc;steps=200'; a line such as "
      "'--batch 32' is an option of all runs, and # starts a comment"},

@@ -187,20 +187,18 @@ const struct cli_command command_doctor = {
     .name = "doctor",
     .run = cmd_doctor,
     .summary = "examine the network between machines, before training over it",
-    .usage = "--listen tcp://HOST:PORT --ranks N --key FILE --allow FILE [OPTION]...\n"
-             "--join tcp://HOST:PORT --key FILE --peer-key tgk1:... [OPTION]...",
-    .about =
-        "Start it on all machines, with the options to meet that training would have. It shows who "
-        "reaches whom and which way, the delay and the rate of each pair, packets that were sent "
-        "again, clocks and versions, and says what to change. All print the same.\n\n"
-        "delay: half of the shortest of 15 round trips. jitter: half of what the median takes "
-        "more. Rates are those of one connection at a time in each pair, but pairs that share no "
-        "rank are measured at the same time. buffers: the most that the system gives to a "
-        "connection. clock: against that of rank 0.",
+    .usage = "--listen tcp://HOST:PORT --ranks N [OPTION]...\n--join tcp://HOST:PORT [OPTION]...",
+    .about = "Run it on every machine with the same --listen or --join options as training. Every "
+             "rank prints the same report: how each pair of ranks is connected, its delay, its "
+             "rates and the packets sent again; the machines, their clocks and their versions; and "
+             "what to change.\n\ndelay: half of the shortest of 15 round trips. jitter: half of "
+             "the median's excess over it. Rates are those of one connection at a time in each "
+             "pair; pairs without a common rank are measured at the same time. buffers: the "
+             "system's limit for a connection. clock: difference from rank 0's clock.",
     .options = options,
     .set = set,
     .net = net_options_list,
     .net_of = net_of,
     .examples =
-        "telegrad doctor --listen tcp://0.0.0.0:4242 --ranks 3 --key a.key --allow friends\n"
-        "telegrad doctor --join tcp://host-a:4242 --key b.key --peer-key tgk1:..."};
+        "telegrad doctor --listen tcp://0.0.0.0:4242 --ranks 3 --key a.key \\\n  --allow "
+        "friends\ntelegrad doctor --join tcp://host-a:4242 --key b.key --peer-key tgk1:..."};

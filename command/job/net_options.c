@@ -14,16 +14,17 @@ enum { LISTEN = 1, JOIN, RANKS, KEY, ALLOW, PEER_KEY, INSECURE, ADVERTISE };
 const struct cli_option net_options_list[] = {
     {.help = "Workers on several machines, without MPI"},
     {"listen", LISTEN, "tcp://HOST:PORT", NULL, NULL,
-     "be rank 0, and wait here for the others, as tcp://0.0.0.0:4242; with --join: where the other "
-     "ranks reach this one"},
-    {"join", JOIN, "tcp://HOST:PORT", NULL, NULL, "be another rank, and meet rank 0 there"},
-    {"ranks", RANKS, "N", NULL, NULL, "processes that take part, with rank 0, which must know it"},
+     "run as rank 0 and wait at this address for the others, e.g. tcp://0.0.0.0:4242; with --join: "
+     "where the other ranks reach this one"},
+    {"join", JOIN, "tcp://HOST:PORT", NULL, NULL,
+     "run as another rank; connect to rank 0 at this address"},
+    {"ranks", RANKS, "N", NULL, NULL, "number of ranks, rank 0 included; required at rank 0"},
     {"key", KEY, "FILE", NULL, NULL, "this rank's private key: see telegrad key new"},
     {"allow", ALLOW, "FILE", NULL, NULL,
-     "rank 0: public keys of the others, a key and a name per line"},
-    {"peer-key", PEER_KEY, "tgk1:...", NULL, NULL, "the others: the public key of rank 0"},
+     "rank 0: file of the other ranks' public keys, a key and a name per line"},
+    {"peer-key", PEER_KEY, "tgk1:...", NULL, NULL, "other ranks: the public key of rank 0"},
     {"insecure", INSECURE, NULL, NULL, NULL,
-     "use no keys and no encryption: whoever reaches the port can join, read and change "
+     "use no keys and no encryption: anyone who reaches the port can join, and can read and change "
      "everything"},
     {"advertise", ADVERTISE, "tcp://HOST:PORT", NULL, NULL,
      "where other ranks reach this one, if it is behind a forwarded port"},

@@ -13,7 +13,8 @@ const struct option_def option_table[] = {
      FORM_MODEL,
      AT(model)},
     {.o = {"data", 0, "SPEC", "mnist if found, else glyphs", "data",
-           "data to train and test on, for texts by default the model's: see telegrad data"},
+           "data to train and test on (for models of text, the model's own by default): see "
+           "telegrad data"},
      BOTH | OPT_EVAL,
      FORM_TEXT,
      AT(data)},
@@ -44,19 +45,19 @@ const struct option_def option_table[] = {
 
     {.o = {.help = "Compression and strategy"}, BOTH},
     {.o = {"method", 0, "SPEC", "the strategy's, usually dense", "methods",
-           "how gradients are compressed, as dgc:density=0.001: see telegrad methods"},
+           "how gradients are compressed, e.g. dgc:density=0.001: see telegrad methods"},
      EVERY,
      FORM_SPEC,
      AT(method),
      TG_KIND_METHOD},
     {.o = {"rule", 0, "PATTERN=METHOD", NULL, NULL,
-           "compress tensors whose name matches PATTERN by another method, as '*.bias=f32'; "
+           "compress tensors whose name matches PATTERN by another method, e.g. '*.bias=f32'; "
            "repeatable"},
      EVERY,
      FORM_RULE,
      AT(rules)},
     {.o = {"strategy", 0, "SPEC", "ssgd", "strategies",
-           "when workers exchange and what they apply, as cd:k=5: see telegrad strategies"},
+           "when workers exchange and what they apply, e.g. cd:k=5: see telegrad strategies"},
      EVERY,
      FORM_SPEC,
      AT(strategy),
@@ -124,17 +125,15 @@ const struct option_def option_table[] = {
      AT(workers),
      .min = 1,
      .max = TG_RANKS_MAX},
-    {.o =
-         {"transport", 0, "inproc|mpi|tcp", NULL, NULL,
-          "how the workers must be connected: as threads of this process, as processes that mpirun "
-          "or srun started, or as those that --listen and --join; the default takes what there "
-          "is"},
+    {.o = {"transport", 0, "inproc|mpi|tcp", NULL, NULL,
+           "how workers are connected: as threads of this process, as processes started by mpirun "
+           "or srun, or as processes connected by --listen and --join (default: detected)"},
      BOTH,
      FORM_TRANSPORT,
      AT(transport)},
     {.o = {"nodes", 0, "auto|N", NULL, NULL,
-           "exchange on two levels, within and between nodes: of N ranks each, or the machines as "
-           "they are found (auto)"},
+           "exchange on two levels, within and between nodes: N ranks per node, or auto: one node "
+           "per machine"},
      EVERY,
      FORM_NODES,
      AT(nodes),
@@ -150,21 +149,21 @@ const struct option_def option_table[] = {
      FORM_LINK_OF,
      AT(links_of)},
     {.o = {"overlap", 0, "full|backward|none", "full", NULL,
-           "computing that goes on during an exchange: the rest of the backward pass, and with "
-           "full also the next forward pass; results are the same"},
+           "what exchanges overlap with: the rest of the backward pass, with full the next forward "
+           "pass as well, or nothing; results are the same"},
      EVERY,
      FORM_OVERLAP,
      AT(overlap)},
     {.o = {"fusion", 0, "BYTES|auto", "25M", NULL,
-           "size of the buckets in which tensors are exchanged, as 4M; auto measures the best"},
+           "size of the buckets in which tensors are exchanged, e.g. 4M; auto measures the best"},
      EVERY,
      FORM_FUSION,
      AT(fusion),
      .min = 1,
      .max = 4294967296.0},
     {.o = {"driver", 0, "auto|thread|inline", "auto", NULL,
-           "what makes exchanges progress: a thread beside the training, or the training itself "
-           "between layers (inline)"},
+           "what drives exchanges: a separate thread, or the training thread between layers "
+           "(inline)"},
      BOTH,
      FORM_DRIVER,
      AT(driver)},
@@ -175,16 +174,15 @@ const struct option_def option_table[] = {
      .min = 1,
      .max = 256},
     {.o = {"timeout", 0, "SECONDS", "60", NULL,
-           "how long to wait for another rank, as 60 or 2min; also for all to join over a network, "
-           "where "
-           "the default is 10min"},
+           "how long to wait for another rank, e.g. 60 or 2min; also for all to join over a "
+           "network, where the default is 10min"},
      BOTH,
      FORM_SECONDS,
      AT(timeout),
      .min = 0.001,
      .max = OPTION_MAX_TIMEOUT},
     {.o = {"fault", 0, "RANK=SPEC", NULL, NULL,
-           "for tests: break the network of a rank, as 2=fault:stall=100; repeatable"},
+           "for tests: break the network of a rank, e.g. 2=fault:stall=100; repeatable"},
      OPT_TRAIN,
      FORM_FAULT,
      AT(faults)},
@@ -196,24 +194,24 @@ const struct option_def option_table[] = {
      FORM_CLOCK,
      AT(virtual_clock)},
     {.o = {"tau", 0, "measured|TIME|FILE", "measured", NULL,
-           "computing time of a step: measured here, a time as 20ms, or from the records of a run; "
-           "requires --clock virtual"},
+           "computing time of a step: measured here, a time such as 20ms, or from the records of a "
+           "run; requires --clock virtual"},
      BOTH,
      FORM_TAU,
      AT(tau)},
     {.o = {"slow", 0, "RANK:TIMESx", NULL, NULL,
-           "a rank computes that many times as long, as 3:2.5x, or 3:2.5x@100-200 in those steps; "
+           "slow a rank down by a factor, e.g. 3:2.5x, or only in some steps: 3:2.5x@100-200; "
            "requires --clock virtual; repeatable"},
      BOTH,
      FORM_SLOW,
      AT(slow)},
     {.o = {"jitter", 0, "PERCENT%", NULL, NULL,
-           "computing takes up to that much longer, by chance; requires --clock virtual"},
+           "lengthen computing by a random amount up to this; requires --clock virtual"},
      BOTH,
      FORM_JITTER,
      AT(jitter)},
     {.o = {"sim-only", 0, NULL, NULL, NULL,
-           "compute only times, for up to 1,000,000 workers, and train nothing; requires --clock "
+           "predict times only, for up to 1,000,000 workers, and train nothing; requires --clock "
            "virtual and --tau"},
      BOTH,
      FORM_FLAG,
@@ -221,7 +219,7 @@ const struct option_def option_table[] = {
 
     {.o = {.help = "Output"}, BOTH},
     {.o = {"out", 0, "FILE", NULL, NULL,
-           "write records as JSON lines; - is standard output, in place of the result"},
+           "write records as JSON lines; - writes them to standard output, instead of the result"},
      BOTH,
      FORM_TEXT,
      AT(out)},
@@ -232,7 +230,7 @@ const struct option_def option_table[] = {
      .min = 1,
      .max = 1e12},
     {.o = {"trace", 0, "FILE", NULL, NULL,
-           "write what each rank did when, for ui.perfetto.dev or telegrad report --timeline"},
+           "write a timeline of each rank, for ui.perfetto.dev or telegrad report --timeline"},
      OPT_TRAIN,
      FORM_TEXT,
      AT(trace)},

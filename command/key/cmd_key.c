@@ -102,7 +102,7 @@ const struct cli_command command_key_new = {
     .run = cmd_new,
     .summary = "make a key, and print its public part",
     .usage = "FILE",
-    .about = "Make a pair of Ed25519 keys, write it to a new FILE that only you may read (mode "
+    .about = "Make a pair of Ed25519 keys, write it to a new FILE that only you can read (mode "
              "0600), and print the public key. Send the public key to the others; keep FILE to "
              "yourself. An existing FILE is never replaced.",
     .words_of = words_of,
@@ -124,7 +124,7 @@ const struct cli_command command_key_fingerprint = {
     .summary = "print a short form of a public key, for people to compare",
     .usage = "FILE|tgk1:...",
     .about = "Print the fingerprint of a public key, or of the one that belongs to FILE: five "
-             "groups of four hexadecimal digits, to read out on the telephone.",
+             "groups of four hexadecimal digits, to read out over the telephone.",
     .words_of = words_of,
     .operands = "FILE",
     .examples = "telegrad key fingerprint worker.key"};
@@ -142,7 +142,7 @@ const struct cli_command command_key = {
     .run = cmd_key,
     .summary = "make and show the keys of ranks that train together without MPI",
     .usage = "new|show|fingerprint ARGUMENT",
-    .about = "Ranks that meet over a network (telegrad train --listen and --join) prove who they "
-             "are with a key, and accept only keys that they were told of.",
+    .about = "Ranks that connect over a network (telegrad train --listen and --join) prove their "
+             "identity with a key, and accept only the keys they have been given.",
     .parts = parts,
     .examples = "telegrad key new worker.key"};
