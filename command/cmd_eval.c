@@ -77,8 +77,8 @@ static tg_status check_data(const tg_weights *w, const train_data *data, bool na
     if (named || !trained || strcmp(trained, here) == 0)
         return TG_OK;
     return tg_fail(TG_E_MISMATCH,
-                   "weights %s were trained on data with hash %.16s, %s in %s has %s: allowed: "
-                   "--data NAME[:DIR] to test them on it",
+                   "weights %s were trained on data with hash %.16s, %s in %s has %s: give --data "
+                   "NAME[:DIR] to test them on it",
                    tg_weights_path(w), trained, train_data_name(data), train_data_origin(data),
                    here);
 }
@@ -163,8 +163,8 @@ static tg_status print_table(const struct eval_options *o, const tg_weights *w,
     char *on = trained.data ? format_utf8(trained.data) : NULL;
     if (on)
         printf("trained on     %s, %s\n", on,
-               trained.these ? "which held out fewer: images tested were trained on"
-                             : "which are other data");
+               trained.these ? "which held out fewer images: some that are tested were trained on"
+                             : "which is other data");
     free(on);
     if (o->common.precision != TRAIN_FP32)
         printf("precision      %s\n", train_precision_names[o->common.precision]);

@@ -50,7 +50,7 @@ static tg_status write_page(const run_files *files, const char *title, FILE *out
     json_t *data = json_pack("{s:s, s:s?, s:O?, s:o}", "version", tg_version(), "title", title,
                              "notes", files->notes, "runs", runs);
     if (!data)
-        return tg_fail(TG_E_NOMEM, "out of memory, or a file's name or the title is no UTF-8");
+        return tg_fail(TG_E_NOMEM, "out of memory, or a file's name or the title is not UTF-8");
     write_head(out, title ? title : "telegrad report");
     fputs("<script type=\"application/json\" id=\"records\">", out);
     int failed = escape_json(out, data);

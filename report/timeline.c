@@ -141,7 +141,7 @@ static tg_status place_bars(const char *path, timeline_panel *p)
         if (p->count == TIMELINE_SPANS)
             return tg_fail(TG_E_ARG,
                            "%s: steps %" PRIu64 " to %" PRIu64
-                           " have more than %d spans: allowed: fewer --steps",
+                           " have more than %d spans: use fewer --steps",
                            path, p->first, p->last, TIMELINE_SPANS);
         if (s->row == SPAN_EXCHANGE)
             bar.lane = lane_of(&bar, busy[s->rank]);

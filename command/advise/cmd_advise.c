@@ -172,8 +172,8 @@ static tg_status run(struct command *c)
     if (!c->measure)
         return advise(c, NULL);
     if (c->launch.processes && c->launch.size < 2)
-        return tg_fail(TG_E_SPEC, "a single process exchanges nothing: allowed: at least two, as "
-                                  "mpirun -n 2 or --ranks 2");
+        return tg_fail(TG_E_SPEC, "a single process exchanges nothing: start at least two, e.g. "
+                                  "with mpirun -n 2 or --ranks 2");
     TG_TRY(advise_measure(&c->launch, &c->o, &measured));
     return c->launch.rank == 0 ? advise(c, &measured) : TG_OK;
 }

@@ -38,8 +38,8 @@ tg_status bench_exchange_model_open(const char *spec, bench_exchange_options *o,
     model_input in;
     TG_TRY(model_usual_data(spec, &data, &in));
     if (!in.classes)
-        return tg_fail(TG_E_SPEC,
-                       "--model %.64s: its usual input is not known: allowed: --elements N", spec);
+        return tg_fail(TG_E_SPEC, "--model %.64s: its usual input is not known: use --elements N",
+                       spec);
     struct opened *it = calloc(1, sizeof *it);
     if (!it)
         return tg_fail(TG_E_NOMEM, "out of memory: model %.64s", spec);

@@ -158,9 +158,8 @@ static tg_status measure(struct bench_command *c)
     TG_TRY(bench_report_end(&c->report));
     if (c->report.rows == 0)
         return tg_fail(TG_E_SPEC,
-                       "--filter \"%.64s\": no row is called so; allowed: a part of a row's name, "
-                       "or target, method, index, "
-                       "kernel",
+                       "--filter \"%.64s\": no row matches; allowed: part of a row's name, or "
+                       "target, method, index, kernel",
                        c->filter);
     return c->report.failed ? tg_fail(TG_E_STATE, "%zu of %zu rows could not be measured",
                                       c->report.failed, c->report.rows)

@@ -139,7 +139,7 @@ static tg_status check(struct command *c)
     TG_TRY(net_options_check(&c->net));
     if (processes && c->o.nworkers > 0)
         return tg_fail(TG_E_SPEC, "--workers under mpirun or over a network: each process is one "
-                                  "worker: allowed: mpirun -n N, --listen with --ranks N");
+                                  "worker: use mpirun -n N, or --listen with --ranks N");
     if (c->o.nworkers == 0)
         TG_TRY(launch_check_alone(&c->net));
     if (!processes && c->real.text)

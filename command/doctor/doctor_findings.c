@@ -114,10 +114,9 @@ tg_status doctor_findings_take(struct doctor_findings *f, int rank, const char *
     json_t *from = json_loads(text, 0, NULL);
     const bool taken = take(f, rank, from);
     json_decref(from);
-    return taken
-               ? TG_OK
-               : tg_fail(TG_E_CORRUPT,
-                         "rank %d reports its findings in another form: allowed: the same version "
-                         "of telegrad on all ranks",
-                         rank);
+    return taken ? TG_OK
+                 : tg_fail(TG_E_CORRUPT,
+                           "rank %d reports its findings in another format: use the same version "
+                           "of telegrad on all ranks",
+                           rank);
 }

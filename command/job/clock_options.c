@@ -98,7 +98,7 @@ tg_status clock_options_slow(struct run_options *o, const char *value)
     if (!read_rank(value, ':', &rank, &rest) || !read_slow(rest, &s))
         return tg_fail(TG_E_SPEC,
                        "--slow \"%.64s\": allowed: RANK:TIMESx, TIMES above 0 and up to 1e6, or "
-                       "in some steps RANK:TIMESx@FROM-TO, e.g. 3:2.5x@100-200",
+                       "for some steps RANK:TIMESx@FROM-TO, e.g. 3:2.5x@100-200",
                        value);
     if (o->slow_count == OPT_MAX_SLOW)
         return tg_fail(TG_E_SPEC, "--slow \"%.64s\": the option is allowed at most %d times", value,

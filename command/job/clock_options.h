@@ -6,7 +6,7 @@
 #include "command/job/transports.h"
 
 /* The times that --tau accepts, for messages. */
-#define CLOCK_OPTIONS_TIME "a time as 150ms (above 0, up to 3600s)"
+#define CLOCK_OPTIONS_TIME "a time such as 150ms (above 0, up to 3600s)"
 #define CLOCK_OPTIONS_TAU                   \
     "measured, " CLOCK_OPTIONS_TIME ", or " \
     "a FILE of records that train --clock virtual --out wrote"

@@ -41,9 +41,9 @@ tg_status launch_check_alone(const struct net_options *net)
     const int tasks = env_number("SLURM_STEP_NUM_TASKS");
     if (tasks > 1 && !launch_of_processes(net))
         return tg_fail(TG_E_SPEC,
-                       "started by srun as one of %d tasks, which do not know each other: allowed: "
-                       "srun --mpi=pmix (or another of srun --mpi=list, as MPI was built); "
-                       "--workers N, for a job of its own in each task",
+                       "started by srun as one of %d tasks that do not know each other: use srun "
+                       "--mpi=pmix (or another of srun --mpi=list, depending on how MPI was "
+                       "built), or --workers N for a separate job in each task",
                        tasks);
     return TG_OK;
 }

@@ -113,8 +113,8 @@ static tg_status check_address(const char *option, const char *text, bool called
                        "machines know it",
                        option, text,
                        colon == host ? "it has no host"
-                                     : "to listen at, this means all addresses of a machine, but "
-                                       "nobody can call it",
+                                     : "it means all addresses of a machine, which a rank can "
+                                       "listen at but not connect to",
                        strcmp(option, "join") == 0 ? "the machine of rank 0" : "this machine");
     return TG_OK;
 }
@@ -127,8 +127,8 @@ static tg_status check_addresses(const struct net_options *o)
         TG_TRY(check_address("join", o->join, true, 1));
     if (o->join && o->listen && strcmp(o->join, o->listen) == 0)
         return tg_fail(TG_E_SPEC,
-                       "--listen and --join \"%.64s\": this rank would wait for itself: allowed: "
-                       "--listen and --ranks N at rank 0, --join at the others",
+                       "--listen and --join \"%.64s\": this rank would wait for itself: give "
+                       "--listen and --ranks N at rank 0, --join on other ranks",
                        o->join);
     return o->advertise ? check_address("advertise", o->advertise, true, 1) : TG_OK;
 }
@@ -149,10 +149,10 @@ static tg_status check_keys(const struct net_options *o)
                        role);
     if (o->join && !o->peer_key)
         return tg_fail(TG_E_SPEC, "--join with --key requires --peer-key tgk1:..., the public key "
-                                  "of rank 0: telegrad key show prints it there");
+                                  "of rank 0, which telegrad key show prints there");
     if (o->join && o->allow)
         return tg_fail(TG_E_SPEC, "--join and --allow cannot be combined: rank 0 has the list of "
-                                  "keys, and tells the others");
+                                  "keys, and sends it to the others");
     if (!o->join && o->peer_key)
         return tg_fail(TG_E_SPEC, "--peer-key requires --join: rank 0 takes the keys of the others "
                                   "from --allow FILE");
@@ -170,15 +170,15 @@ tg_status net_options_check(const struct net_options *o)
     const char *const role = o->join ? "join" : "listen";
     if (launch_under_mpi(&rank, &size))
         return tg_fail(TG_E_SPEC,
-                       "--%s under mpirun or srun --mpi, which connect the ranks already: allowed: "
+                       "--%s under mpirun or srun --mpi, which already connect the ranks: use only "
                        "one of the two",
                        role);
     if (!job_transport_find("tcp"))
         return tg_fail(TG_E_UNSUPPORTED,
                        "--%s: this telegrad was built without OpenSSL 3, which it requires", role);
     if (!o->join && !o->ranks)
-        return tg_fail(TG_E_SPEC, "--listen requires --ranks N, the number of processes that take "
-                                  "part, or --join, for others than rank 0");
+        return tg_fail(TG_E_SPEC, "--listen requires --ranks N, the number of ranks, at rank 0, or "
+                                  "--join on other ranks");
     TG_TRY(check_addresses(o));
     return check_keys(o);
 }

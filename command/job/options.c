@@ -95,7 +95,7 @@ bool options_repeatable(const char *name)
 static tg_status not_in_form(const struct option_def *option, const char *value)
 {
     return tg_fail(TG_E_SPEC, "--%s \"%.64s\": allowed: a number%s", option->o.name, value,
-                   option->form == FORM_SECONDS ? " of seconds, or a time as 500ms, 60s, 2min"
+                   option->form == FORM_SECONDS ? " of seconds, or a time such as 500ms, 60s, 2min"
                                                 : "");
 }
 
@@ -235,7 +235,7 @@ static tg_status set_fusion(uint64_t *bytes, const struct option_def *option, co
     if (!tg_bytes_parse(value, strlen(value), &n) || n != floor(n) || n < option->min ||
         n > option->max)
         return tg_fail(TG_E_SPEC,
-                       "--%s \"%.64s\": allowed: auto, or 1 to 4096M bytes, as 500000, 64K, 4MiB "
+                       "--%s \"%.64s\": allowed: auto, or 1 to 4096M bytes, e.g. 500000, 64K, 4MiB "
                        "(of 1024), 4MB (of 1000); B is a byte",
                        option->o.name, value);
     *bytes = (uint64_t)n;
@@ -393,9 +393,7 @@ static tg_status unknown(int where, const char *name)
     }
     const struct option_def *common = find(name);
     if (where == OPT_RUN && common && common->where & OPT_COMPARE)
-        return tg_fail(TG_E_SPEC,
-                       "\"%.64s\" is the same for all runs: allowed: --%.64s, outside of "
-                       "--run",
+        return tg_fail(TG_E_SPEC, "\"%.64s\" is the same for all runs: give --%.64s outside --run",
                        name, name);
     return tg_fail(TG_E_SPEC, "unknown option \"%.64s\": %sallowed: %s%s", name,
                    tg_nearest_hint(&near), where == OPT_RUN ? "name, " : "", list);

@@ -39,10 +39,10 @@ static tg_status check_clock(const struct run_options *o, const char *launcher)
     static const char *const own[] = {"tau", "slow", "jitter"};
     TG_TRY(check_sim_only(o));
     if (o->virtual_clock && launcher)
-        return tg_fail(TG_E_SPEC,
-                       "--clock virtual %s: its workers are threads of one process: allowed: "
-                       "--workers N alone",
-                       launcher);
+        return tg_fail(
+            TG_E_SPEC,
+            "--clock virtual %s: its workers are threads of one process: use only --workers N",
+            launcher);
     for (size_t i = 0; !o->virtual_clock && i < sizeof own / sizeof own[0]; i++)
         if (options_given(o, own[i]))
             return tg_fail(TG_E_SPEC, "--%s requires --clock virtual", own[i]);
@@ -66,8 +66,8 @@ static tg_status check_delay(const struct run_options *o, const char *option, co
     if ((double)(link.delay_ns + link.jitter_ns) / 1e9 < options_timeout(o))
         return TG_OK;
     return tg_fail(TG_E_SPEC,
-                   "--%s %.64s: the delay, with its jitter %g s, is not shorter than --timeout, "
-                   "%g s: no message would arrive in time: allowed: a longer --timeout",
+                   "--%s %.64s: the delay, with its jitter %g s, is not shorter than --timeout, %g "
+                   "s: no message would arrive in time: use a longer --timeout",
                    option, text, (double)(link.delay_ns + link.jitter_ns) / 1e9,
                    options_timeout(o));
 }

@@ -77,9 +77,9 @@ static tg_status read_keys(const struct net_options *o, tg_key_pair **key_p, tg_
     if (o->allow)
         TG_TRY(read_list(o->allow, allow_p));
     if (o->peer_key && tg_key_fingerprint(o->peer_key, unused) != TG_OK)
-        return tg_fail(
-            TG_E_SPEC, "--peer-key %s%s", tg_error(),
-            access(o->peer_key, F_OK) == 0 ? ", as telegrad key show prints those of a file" : "");
+        return tg_fail(TG_E_SPEC, "--peer-key %s%s", tg_error(),
+                       access(o->peer_key, F_OK) == 0 ? ", as printed by telegrad key show FILE"
+                                                      : "");
     return TG_OK;
 }
 
@@ -154,8 +154,9 @@ static void warn_once(void)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     if (!atomic_flag_test_and_set(&said))
-        console_say("warning: --insecure: no keys and no encryption: whoever reaches the port can "
-                    "join, read and change everything");
+        console_say(
+            "warning: --insecure: no keys and no encryption: anyone who reaches the port can "
+            "join, read and change everything");
 }
 
 tg_status tcp_join(const struct net_options *o, const char *job, int rank, double timeout_s,

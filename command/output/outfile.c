@@ -78,7 +78,7 @@ tg_status outfile_check_old(const char *option, const char *path, const char *be
     if (is_stdout || got == 0 || (got > 0 && memcmp(text, begins, (size_t)got) == 0))
         return TG_OK;
     return tg_fail(TG_E_SPEC,
-                   "%s %s: the file holds something other than %s, and would be replaced: allowed: "
+                   "%s %s: the file holds something other than %s, and would be replaced: choose "
                    "another name, or delete it",
                    option, path, what);
 }

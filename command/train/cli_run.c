@@ -42,8 +42,8 @@ static tg_status on_start(void *arg, const train_start_info *info)
     run_notes_say(o, w->title);
     if (info->first_step == info->steps)
         console_warning("--resume %s: the checkpoint is of step %" PRIu64
-                        ", where this run ends, so nothing is left to train; more --steps or "
-                        "--epochs would go on from it",
+                        ", where this run ends, so nothing is left to train: increase --steps or "
+                        "--epochs to continue",
                         o->resume_dir, info->steps);
     late_rates_warn(info, w->title);
     late_averages_warn(&(late_run){.strategy = info->strategy,
@@ -307,6 +307,7 @@ tg_status run_open_data(const struct run_options *o, train_data **data_p)
     const tg_status status = train_data_open(run_data_name(o), (size_t)o->holdout, data_p);
     if (status != TG_E_IO || o->data || !reads_texts(o, &usual))
         return status;
-    return tg_fail(status, "%s; model %.64s reads texts, of which --data text:FILE takes any",
+    return tg_fail(status,
+                   "%s; model %.64s reads text: use --data text:FILE for a text of your own",
                    tg_error(), o->model);
 }

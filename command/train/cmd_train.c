@@ -122,9 +122,9 @@ static void print_saved(const struct run_options *o, const struct run_result *re
     char *shown = format_utf8(path), *folder = word ? format_utf8(word) : NULL;
     free(word);
     if (shown && folder && result->verdict.failed)
-        printf("saved          %s, but the run failed: start anew, not from it\n", shown);
+        printf("saved          %s, but the run failed: do not continue from it\n", shown);
     else if (shown && folder)
-        printf("saved          %s; to go on: --resume %s\n", shown, folder);
+        printf("saved          %s; to continue: --resume %s\n", shown, folder);
     free(shown);
     free(folder);
 }
@@ -140,7 +140,7 @@ static void say_interrupted(const struct run_options *o, const struct run_result
         save_folder_checkpoint(o->save_dir, end->steps, path);
     console_note("%s after step %" PRIu64 " of %" PRIu64 "; %s%s%s%s", stop_words(), end->steps,
                  result->steps_planned, o->save_dir ? "saved: " : "not saved: no --save",
-                 o->save_dir ? path : "", word ? "; to go on: --resume " : "", word ? word : "");
+                 o->save_dir ? path : "", word ? "; to continue: --resume " : "", word ? word : "");
     free(word);
 }
 
@@ -297,11 +297,10 @@ static tg_status explain_taken(tg_status status, const char *resume_dir, int ran
 {
     if (status != TG_E_MISMATCH || rank == 0 || !strstr(tg_error(), " is taken"))
         return status;
-    return tg_fail(
-        status,
-        "%s; --resume %s has the checkpoint of rank %d alone: allowed: for each rank the "
-        "folder that it saved to, or for all a folder that they share",
-        tg_error(), resume_dir, rank);
+    return tg_fail(status,
+                   "%s; --resume %s holds the checkpoint of rank %d only: give each rank the "
+                   "folder that it saved to, or all ranks a folder that they share",
+                   tg_error(), resume_dir, rank);
 }
 
 /* A link that needs longer for one message than a rank waits makes a working rank look silent. */

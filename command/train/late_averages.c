@@ -40,9 +40,9 @@ bool late_averages(const late_run *run, bool ended, char *text, size_t room)
                        : "no average arrived before the end");
     else if (late)
         snprintf(text, room,
-                 "strategy %s: %s=%" PRIu64 " in a run of %" PRIu64 " steps: %s before the end, "
-                 "and tests until then are of the parameters that the run began with: allowed: a "
-                 "smaller %s=",
+                 "strategy %s: %s=%" PRIu64 " in a run of %" PRIu64
+                 " steps: %s before the end, and tests until then use the parameters that the run "
+                 "started with: use a smaller %s=",
                  tg_spec_name(spec), key, value, run->steps - run->first,
                  round ? "nothing is exchanged" : "no average arrives", key);
     tg_spec_free(spec);

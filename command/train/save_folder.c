@@ -163,8 +163,8 @@ static tg_status check_own(const char *dir, const char *resumed)
     const char *step = status == TG_OK ? tg_weights_metadata(w, "step") : NULL;
     const tg_status refused =
         tg_fail(TG_E_SPEC,
-                "--save %s: it holds checkpoints of another run%s%.20s: allowed: --resume %s to go "
-                "on from them, another folder, or delete them",
+                "--save %s: it holds checkpoints of another run%s%.20s: use --resume %s to "
+                "continue from them, choose another folder, or delete them",
                 dir, step ? ", the newest of step " : "", step ? step : "", dir);
     if (status == TG_OK)
         tg_weights_close(w);

@@ -57,12 +57,12 @@ static tg_status add_link(struct links *all, const char *text)
     all->differ = true;
     return no_better(&all->worst, &one)
                ? TG_OK
-               : tg_fail(TG_E_SPEC,
-                         "--sim-only with links \"%.64s\" and \"%.64s\": every exchange is "
-                         "simulated over the slowest link, and neither has both the lower rate and "
-                         "the longer delay and jitter: allowed: links of which one has, or runs "
-                         "without --sim-only",
-                         all->text ? all->text : "none", text ? text : "none");
+               : tg_fail(
+                     TG_E_SPEC,
+                     "--sim-only with links \"%.64s\" and \"%.64s\": every exchange is simulated "
+                     "over the slowest link, and neither has both the lower rate and the longer "
+                     "delay and jitter: use links of which one has, or run without --sim-only",
+                     all->text ? all->text : "none", text ? text : "none");
 }
 
 /* *text_p: NULL if all links are alike. */

@@ -80,7 +80,7 @@ static void look_at_starts(verdict *v, const verdict_run *run, const char *kind,
             steps > 0 && steps >= run->end->steps)
             add(v, "not_started",
                 "%s %s: its warm-up of %" PRIu64 " steps did not end in %" PRIu64
-                " steps: allowed: a shorter %s=",
+                " steps: use a shorter %s=",
                 kind, tg_spec_name(spec), steps, run->end->steps, key->name);
     }
 }
@@ -120,9 +120,8 @@ static void look_at_share(verdict *v, const verdict_run *run, const tg_spec *spe
             tg_spec_real(spec, "density"));
     if (has_key(spec, "rank") && kept >= EVERYTHING)
         add(v, "sent_everything",
-            "method %s sent all tensors dense: at rank=%d the factors of none are smaller: "
-            "allowed: "
-            "a lower rank=",
+            "method %s sent all tensors dense: at rank=%d no factors are smaller than their "
+            "tensor: use a lower rank=",
             name, (int)tg_spec_int(spec, "rank"));
     if ((sparse || threshold) && kept <= 0)
         add(v, "sent_nothing", "method %s sent no element at all", name);

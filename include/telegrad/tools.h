@@ -70,8 +70,9 @@ TG_API bool tg_time_parse(const char *text, size_t len, double *ns_p);
 TG_API bool tg_bytes_parse(const char *text, size_t len, double *bytes_p);
 
 /* The accepted units, for error messages. */
-#define TG_UNITS_RATE "rates as 20mbit, 1.5 Gbit/s, 100Mbps, in bytes 12.5MB/s with a capital B"
-#define TG_UNITS_TIME "times as 250us, 20ms, 1.5 s, 2min"
+#define TG_UNITS_RATE \
+    "rates such as 20mbit, 1.5 Gbit/s, 100Mbps, in bytes 12.5MB/s with a capital B"
+#define TG_UNITS_TIME "times such as 250us, 20ms, 1.5 s, 2min"
 
 /* ---- text ------------------------------------------------------------------------------------ */
 

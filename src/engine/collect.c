@@ -71,13 +71,14 @@ static tg_status judge(const notes *n, int *liar_p)
     for (int k = 0; k < n->size; k++) {
         *liar_p = k;
         if (differ(n, k, k))
-            return tg_fail(TG_E_CORRUPT,
-                           "rank %d told this rank (%d) something else in %s than it says it did",
-                           k, n->rank, n->what);
+            return tg_fail(
+                TG_E_CORRUPT,
+                "rank %d sent this rank (%d) something different in %s from what it reports", k,
+                n->rank, n->what);
         if (differ(n, k, n->rank))
             return tg_fail(TG_E_CORRUPT,
-                           "rank %d says that this rank (%d) told it something else in %s than it "
-                           "did",
+                           "rank %d reports that this rank (%d) sent it something different in %s "
+                           "from what it sent",
                            k, n->rank, n->what);
     }
     *liar_p = -1;
@@ -85,8 +86,8 @@ static tg_status judge(const notes *n, int *liar_p)
         for (int k = 0; k < n->size; k++)
             if (differ(n, k, r))
                 return tg_fail(TG_E_CORRUPT,
-                               "ranks %d and %d were told different things by rank %d in %s, or "
-                               "rank %d says so falsely",
+                               "ranks %d and %d received different data from rank %d in %s, or "
+                               "rank %d falsely reports that",
                                TG__MIN(n->rank, k), TG__MAX(n->rank, k), r, n->what, k);
     return TG_OK;
 }

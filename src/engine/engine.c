@@ -14,8 +14,8 @@ static tg_status start(tg__engine *e, tg_driver driver)
     const tg_transport *t = e->hub->transport;
     if (driver == TG_DRIVER_THREAD && !t->any_thread)
         return tg_fail(TG_E_UNSUPPORTED,
-                       "transport \"%s\" is bound to a thread (MPI needs MPI_THREAD_MULTIPLE): "
-                       "allowed: the inline driver",
+                       "transport \"%s\" is bound to a thread (MPI needs MPI_THREAD_MULTIPLE): use "
+                       "the inline driver",
                        t->ops->name);
     if (driver == TG_DRIVER_INLINE || !t->any_thread)
         return TG_OK;
@@ -207,7 +207,7 @@ tg_status tg__engine_join(tg__engine *e, const uint8_t claims[TG__CLAIM_BYTES], 
     if (blocks == 0)
         return tg_fail(TG_E_STATE,
                        "no tags are left for another reducer or session on this transport: destroy "
-                       "some, on all ranks (allowed at once: %u reducers, fewer beside sessions)",
+                       "some, on all ranks (allowed: %u reducers at a time, fewer with sessions)",
                        TG__BLOCKS - 1);
     pthread_mutex_lock(&h->lock);
     tg__claim_mark(h->claim, first, blocks, true);

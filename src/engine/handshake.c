@@ -21,11 +21,11 @@ static tg_status compare(const int rank[2], tg__settings own, tg__settings other
     if (!tg__settings_differ(own, other, NULL, &u))
         return TG_OK;
     if (strncmp(u.text[0], REST, sizeof REST - 1) == 0)
-        return tg_fail(TG_E_MISMATCH,
-                       "ranks were started differently: rank %d has other settings than rank %d "
-                       "has, behind the first %u bytes of them (tensors or segments near the end "
-                       "of the list)",
-                       rank[0], rank[1], TEXT_CAP);
+        return tg_fail(
+            TG_E_MISMATCH,
+            "ranks were started differently: the settings of rank %d differ from those of rank %d "
+            "beyond the first %u bytes (tensors or segments near the end of the list)",
+            rank[0], rank[1], TEXT_CAP);
     const bool version =
         strncmp(u.text[0], "telegrad=", 9) == 0 || strncmp(u.text[0], "wire=", 5) == 0;
     const int with = u.has[0] ? 0 : 1, without = 1 - with;
@@ -62,13 +62,10 @@ static tg_status check(const tg__exchange *x, int *liar_p)
         const uint8_t *claim = tg__gather_get(x, rank, &len);
         *liar_p = rank;
         if (len < TG__CLAIM_BYTES)
-            return tg_fail(
-                TG_E_CORRUPT,
-                "rank %d sent %zu bytes in the handshake where at least %u were expected", rank,
-                len, TG__CLAIM_BYTES);
+            return tg_fail(TG_E_CORRUPT, "handshake of rank %d: %zu bytes: allowed: at least %u",
+                           rank, len, TG__CLAIM_BYTES);
         if (!(claim[4] & 1))
-            return tg_fail(TG_E_CORRUPT,
-                           "rank %d says in the handshake that the tags of handshakes are free",
+            return tg_fail(TG_E_CORRUPT, "handshake of rank %d: the reserved tags are marked free",
                            rank);
     }
     return TG_OK;

@@ -115,8 +115,8 @@ static void play(const lie *l)
     assert_true(tg_now_ns(clock) - begin < INT64_C(20000000000));
 }
 
-#define SELF "rank 1 told this rank (2) something else in the handshake than it says it did"
-#define BOTH "were told different things by rank 1 in the handshake"
+#define SELF "rank 1 sent this rank (2) something different in the handshake from what it reports"
+#define BOTH "received different data from rank 1 in the handshake"
 #define LEFT "has left"
 
 /* The other rank has compared notes, or learned that the victim left. */
@@ -128,7 +128,7 @@ static void told_differently(void **state)
         {TO_VICTIM, other_text, SELF, BOTH},
         {TO_VICTIM, too_short, SELF, BOTH},
         {TO_OTHER, more_channels, BOTH,
-         "rank 1 told this rank (0) something else in the handshake than it says it did"},
+         "rank 1 sent this rank (0) something different in the handshake from what it reports"},
     };
     (void)state;
     for (size_t i = 0; i < TG_COUNT(lies); i++)
@@ -141,9 +141,10 @@ static void false_notes(void **state)
 {
     static const lie lies[] = {
         {NOTES_TO_VICTIM, note_on_victim,
-         "rank 1 says that this rank (2) told it something else in the handshake", "rank 1"},
+         "rank 1 reports that this rank (2) sent it something different in the handshake",
+         "rank 1"},
         {NOTES_TO_VICTIM, note_on_other,
-         "ranks 1 and 2 were told different things by rank 0 in the handshake, or rank 1 says so",
+         "ranks 1 and 2 received different data from rank 0 in the handshake, or rank 1 falsely",
          LEFT},
         {NOTES_TO_VICTIM, too_few_notes, "rank 1 sent 23 bytes where 24 were expected", "rank 1"},
     };

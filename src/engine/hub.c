@@ -145,11 +145,10 @@ tg_status tg__hub_check_thread(const tg__hub *h)
 {
     if (may_use(h))
         return TG_OK;
-    return tg_fail(
-        TG_E_STATE,
-        "transport \"%s\" is bound to a thread (MPI needs MPI_THREAD_MULTIPLE): allowed: "
-        "calls from the thread that made its first reducer or session",
-        h->transport->ops->name);
+    return tg_fail(TG_E_STATE,
+                   "transport \"%s\" is bound to a thread (MPI needs MPI_THREAD_MULTIPLE): call "
+                   "from the thread that created its first reducer or session",
+                   h->transport->ops->name);
 }
 
 /* ---- with the lock held ---------------------------------------------------------------------- */
@@ -268,7 +267,7 @@ void tg__hub_drive(tg__hub *h, int64_t deadline_ns)
         tg__hub_fail(h, status);
     else if (must_stop(h))
         tg__hub_shut(h, TG_E_STOPPED, h->transport->rank,
-                     "stopped as asked on this rank (%d), with an exchange under way",
+                     "stopped on request of this rank (%d), with an exchange under way",
                      h->transport->rank);
     tg__hub_release(h);
 }

@@ -54,8 +54,7 @@ static tg_status refuse_nonfinite(const tg_reducer *r)
         return tg_fail(TG_E_NONFINITE, "%s is not finite, though the gradient is",
                        r->op.task.overflow);
     return tg_fail(TG_E_NONFINITE,
-                   "a gradient%s is not finite on another rank: that "
-                   "rank's own error says which",
+                   "a gradient%s is not finite on another rank: see that rank's error",
                    r->nodes == NULL ? "" : ", or a node's sum of them,");
 }
 
@@ -106,11 +105,10 @@ static tg_status check_vectors(const char *call, tg_dtype dtype, const void *g, 
         return tg_fail(TG_E_ARG, "%s: %s=%p: must be aligned to %zu bytes", call,
                        from % size != 0 ? "g" : "mean", from % size != 0 ? g : mean, size);
     if (from != to && tg__overlap(g, bytes, mean, bytes))
-        return tg_fail(TG_E_ARG,
-                       "%s: mean begins %zu bytes %s g: allowed: the same memory, or memory that "
-                       "does not overlap: at least %zu bytes apart",
-                       call, (size_t)(to > from ? to - from : from - to),
-                       to > from ? "after" : "before", bytes);
+        return tg_fail(
+            TG_E_ARG,
+            "%s: mean begins %zu bytes %s g: it must be g itself, or at least %zu bytes away", call,
+            (size_t)(to > from ? to - from : from - to), to > from ? "after" : "before", bytes);
     return TG_OK;
 }
 

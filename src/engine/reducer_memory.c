@@ -19,9 +19,8 @@ tg_status tg_reducer_undo(tg_reducer *r)
     TG_TRY(check_idle("tg_reducer_undo", r));
     if (!r->delivered)
         return tg_fail(TG_E_STATE,
-                       "tg_reducer_undo: there is no mean to take back: allowed: once, "
-                       "after a mean that succeeded, and before tg_reducer_slot_get and "
-                       "tg_reducer_scale");
+                       "tg_reducer_undo: there is no mean to take back: call it once, after a mean "
+                       "that succeeded, and before tg_reducer_slot_get and tg_reducer_scale");
     r->delivered = false;
     TG_TRY(r->method->def->program->undo(r->method, &r->op.task));
     (void)tg__method_heal(r->method, false);

@@ -183,8 +183,8 @@ static void overlap(void **state)
     assert_int_equal(tg_transport_inproc(1, &t), TG_OK);
     assert_int_equal(tg_reducer_create("dense", t, N, NULL, &r), TG_OK);
     refused(tg_reducer_mean(r, x, x + 1), TG_E_ARG,
-            "tg_reducer_mean: mean begins 4 bytes after g: allowed: the same memory, or memory "
-            "that does not overlap: at least 48 bytes apart");
+            "tg_reducer_mean: mean begins 4 bytes after g: it must be g itself, or at least "
+            "48 bytes away");
     refused(tg_reducer_mean(r, x + N - 1, x), TG_E_ARG, "mean begins 44 bytes before g");
     refused(tg_reducer_start(r, x, x + 1, NULL, NULL), TG_E_ARG, "tg_reducer_start: mean begins");
     refused(tg_reducer_mean(r, odd, x), TG_E_ARG, "must be aligned to 4 bytes");
@@ -271,7 +271,7 @@ static void stop_is_set(void **state)
         assert_int_equal(a.status, comes ? TG_OK : TG_E_STOPPED);
         assert_int_equal(b.status, comes ? TG_OK : TG_E_PEER);
         if (!comes) {
-            says(a.error, "stopped as asked on this rank (0)");
+            says(a.error, "stopped on request of this rank (0)");
             says(b.error, "rank 0");
             assert_true(tg_now_ns(tg_clock_monotonic()) - begin >= INT64_C(1000000000));
         }

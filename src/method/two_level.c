@@ -153,20 +153,18 @@ static tg_status refuse(const tg__method *m, const tg__method_def *def, const tg
     if (tg__method_is_apart(m->spec))
         return tg_fail(TG_E_SPEC,
                        "method \"%s\" with nodes: exchange=none sums nothing: choose another "
-                       "exchange, or no nodes",
+                       "exchange, or use no nodes",
                        tg_spec_name(m->spec));
     if (tg__method_combine(def)->votes && !nodes->equal)
         return tg_fail(TG_E_SPEC,
-                       "method \"%s\" on %d nodes of unequal numbers of ranks: each node has one "
-                       "vote, so ranks would not count alike: allowed: nodes of equal size, or "
-                       "another method",
+                       "method \"%s\" on %d nodes of different sizes: each node has one vote, so "
+                       "ranks would not count equally: use nodes of equal size, or another method",
                        tg_spec_name(m->spec), nodes->count);
     if (tg__method_cuts(def, m->spec) && !nodes->equal)
         return tg_fail(
             TG_E_SPEC,
-            "method \"%s\" on %d nodes of unequal numbers of ranks: the sums of large "
-            "nodes would be cut to the norm of small ones: allowed: nodes of equal size, "
-            "or clip=no",
+            "method \"%s\" on %d nodes of different sizes: the sums of large nodes would be scaled "
+            "down to the norm of small ones: use nodes of equal size, or clip=no",
             tg_spec_name(m->spec), nodes->count);
     return TG_OK;
 }

@@ -94,8 +94,7 @@ tg_status tg__twoway_create(tg__method *m, tg_codec *codec, const tg__exchange *
     const size_t lanes = setup->coded_lanes != 0 ? setup->coded_lanes : setup->lanes;
     if (lanes > 1)
         return tg_fail(TG_E_UNSUPPORTED,
-                       "twoway=yes with %zu exchanges in flight: owners encode one mean after the "
-                       "other: allowed: 1 in flight, or twoway=no",
+                       "twoway=yes allows one exchange in flight, not %zu: use twoway=no for more",
                        lanes);
     tg__twoway *t;
     TG_TRY(tg__method_alloc(m, 1, sizeof *t, &t));

@@ -100,10 +100,10 @@ static void a_key_is_taken_off(void **state)
             pthread_join(job.rank[r].thread, NULL);
         net_job_check(&job);
         static const char *const says[] = {
-            "rank 2 is disconnected: its key was taken off the list of allowed keys",
-            "rank 0 has disconnected rank 2: its key was taken off the list of allowed keys",
-            "rank 0 has disconnected this rank (2): its key was taken off the list",
-            "rank 0 has disconnected rank 2: its key was taken off the list of allowed keys"};
+            "rank 2 is disconnected: its key was removed from the list of allowed keys",
+            "rank 0 has disconnected rank 2: its key was removed from the list of allowed keys",
+            "rank 0 has disconnected this rank (2): its key was removed from the list",
+            "rank 0 has disconnected rank 2: its key was removed from the list of allowed keys"};
         for (int r = 0; r < 4; r++) {
             if (!strstr(job.rank[r].error, says[r]))
                 fail_msg("rank %d: %s", r, job.rank[r].error);
@@ -183,14 +183,16 @@ static void the_reason_comes_another_way(void **state)
         pthread_join(w.thread, NULL);
         net_job_check(&job);
         const char *says[] = {
-            "rank 2 is disconnected: its key was taken off the list of allowed keys",
-            "rank 0 has disconnected rank 2: its key was taken off the list of allowed keys",
-            held == 2 ? "rank 0 has disconnected this rank (2): its key was taken off the list of "
-                        "allowed keys, says rank "
-                      : "rank 0 has disconnected this rank (2): its key was taken off the list",
-            held == 3 ? "rank 0 has disconnected rank 2: its key was taken off the list of allowed "
-                        "keys, says rank 2"
-                      : "rank 0 has disconnected rank 2: its key was taken off the list"};
+            "rank 2 is disconnected: its key was removed from the list of allowed keys",
+            "rank 0 has disconnected rank 2: its key was removed from the list of allowed keys",
+            held == 2
+                ? "rank 0 has disconnected this rank (2): its key was removed from the list of "
+                  "allowed keys, says rank "
+                : "rank 0 has disconnected this rank (2): its key was removed from the list",
+            held == 3
+                ? "rank 0 has disconnected rank 2: its key was removed from the list of allowed "
+                  "keys, says rank 2"
+                : "rank 0 has disconnected rank 2: its key was removed from the list"};
         for (int r = 0; r < 4; r++)
             if (!strstr(job.rank[r].error, says[r]))
                 fail_msg("rank %d is held up: rank %d: %s", held, r, job.rank[r].error);

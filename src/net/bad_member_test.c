@@ -395,11 +395,12 @@ static void one_that_disconnects_in_the_name_of_rank_0(void **state)
     assert_true(hand_write(&to[2], frame, sizeof frame, 2));
     for (int r = 0; r < 3; r++)
         pthread_join(job.rank[r].thread, NULL);
-    const char *says[] = {"rank 2 has left",
-                          "rank 0 has disconnected rank 2: its key was taken off the list of "
-                          "allowed keys, says rank 2, told by rank 3",
-                          "rank 0 has disconnected this rank (2): its key was taken off the list "
-                          "of allowed keys, says rank 3"};
+    const char *says[] = {
+        "rank 2 has left",
+        "rank 0 has disconnected rank 2: its key was removed from the list of "
+        "allowed keys, says rank 2, as told by rank 3",
+        "rank 0 has disconnected this rank (2): its key was removed from the list "
+        "of allowed keys, says rank 3"};
     for (int r = 0; r < 3; r++)
         if (!job.rank[r].ok || !strstr(job.rank[r].error, says[r]))
             fail_msg("rank %d: %s", r, job.rank[r].error);

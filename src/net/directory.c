@@ -42,7 +42,7 @@ static tg_status read_list(tg_net *n, tg_net_config *own)
         TG_TRY(tg__address_parse(what, own->addresses[r], false, &d->list[r]));
         const char *key = own->insecure ? NULL : own->public_keys[r];
         if (key && !tg__key_parse(key, strlen(key), &d->key[r]))
-            return tg_fail(TG_E_SPEC, "public_keys[%d] \"%.64s\" is no public key", r, key);
+            return tg_fail(TG_E_SPEC, "public_keys[%d] \"%.64s\" is not a public key", r, key);
         d->known[r] = key != NULL;
     }
     if (own->key && !tg__key_equal(&own->key->public_key, &d->key[own->rank]))
@@ -99,7 +99,7 @@ static tg_status get(tg_net *n, int rank, char value[TG_NET_VALUE])
     value[TG_NET_VALUE - 1] = '\0';
     return tg__is_printable(value, strlen(value))
                ? TG_OK
-               : tg_fail(TG_E_CORRUPT, "what rank %d has set in the store is no printable text",
+               : tg_fail(TG_E_CORRUPT, "what rank %d has set in the store is not printable text",
                          rank);
 }
 
@@ -238,7 +238,7 @@ tg_status tg__directory_ask(tg_net *n, int rank)
     if (!*value)
         return TG_OK;
     if (!tg__key_parse(value, strlen(value), &d->key[rank]))
-        return tg_fail(TG_E_CORRUPT, "what rank %d has set in the store is no public key: %.64s",
+        return tg_fail(TG_E_CORRUPT, "what rank %d has set in the store is not a public key: %.64s",
                        rank, value);
     d->known[rank] = true;
     return TG_OK;
@@ -265,7 +265,8 @@ static tg_status check(const tg_net_config *c)
 {
     const char *name = c->addresses ? "addresses" : "set and get";
     if (!c->set != !c->get || (c->addresses && c->set))
-        return tg_fail(TG_E_ARG, "tg_net_join: allowed: addresses, or set and get, or neither");
+        return tg_fail(TG_E_ARG,
+                       "tg_net_join: give addresses, or both set and get, or none of these");
     if (c->public_keys && !c->addresses)
         return tg_fail(TG_E_ARG, "tg_net_join: public_keys without addresses");
     if (!c->addresses && !c->set)
@@ -281,7 +282,7 @@ static tg_status check(const tg_net_config *c)
         return tg_fail(TG_E_ARG, "tg_net_join: public_keys is %sNULL, but insecure is %sset",
                        c->public_keys ? "not " : "", c->insecure ? "" : "not ");
     if (c->allow || c->peer_key)
-        return tg_fail(TG_E_ARG, "tg_net_join: allow or peer_key with addresses: allowed: NULL; "
+        return tg_fail(TG_E_ARG, "tg_net_join: allow and peer_key must be NULL with addresses: "
                                  "public_keys has all keys");
     return TG_OK;
 }

@@ -372,11 +372,12 @@ static void errors_of_a_store(void **state)
     net_rank_start(&job.rank[0], join_only);
     pthread_join(job.rank[0].thread, NULL);
     net_expect(&job.rank[0], TG_E_CORRUPT,
-               "what rank 1 has set in the store is no public key: rubbish");
+               "what rank 1 has set in the store is not a public key: rubbish");
     assert_int_equal(store_set(&s, "telegrad/of today/1", "\033[2J"), TG_OK); /* for terminals */
     net_rank_start(&job.rank[0], join_only);
     pthread_join(job.rank[0].thread, NULL);
-    net_expect(&job.rank[0], TG_E_CORRUPT, "what rank 1 has set in the store is no printable text");
+    net_expect(&job.rank[0], TG_E_CORRUPT,
+               "what rank 1 has set in the store is not printable text");
     assert_int_equal(store_set(&s, "telegrad/of today/0", "rubbish"), TG_OK);
     net_rank_start(&job.rank[2], join_only);
     pthread_join(job.rank[2].thread, NULL);
@@ -431,7 +432,7 @@ static void settings_that_do_not_go_together(void **state)
     REFUSES(TG_E_ARG, "key is NULL");
     c.set = store_set;
     c.get = store_get;
-    REFUSES(TG_E_ARG, "addresses, or set and get");
+    REFUSES(TG_E_ARG, "addresses, or both set and get");
     good.addresses = good.public_keys = NULL;
     good.set = store_set;
     good.store_arg = &s;

@@ -199,7 +199,7 @@ static void bad_settings(void **state)
     c.allow = NULL;
     REFUSES(TG_E_ARG, "allow is NULL");
     c.insecure = true;
-    REFUSES(TG_E_ARG, "insecure with keys");
+    REFUSES(TG_E_ARG, "must be NULL with insecure");
     c.timeout_s = -1;
     REFUSES(TG_E_ARG, "timeout_s=-1");
     static const char *const addresses[] = {"localhost:80",  "tcp://localhost", "tcp://:0",

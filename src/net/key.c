@@ -81,7 +81,7 @@ tg_status tg_key_fingerprint(const char *key_text, char text[TG_KEY_TEXT])
     tg__public_key key;
     if (!tg__key_parse(key_text, strlen(key_text), &key))
         return tg_fail(TG_E_ARG,
-                       "\"%.64s\" is no public key: allowed: " PREFIX " and %d characters",
+                       "\"%.64s\" is not a public key: allowed: " PREFIX " and %d characters",
                        key_text, BASE64_LEN);
     tg__key_mark(&key, text);
     return TG_OK;
@@ -199,13 +199,13 @@ tg_status tg_key_load(const char *path, tg_key_pair **key_p)
     uint8_t seed[TG__KEY_BYTES];
     if (status == TG_OK && !read_pem(text, seed))
         status = tg_fail(TG_E_CORRUPT,
-                         "%s: no private key in it%s: allowed: a file of \"telegrad key new\" (an "
-                         "Ed25519 key in PEM, without a password)",
+                         "%s: not a private key%s: allowed: a file made by \"telegrad key new\" "
+                         "(an Ed25519 key in PEM, without a password)",
                          path, strncmp(text, PREFIX, PREFIX_LEN) == 0 ? ", but a public key" : "");
     else if (status == TG_OK && (mode & 077))
         status = tg_fail(TG_E_IO,
-                         "%s: others than its owner may read or write this private key (mode "
-                         "%04o): allowed: 0600 (chmod 600 %s)",
+                         "%s: this private key is accessible to other users (mode %04o): allowed: "
+                         "0600 (chmod 600 %s)",
                          path, mode, path);
     if (status == TG_OK)
         status = from_seed(seed, key_p);
@@ -283,7 +283,7 @@ static tg_status add_line(tg_keys *keys, const char *where, int number, const ch
     tg__key_entry e = {.name = ""};
     if (!tg__key_parse(line, word, &e.key))
         return tg_fail(TG_E_SPEC,
-                       "%s, line %d: \"%.*s\" is no public key: allowed: " PREFIX
+                       "%s, line %d: \"%.*s\" is not a public key: allowed: " PREFIX
                        " and %d characters, as \"telegrad key show\" prints them",
                        where, number, word < 64 ? (int)word : 64, line, BASE64_LEN);
     if (tg__keys_find(keys, &e.key) >= 0)
@@ -312,9 +312,9 @@ static tg_status parse_list(const char *text, const char *where, tg_keys **keys_
         text += len + (text[len] == '\n');
     }
     if (status == TG_OK && keys->count == 0)
-        status =
-            tg_fail(TG_E_SPEC,
-                    "%s: no key in it: allowed: a public key per line, followed by a name", where);
+        status = tg_fail(TG_E_SPEC,
+                         "%s: contains no key: allowed: a public key per line, followed by a name",
+                         where);
     if (status == TG_OK)
         *keys_p = keys;
     else
@@ -344,8 +344,8 @@ tg_status tg_keys_load(const char *path, tg_keys **keys_p)
         status = tg_fail(TG_E_SPEC, "%s: not a text file", path);
     else if (status == TG_OK && (mode & 022))
         status = tg_fail(TG_E_IO,
-                         "%s: others than its owner may write this list of keys (mode %04o): "
-                         "allowed: 0644 or less (chmod go-w %s)",
+                         "%s: other users can write to this list of keys (mode %04o): allowed: "
+                         "0644 or stricter (chmod go-w %s)",
                          path, mode, path);
     if (status == TG_OK)
         status = parse_list(text, path, keys_p);

@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TAKEN_OFF "this rank's key was taken off the list of allowed keys"
+#define TAKEN_OFF "this rank's key was removed from the list of allowed keys"
 
 static const char *job_of(const tg_net *n)
 {

@@ -168,8 +168,8 @@ tg_status tg__net_call(tg_net *n)
     const char *peer = n->config->peer_key;
     if (peer && !tg__key_parse(peer, strlen(peer), &n->peer_key))
         return tg_fail(TG_E_SPEC,
-                       "peer key \"%.64s\" is no public key: allowed: tgk1: and 43 characters, as "
-                       "\"telegrad key show\" prints them",
+                       "peer key \"%.64s\" is not a public key: allowed: tgk1: and 43 characters, "
+                       "as printed by \"telegrad key show\"",
                        peer);
     char last[300] = "";
     for (int turn = 0;; turn++) {

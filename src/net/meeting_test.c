@@ -138,7 +138,8 @@ static void a_list_that_changes(void **state)
     assert_waits_for(&w, "1 of 2 other ranks");
     atomic_store(&w.list, second);
     pthread_join(job.rank[1].thread, NULL);
-    net_expect(&job.rank[1], TG_E_PEER, "this rank's key was taken off the list of allowed keys");
+    net_expect(&job.rank[1], TG_E_PEER,
+               "this rank's key was removed from the list of allowed keys");
     mark_of(job.key[1], mark);
     assert_told(&w, mark, "it is not on the list of allowed keys");
     net_rank_start(&job.rank[2], net_rank_visits);
@@ -231,11 +232,11 @@ static void floods_are_told_briefly(void **state)
     assert_in_range(told, TG__REFUSALS_AT_ONCE, TG__REFUSALS_AT_ONCE + 10);
     const char *last = tg__refusals_add(&r, 200 * second, "10.0.0.7", NULL, "why");
     assert_non_null(last);
-    assert_non_null(strstr(last, "a call from 10.0.0.7 failed: why (before it "));
+    assert_non_null(strstr(last, "a call from 10.0.0.7 failed: why (after "));
     assert_null(tg__refusals_add(&r, 250 * second, "10.0.0.7", NULL, "why")); /* the same */
     last = tg__refusals_add(&r, 261 * second, "10.0.0.7", NULL, "why");
     assert_non_null(last);
-    assert_non_null(strstr(last, "(before it 1 more, which were not told)"));
+    assert_non_null(strstr(last, "(after 1 more, which were not shown)"));
 }
 
 /* ---- ranks that do not come ------------------------------------------------------------------ */

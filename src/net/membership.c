@@ -188,8 +188,8 @@ static tg_status check(const tg_net_config *c)
         return tg_fail(TG_E_ARG, "tg_net_join: rank=%d: allowed: 0%s", c->rank,
                        meets ? " for the meeting point" : ", or a rank from 1 to size - 1");
     if (meets && !c->listen)
-        return tg_fail(TG_E_ARG, "tg_net_join: listen and join are NULL: allowed: listen for the "
-                                 "meeting point, join for the others");
+        return tg_fail(TG_E_ARG, "tg_net_join: listen and join are NULL: give listen at the "
+                                 "meeting point, join on other ranks");
     if (c->job && strlen(c->job) >= TG__JOB_MAX)
         return tg_fail(TG_E_ARG, "tg_net_join: job has %zu bytes: allowed: at most %d",
                        strlen(c->job), TG__JOB_MAX - 1);
@@ -199,9 +199,7 @@ static tg_status check(const tg_net_config *c)
     if (!(c->timeout_s >= 0) || c->timeout_s > 1e6)
         return tg_fail(TG_E_ARG, "tg_net_join: timeout_s=%g: allowed: 0 to 1000000", c->timeout_s);
     if (c->insecure && (c->key || c->allow || c->peer_key))
-        return tg_fail(TG_E_ARG,
-                       "tg_net_join: insecure with keys: allowed: key, allow and peer_key "
-                       "are NULL then");
+        return tg_fail(TG_E_ARG, "tg_net_join: key, allow and peer_key must be NULL with insecure");
     const bool told = c->addresses || c->set; /* whose keys are right */
     if (!c->insecure && (!c->key || (!told && (meets ? c->size > 1 && !c->allow : !c->peer_key))))
         return tg_fail(TG_E_ARG,

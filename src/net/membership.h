@@ -30,7 +30,7 @@ struct tg_net {
     tg__relay *relay;    /* of the meeting point; NULL: all reach each other */
     int listener;        /* -1: none */
     int port;            /* of the listener */
-    /* A rank whose key was taken off the list, which the transport is to disconnect; 0: none. */
+    /* A rank whose key was removed from the list, which the transport is to disconnect; 0: none. */
     atomic_int expelled;
     atomic_int wake; /* an eventfd that ends the transport's waiting; -1: none */
     /* While joining. */

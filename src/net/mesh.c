@@ -99,7 +99,7 @@ static void fail_call(mesh *m, int r)
     if (!l->relays)
         snprintf(l->why, sizeof l->why, "%.70s: %.140s", address, why);
     else
-        snprintf(l->why, sizeof l->why, "by way of rank 0: %.140s", why);
+        snprintf(l->why, sizeof l->why, "relayed by rank 0: %.140s", why);
     tg__caller_end(&l->caller);
     l->next_ns = now_ns() + AGAIN_NS;
     l->failures++;

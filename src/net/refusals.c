@@ -38,7 +38,7 @@ const char *tg__refusals_add(tg__refusals *r, int64_t now_ns, const char *host,
     r->next = (r->next + 1) % TG__REFUSALS_KNOWN;
     r->told++;
     if (r->untold > 0)
-        snprintf(r->telling, sizeof r->telling, "%s (before it %llu more, which were not told)",
+        snprintf(r->telling, sizeof r->telling, "%s (after %llu more, which were not shown)",
                  r->text, (unsigned long long)r->untold);
     else
         snprintf(r->telling, sizeof r->telling, "%s", r->text);

@@ -309,8 +309,9 @@ static void leaving_is_told(void **state)
         const char *says;
     } cases[] = {
         {2, true, 2, "rank 2 has left"},
-        {2, false, TG_BLAMED_NOBODY, "rank 2 has left: its connection by way of rank 0: it closed"},
-        {0, false, 0, "rank 0 has left, by way of which this rank reached rank 2"},
+        {2, false, TG_BLAMED_NOBODY,
+         "rank 2 has left: its connection, relayed by rank 0: it closed"},
+        {0, false, 0, "rank 0, which relayed messages to rank 2, has left"},
     };
     for (size_t i = 0; i < TG_COUNT(cases); i++)
         for (int insecure = 0; insecure < 2; insecure++) {

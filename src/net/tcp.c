@@ -30,12 +30,13 @@ static tg_status fail_expelled(const tg__tcp *t)
         snprintf(whom, sizeof whom, "rank 0 has disconnected rank %d", t->expelled);
     if (t->told_by > 0)
         snprintf(source, sizeof source,
-                 t->heard_from > 0 ? ", says rank %d, told by rank %d" : ", says rank %d",
+                 t->heard_from > 0 ? ", says rank %d, as told by rank %d" : ", says rank %d",
                  t->told_by, t->heard_from);
-    return tg_fail(TG_E_PEER, "%s: its key was taken off the list of allowed keys%s", whom, source);
+    return tg_fail(TG_E_PEER, "%s: its key was removed from the list of allowed keys%s", whom,
+                   source);
 }
 
-/* A key was taken off the list, and this rank is connected to nobody any more. */
+/* A key was removed from the list, and this rank is connected to nobody any more. */
 static bool is_cast_out(const tg__tcp *t)
 {
     return t->expelled > 0 && (t->base.rank == 0 || t->base.rank == t->expelled);
@@ -109,13 +110,12 @@ static tg_status fail_gone(const tg__tcp *t, const tg__peer *p)
     if (t->expelled > 0 && (p->rank == 0 || p->rank == t->expelled))
         return fail_expelled(t);
     if (is_cut_off(t, p))
-        return tg_fail(TG_E_PEER, "rank 0 has left, by way of which this rank reached rank %d",
-                       p->rank);
+        return tg_fail(TG_E_PEER, "rank 0, which relayed messages to rank %d, has left", p->rank);
     tg__reason_read(p, why);
     return p->said_bye
                ? tg_fail(TG_E_PEER, "rank %d has left%s%s", p->rank, *why ? ": " : "", why)
                : tg_fail(TG_E_PEER, "rank %d has left: its connection%s: %s", p->rank,
-                         t->net->relayed[p->rank] ? " by way of rank 0" : "", p->stream->why);
+                         t->net->relayed[p->rank] ? ", relayed by rank 0" : "", p->stream->why);
 }
 
 /* Let epoll report when a peer that could not be sent everything can be. */
@@ -177,7 +177,7 @@ static tg_status tcp_test(tg_transport *t, tg_request *req, bool *done_p, size_t
     TG_TRY(check_live(t, "test"));
     tg__tcp_post *post = (tg__tcp_post *)req;
     if (post->state == TG__POST_OVER)
-        return tg_fail(TG_E_ARG, "test: the request is over");
+        return tg_fail(TG_E_ARG, "test: the request has already completed");
     tg__peer *p = &tcp_of(t)->peer[post->peer];
     *done_p = post->state != TG__POST_WAITING;
     if (!*done_p && !p->gone)
@@ -265,7 +265,7 @@ static bool has_more(const tg__tcp *t)
 
 static bool tcp_shut(tg_transport *base);
 
-/* Leave if a member's key was taken off the list: rank 0, and the member, when it is told. */
+/* Leave if a member's key was removed from the list: rank 0, and the member, when it is told. */
 static void leave_if_expelled(tg__tcp *t)
 {
     if (t->base.rank == 0 && !t->is_shut)

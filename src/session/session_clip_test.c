@@ -188,11 +188,11 @@ static void refuses(void **state)
     static const struct {
         const char *method, *strategy, *optimizer, *want;
     } cases[] = {
-        {"dgc", "ssgd", "adam", "method \"dgc\" accumulates the momentum itself"},
-        {"dgc", "ssgd", "lars", "allowed: optimizer sgd, or a method without momentum"},
+        {"dgc", "ssgd", "adam", "method \"dgc\" accumulates SGD's momentum itself"},
+        {"dgc", "ssgd", "lars", "use optimizer sgd, or a method without momentum"},
         {"dgc", "ssgd", "sgd:clip=5", "clip=5 with method \"dgc\", which accumulates gradients"},
         {"2bit", "cd:local=sgd", "adam",
-         "local=sgd takes the optimizer's lr for a step of plain SGD"},
+         "local=sgd uses the optimizer's lr for a step of plain SGD"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         fixture_job job = fixture_defaults();

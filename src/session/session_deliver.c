@@ -135,10 +135,10 @@ static tg_status refuse(tg_session *s, uint64_t of_step)
     if (own)
         return tg_fail(TG_E_NONFINITE, "step %llu: rank %d: what this rank exchanges is not finite",
                        (unsigned long long)of_step, s->transport->rank);
-    return tg_fail(TG_E_NONFINITE,
-                   "step %llu: another rank's gradient, or a sum of it, is not finite: that "
-                   "rank's own error says which",
-                   (unsigned long long)of_step);
+    return tg_fail(
+        TG_E_NONFINITE,
+        "step %llu: another rank's gradient, or a sum of it, is not finite: see that rank's error",
+        (unsigned long long)of_step);
 }
 
 /* Called after a bucket's part of a step was dropped: its memory must not make the next step
@@ -155,8 +155,8 @@ static tg_status heal(tg_session *s, const lane_op *o)
                s->transport->rank, step, o->bucket, o->op.task.overflow);
     if (tg__method_heal(b->method, false))
         tg_log(TG_LOG_WARN,
-               "rank %d: step %llu, bucket %u: what is remembered of dropped gradients is too "
-               "large to be sent again: it starts anew at 0",
+               "rank %d: step %llu, bucket %u: what was kept of dropped gradients is too large to "
+               "send; it was reset to 0",
                s->transport->rank, step, o->bucket);
     return TG_OK;
 }

@@ -86,7 +86,7 @@ static void test_refused(void **state)
     (void)state;
     static const char *const cases[][2] = {
         {"sgd:lr=0.1,momentum=0.9", "the method's residual is the momentum"},
-        {"adamw", "leave nothing to adapt to"},
+        {"adamw", "carry no magnitude to adapt to"},
     };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         fixture_job job = job_of("dct");

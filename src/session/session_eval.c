@@ -26,11 +26,10 @@ tg_status tg__session_between_steps(tg_session *s, const char *call)
     TG_TRY(tg__session_usable(s, call));
     for (size_t b = 0; b < s->nbuckets; b++)
         if (s->bucket[b].missing != s->bucket[b].count || s->next_ready != s->nbuckets)
-            return tg_fail(
-                TG_E_STATE,
-                "%s in the middle of step %llu: allowed: after tg_session_step, before the next "
-                "tg_session_grad_ready",
-                call, (unsigned long long)s->t);
+            return tg_fail(TG_E_STATE,
+                           "%s in the middle of step %llu: call it after tg_session_step and "
+                           "before the next tg_session_grad_ready",
+                           call, (unsigned long long)s->t);
     return TG_OK;
 }
 

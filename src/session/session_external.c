@@ -75,8 +75,8 @@ tg_status tg_session_deliver(tg_session *s, tg_turn *turn)
     TG_TRY(tg__sized_room("tg_session_deliver: turn", turn, TG__FIRST_SIZE(tg_turn, resets)));
     if (!s->external)
         return tg_fail(TG_E_STATE,
-                       "tg_session_deliver: the optimizer is \"%s\", which tg_session_step calls: "
-                       "allowed: with the optimizer external",
+                       "tg_session_deliver requires optimizer=external; this session has \"%s\", "
+                       "which tg_session_step calls",
                        tg__session_optimizer(s));
     if (s->opened)
         return tg_fail(TG_E_STATE, "tg_session_deliver was called twice in step %llu",

@@ -187,13 +187,13 @@ static void refuses_with_a_reason(void **state)
 {
     (void)state;
     static const char *const cases[][3] = {
-        {"demo", NULL, "nothing is left to another optimizer"},
+        {"demo", NULL, "has no step that an external optimizer could"},
         {"local:momentum=average", NULL, "allowed: momentum=keep|reset"},
-        {"dga:correct=no", NULL, "allowed: correct=yes, or strategy pipe"},
+        {"dga:correct=no", NULL, "use correct=yes, or strategy pipe"},
         {"od", NULL, "allowed: local=sgd with eta_loc=RATE"},
         {"cd:eta_loc=0.1,local=dcasgd", NULL, "allowed: local=sgd with eta_loc=RATE"},
-        {"ssgd", "dgc", "would take its velocities for gradients"},
-        {"local", "dgc", "would take its velocities for gradients"},
+        {"ssgd", "dgc", "would treat its velocities as gradients"},
+        {"local", "dgc", "would treat its velocities as gradients"},
     };
     for (size_t i = 0; i < TG_COUNT(cases); i++) {
         fixture_job job = job_of(cases[i][0], "sgd:lr=0.25");
@@ -245,7 +245,7 @@ static void calls_in_order(void **state)
                               .name = "v",
                               .param = tg_array_f32(&g, 1),
                               .grad = tg_array_f32(&g, 1)};
-    REFUSED(tg_session_add(s, &second, &id), TG_E_ARG, "lies where tg_session_gradient says");
+    REFUSED(tg_session_add(s, &second, &id), TG_E_ARG, "use tg_session_gradient");
     assert_null(tg_session_gradient(s, 0));
     REFUSED(tg_session_deliver(s, &turn), TG_E_STATE, "before tg_session_begin");
     assert_int_equal(tg_session_begin(s), TG_OK);

@@ -42,11 +42,11 @@ static tg_status check_place(const tg_session *s, const tg__counters *c)
     const int rank = s->transport->rank, size = s->transport->size;
     return c->rank == rank && c->world == size
                ? TG_OK
-               : tg_fail(TG_E_MISMATCH,
-                         "the checkpoint in memory is of rank %d of %d, and this is rank %d of %d: "
-                         "allowed: that of the same rank; tg_session_take_memory goes from one "
-                         "number of ranks to another",
-                         (int)c->rank, (int)c->world, rank, size);
+               : tg_fail(
+                     TG_E_MISMATCH,
+                     "the checkpoint in memory was saved by rank %d of %d; this is rank %d of %d: "
+                     "load that of the same rank, or all of them with tg_session_take_memory",
+                     (int)c->rank, (int)c->world, rank, size);
 }
 
 static tg_status check_number(const tg__counters *c, int rank, int ranks)
@@ -54,8 +54,8 @@ static tg_status check_number(const tg__counters *c, int rank, int ranks)
     return c->rank == rank && c->world == ranks
                ? TG_OK
                : tg_fail(TG_E_MISMATCH,
-                         "checkpoint %d of %d in memory is of rank %d of %d: allowed: those of all "
-                         "ranks that saved, in order of ranks",
+                         "checkpoint %d of %d in memory was saved by rank %d of %d: give those of "
+                         "all ranks, in order of ranks",
                          rank, ranks, (int)c->rank, (int)c->world);
 }
 

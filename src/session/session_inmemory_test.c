@@ -169,7 +169,7 @@ static void other_ranks(void **state)
     p[0].from = &two[1];
     p[1].from = &two[0];
     pair(p);
-    expect(&p[0], TG_E_MISMATCH, "is of rank 1 of 2, and this is rank 0 of 2");
+    expect(&p[0], TG_E_MISMATCH, "was saved by rank 1 of 2; this is rank 0 of 2");
     p[0].from = &two[0];
     p[1].from = &later[1];
     pair(p);
@@ -179,7 +179,7 @@ static void other_ranks(void **state)
     expect(&p[0], TG_E_MISMATCH, "start");
     p[0].from = &two[0];
     alone(&p[0]);
-    expect(&p[0], TG_E_MISMATCH, "is of rank 0 of 2, and this is rank 0 of 1");
+    expect(&p[0], TG_E_MISMATCH, "was saved by rank 0 of 2; this is rank 0 of 1");
     p[0].from = two;
     p[0].ranks = 2;
     alone(&p[0]); /* session_takeover_test takes over for every method and strategy */
@@ -192,11 +192,11 @@ static void other_ranks(void **state)
     p[0].from = swapped;
     alone(&p[0]);
     expect(&p[0], TG_E_MISMATCH,
-           "checkpoint 0 of 2 in memory is of rank 1 of 2: allowed: those of all");
+           "checkpoint 0 of 2 in memory was saved by rank 1 of 2: give those of all");
     p[0].from = two;
     p[0].ranks = 1;
     alone(&p[0]);
-    expect(&p[0], TG_E_MISMATCH, "checkpoint 0 of 1 in memory is of rank 0 of 2");
+    expect(&p[0], TG_E_MISMATCH, "checkpoint 0 of 1 in memory was saved by rank 0 of 2");
     p[0].ranks = 1 + TG_RANKS_MAX;
     alone(&p[0]);
     expect(&p[0], TG_E_ARG, "allowed: 1 to");

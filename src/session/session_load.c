@@ -70,8 +70,8 @@ static tg_status no_own_file(const tg_session *s, const char *dir)
 {
     const int rank = s->transport->rank;
     return tg_fail(TG_E_IO,
-                   "%s: its checkpoint of step %llu has no file of rank %d, which this rank is "
-                   "now: allowed: the folder that rank %d saved to, or one that all see",
+                   "%s: its checkpoint of step %llu has no file of rank %d: use the folder that "
+                   "rank %d saved to, or one that all ranks share",
                    dir, (unsigned long long)s->from.step, rank, rank);
 }
 
@@ -177,8 +177,8 @@ static tg_status common_step(const held *all, int size, uint64_t *step_p, int *l
         }
     }
     return tg_fail(TG_E_MISMATCH,
-                   "no checkpoint is there on all ranks: the newest of rank %d is of step %llu, "
-                   "that of rank %d of step %llu",
+                   "no checkpoint exists on all ranks: the newest on rank %d is of step %llu, on "
+                   "rank %d of step %llu",
                    newest, (unsigned long long)all[newest].step[0], *lacks_p,
                    (unsigned long long)all[*lacks_p].step[0]);
 }
@@ -198,9 +198,9 @@ static tg_status look_back(tg_session *s, const char *dir, uint64_t step)
         s->from.length.steps_per_epoch == length.steps_per_epoch)
         return TG_OK;
     return tg_fail(TG_E_MISMATCH,
-                   "%s: its newest checkpoint, of step %llu, is not there on all ranks, and was "
-                   "saved by a run of another length or number of ranks than that of step %llu: "
-                   "allowed: remove it, to go on from step %llu",
+                   "%s: the newest checkpoint (step %llu) is missing on some ranks, and was saved "
+                   "by a run of another length or number of ranks than that of step %llu: remove "
+                   "it to resume from step %llu",
                    dir, (unsigned long long)s->from.newest, (unsigned long long)step,
                    (unsigned long long)step);
 }
@@ -339,8 +339,7 @@ tg_status tg__session_get_all(tg_session *s, tg__ckpt_reader *r, const tg_weight
     lane_op *o;
     TG_TRY(tg__ckpt_read(r, "session", &c, sizeof c));
     if (c.rank != s->transport->rank || c.t != s->from.step)
-        return tg_fail(TG_E_CORRUPT,
-                       "the checkpoint of rank %d in step %llu is of rank %d in step %llu",
+        return tg_fail(TG_E_CORRUPT, "the file for rank %d, step %llu holds rank %d, step %llu",
                        s->transport->rank, (unsigned long long)s->from.step, (int)c.rank,
                        (unsigned long long)c.t);
     if (c.steps_per_epoch != s->config.steps_per_epoch)

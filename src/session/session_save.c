@@ -239,8 +239,9 @@ static tg_status check_sharing(const sharing *all, int size, const char *dir)
         const int writer = all[rank].writer;
         if (writer > rank || all[writer].writer != writer)
             return tg_fail(TG_E_IO,
-                           "%s: rank %d finds itself in the folder of rank %d, which does not find "
-                           "itself there",
+                           "%s: rank %d takes this for the folder of rank %d, but that rank does "
+                           "not: the file system shows new files late: save again, or use a folder "
+                           "on another file system",
                            dir, rank, writer);
         if (writer != rank)
             continue;
@@ -249,9 +250,9 @@ static tg_status check_sharing(const sharing *all, int size, const char *dir)
             count += all[other].writer == rank;
         if (count != all[rank].count)
             return tg_fail(TG_E_IO,
-                           "%s: rank %d finds %d ranks in its folder, and %d ranks find themselves "
-                           "in it: the file system shows new files late: allowed: save again, or a "
-                           "folder on another file system",
+                           "%s: rank %d sees files of %d ranks in its folder, but %d ranks save to "
+                           "it: the file system shows new files late: save again, or use a folder "
+                           "on another file system",
                            dir, rank, (int)all[rank].count, count);
     }
     return TG_OK;

@@ -123,16 +123,15 @@ static tg_status check_owned(const tg_session *s, const char *method)
     if (s->optimizer->ops->adaptive || s->external)
         return tg_fail(
             TG_E_SPEC,
-            "method \"%s\" accumulates the momentum itself, which is that of SGD, and "
-            "optimizer \"%s\" would take its velocities for gradients: allowed: optimizer "
-            "sgd, or a method without momentum (topk)",
+            "method \"%s\" accumulates SGD's momentum itself, and optimizer \"%s\" would treat its "
+            "velocities as gradients: use optimizer sgd, or a method without momentum (topk)",
             method, optimizer);
     if (s->optimizer->clip > 0)
-        return tg_fail(TG_E_SPEC,
-                       "optimizer \"%s\": clip=%g with method \"%s\", which accumulates gradients "
-                       "before they are averaged: allowed: no clip here; dgc clips the local "
-                       "gradient by a key clip of its own",
-                       optimizer, s->optimizer->clip, method);
+        return tg_fail(
+            TG_E_SPEC,
+            "optimizer \"%s\": clip=%g with method \"%s\", which accumulates gradients before they "
+            "are averaged: remove clip here; dgc has a key clip of its own, for the local gradient",
+            optimizer, s->optimizer->clip, method);
     return TG_OK;
 }
 

@@ -153,7 +153,7 @@ static void slow(void **state)
         play_scene(&scenes[i], k);
         const rank *asked = &k[scenes[i].asks], *other = &k[1 - scenes[i].asks];
         snprintf(name, sizeof name, "rank %d has left", scenes[i].asks);
-        if (asked->status != TG_E_STOPPED || strstr(asked->error, "stopped as asked") == NULL)
+        if (asked->status != TG_E_STOPPED || strstr(asked->error, "stopped on request") == NULL)
             fail_msg("scene %zu: %s %s", i, tg_status_name(asked->status), asked->error);
         if (other->status != TG_E_PEER || strstr(other->error, name) == NULL)
             fail_msg("scene %zu: %s %s", i, tg_status_name(other->status), other->error);

@@ -330,22 +330,22 @@ static void test_refused(void **state)
     static const struct {
         const char *method, *strategy, *want;
     } cases[] = {
-        {"blocktopk", "fedavg", "would cut what counts more to the median"},
+        {"blocktopk", "fedavg", "would scale the heavier ranks down to the median"},
         {"dgc", "demo", "has it in its momentum"},
         {"dgc", "local", "method \"dgc\" would accumulate the momentum of gradients"},
         {"csc", "diloco", "method \"csc\" would accumulate the momentum of gradients"},
         {"signsgd", "streaming:fragments=1", "gives a vote on their signs"},
         {"powersgd", "dga:delay=2",
          "has 3 exchanges in flight; method \"powersgd\" needs the mean"},
-        {"powersgd", "fedavg:clients=0.5", "remembers what the ranks did together"},
+        {"powersgd", "fedavg:clients=0.5", "keeps state that all ranks share"},
         {"dense:exchange=none", "fedavg:clients=0.5", "needs the mean over ranks"},
         {"dense:exchange=none", "eager", "needs the mean over ranks"},
         {"dense:exchange=none", "gossip", "needs the mean over ranks"},
-        {"1bit:twoway=yes", "pipe:width=2", "2 exchanges in flight: owners encode one mean after"},
+        {"1bit:twoway=yes", "pipe:width=2", "twoway=yes allows one exchange in flight, not 2"},
         {"signsgd", "gossip", "what method \"signsgd\" leaves out of them would be missing"},
         {"topk", "gossip", "what method \"topk\" leaves out of them would be missing"},
         {"dense", "gossip:mean=0", "mean=0: allowed: at least 1 step"},
-        {"dense", "streaming:fragments=7", "fragments=7 with a bucket count of 1"},
+        {"dense", "streaming:fragments=7", "fragments=7, more than the bucket count of 1"},
         {"dense", "local:every=2,after=2x", "after=2x"},
     };
     for (size_t c = 0; c <= sizeof cases / sizeof *cases; c++) {

@@ -22,21 +22,21 @@ static tg_status takes_updates(const tg_session *s, const tg__rule *rule)
     if (!s->strategy->sends_updates)
         return TG_OK;
     if (rule->def->properties & TG__OWNS_MOMENTUM)
-        return refuse(s, rule, "exchanges changes of parameters, which each rank's optimizer made",
-                      "would accumulate the momentum of gradients: allowed: a method without "
-                      "momentum (topk)");
+        return refuse(
+            s, rule, "exchanges changes of parameters, which each rank's optimizer made",
+            "would accumulate the momentum of gradients: use a method without momentum (topk)");
     if (tg__method_combine(rule->def)->votes)
         return refuse(s, rule, "applies the mean of changes of parameters",
-                      "gives a vote on their signs: allowed: a method that gives a mean (efsign)");
+                      "gives a vote on their signs: use a method that gives a mean (efsign)");
     if (s->strategy->needs_mean && s->strategy->size > 1 && tg__method_is_apart(rule->spec))
         return tg_fail(TG_E_UNSUPPORTED,
                        "strategy \"%s\" needs the mean over ranks, which exchange=none does not "
                        "form: choose another exchange",
                        name_of(s));
     if (s->strategy->some_absent && rule->def->program->max_lanes == 1)
-        return refuse(s, rule, "lets some ranks sit rounds out",
-                      "remembers what the ranks did together: allowed: another method, or all "
-                      "ranks in each round");
+        return refuse(
+            s, rule, "lets some ranks sit rounds out",
+            "keeps state that all ranks share: use another method, or all ranks in each round");
     if (s->strategy->some_absent && s->nodes != NULL)
         return tg_fail(TG_E_UNSUPPORTED,
                        "strategy \"%s\" lets some ranks sit rounds out, which does not work with "
@@ -55,7 +55,7 @@ static tg_status takes_weights(const tg_session *s, const tg__rule *rule)
     if (alike || !s->strategy->weighted || !tg__method_cuts(rule->def, rule->spec))
         return TG_OK;
     return refuse(s, rule, "weights ranks by their samples",
-                  "would cut what counts more to the median: allowed: clip=no, or weighted=no");
+                  "would scale the heavier ranks down to the median: use clip=no, or weighted=no");
 }
 
 /* A method that owns the momentum includes the weight decay, unless decoupled=yes. */
@@ -65,7 +65,7 @@ static tg_status takes_decay(const tg_session *s, const tg__rule *rule)
         s->optimizer->decoupled || s->optimizer->weight_decay == 0)
         return TG_OK;
     return refuse(s, rule, "keeps weight decay apart from what is exchanged",
-                  "has it in its momentum: allowed: weight_decay=0, or decoupled=yes");
+                  "has it in its momentum: use weight_decay=0, or decoupled=yes");
 }
 
 static tg_status takes_pushes(const tg_session *s, const tg__rule *rule)
@@ -74,14 +74,14 @@ static tg_status takes_pushes(const tg_session *s, const tg__rule *rule)
         return TG_OK;
     if (!(rule->def->properties & TG__DENSE))
         return tg_fail(TG_E_UNSUPPORTED,
-                       "strategy \"%s\" sends parameters themselves; what method \"%s\" leaves out "
-                       "of them would be missing: allowed: dense",
+                       "strategy \"%s\" sends the parameters themselves; what method \"%s\" leaves "
+                       "out of them would be missing: use dense",
                        name_of(s), rule->method);
     if (s->nodes != NULL)
-        return tg_fail(TG_E_UNSUPPORTED,
-                       "strategy \"%s\" sends to one rank at a time, whatever node it is on: "
-                       "allowed: no nodes",
-                       name_of(s));
+        return tg_fail(
+            TG_E_UNSUPPORTED,
+            "strategy \"%s\" sends to one rank at a time, whatever its node: use no nodes",
+            name_of(s));
     return TG_OK;
 }
 

@@ -143,8 +143,8 @@ static tg_status check_tensor(const tg_session *s, const tg_tensor *t, size_t *n
         return t->grad.data == NULL
                    ? TG_OK
                    : tg_fail(TG_E_ARG,
-                             "tensor \"%s\" has a gradient at %p: allowed: none, because with the "
-                             "optimizer external it lies where tg_session_gradient says",
+                             "tensor \"%s\" has a gradient at %p: with optimizer=external leave "
+                             "tg_tensor.grad zero, and use tg_session_gradient",
                              t->name, t->grad.data);
     TG_TRY(check_array(t->name, "gradient", &t->grad, *n_p));
     return check_apart(t, *n_p);

@@ -69,11 +69,10 @@ tg_status tg__ckpt_dir_mark(const char *dir, uint64_t step, tg__weights_which wh
     TG_TRY(status);
     const int old_len = snprintf(old, sizeof old, "step %" PRIu64 "\n", step);
     if (len == (size_t)old_len && memcmp(bytes, old, len) == 0)
-        status =
-            tg_fail(TG_E_VERSION,
-                    "checkpoint %s has format 1, without model.safetensors: allowed: format 2; "
-                    "resume with the telegrad that saved it",
-                    path);
+        status = tg_fail(TG_E_VERSION,
+                         "checkpoint %s has format 1, without model.safetensors: allowed: format "
+                         "2; resume with the version of telegrad that saved it",
+                         path);
     else if (!read_mark(bytes, len, step, which, mark_p))
         status = tg_fail(TG_E_CORRUPT, "checkpoint %s is damaged", path);
     return status;
@@ -95,7 +94,7 @@ tg_status tg__ckpt_dir_final_begin(const char *dir, uint64_t step, char *path, s
     if (!tg__ckpt_is_committed(dir, step))
         return tg_fail(TG_E_STATE,
                        "%s holds no checkpoint of step %" PRIu64
-                       ": allowed: tg_session_save after the same step, before tg_session_finish",
+                       ": call tg_session_save after the same step, before tg_session_finish",
                        dir, step);
     TG_TRY(tg__ckpt_file_path(dir, step, "", tg__ckpt_parts[TG__WEIGHTS_FINAL].mark, mark,
                               sizeof mark));

@@ -136,7 +136,7 @@ bool tg__json_uint(tg__json *j, uint64_t *value_p)
     for (; j->p < j->end && *j->p >= '0' && *j->p <= '9'; j->p++) {
         const uint64_t digit = (uint64_t)(*j->p - '0');
         if (value > (UINT64_MAX - digit) / 10)
-            return refuse(j, "a number beyond 64 bits");
+            return refuse(j, "a number that does not fit in 64 bits");
         value = value * 10 + digit;
     }
     if ((first == '0' && j->p - start > 1) || (j->p < j->end && memchr(".eE", *j->p, 3)))

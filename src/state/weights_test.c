@@ -196,7 +196,7 @@ static const struct {
     {"{\"a\":{\"shape\":[1.0]}}", 0, "not a whole number in its plain form"},
     {"{\"a\":{\"shape\":[1e3]}}", 0, "not a whole number in its plain form"},
     {"{\"a\":{\"shape\":[01]}}", 0, "not a whole number in its plain form"},
-    {"{\"a\":{\"shape\":[18446744073709551616]}}", 0, "a number beyond 64 bits"},
+    {"{\"a\":{\"shape\":[18446744073709551616]}}", 0, "a number that does not fit in 64 bits"},
     {"{\"a\":{\"shape\":[18446744073709551615]}}", 0, "more elements than can be counted"},
     {"{\"a\":{\"shape\":[4294967296,4294967296]}}", 0, "more elements than can be counted"},
     {"{\"a\":{\"shape\":[1,1,1,1,1,1,1,1,1]}}", 0, "more than 8 dimensions"},

@@ -104,15 +104,14 @@ static tg_status read_spec(tg__strategy *s, delayed *d)
                        tg_spec_name(s->spec), s->optimizer->lr);
     if (s->external && !(d->local == local_sgd && d->own_rate))
         return tg_fail(TG_E_SPEC,
-                       "strategy \"%s\" with the optimizer external: its local step is made beside "
-                       "the caller's optimizer, by plain SGD: allowed: local=sgd with eta_loc=RATE",
+                       "strategy \"%s\" with an external optimizer takes its local step by plain "
+                       "SGD: allowed: local=sgd with eta_loc=RATE",
                        tg_spec_name(s->spec));
     if (s->optimizer->ops->adaptive && d->local != local_preview && !d->own_rate)
-        return tg_fail(
-            TG_E_SPEC,
-            "strategy \"%s\": local=%s takes the optimizer's lr for a step of plain SGD, "
-            "which %s's is not: allowed: local=preview, or eta_loc=RATE",
-            tg_spec_name(s->spec), local, tg_spec_name(s->optimizer->spec));
+        return tg_fail(TG_E_SPEC,
+                       "strategy \"%s\": local=%s uses the optimizer's lr for a step of plain SGD, "
+                       "but that of %s is not meant for SGD: use local=preview, or eta_loc=RATE",
+                       tg_spec_name(s->spec), local, tg_spec_name(s->optimizer->spec));
     return TG_OK;
 }
 

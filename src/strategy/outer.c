@@ -96,16 +96,16 @@ static tg_status check(const tg__strategy *s, const tg__outer *c)
 {
     const char *name = tg_spec_name(s->spec);
     if (s->external && c->state == TG__OUTER_AVERAGE)
+        return tg_fail(TG_E_SPEC,
+                       "strategy \"%s\": momentum=average with an external optimizer, whose state "
+                       "the session cannot average: allowed: momentum=keep|reset",
+                       name);
+    if (c->fragments > s->nbuckets)
         return tg_fail(
             TG_E_SPEC,
-            "strategy \"%s\": momentum=average with the optimizer external, whose memory "
-            "the session does not have: allowed: momentum=keep|reset",
-            name);
-    if (c->fragments > s->nbuckets)
-        return tg_fail(TG_E_SPEC,
-                       "strategy \"%s\": fragments=%u with a bucket count of %zu: allowed: at most "
-                       "so many; a smaller bucket_bytes (--fusion) makes more buckets",
-                       name, c->fragments, s->nbuckets);
+            "strategy \"%s\": fragments=%u, more than the bucket count of %zu: use fewer "
+            "fragments, or a smaller bucket_bytes (--fusion), which makes more buckets",
+            name, c->fragments, s->nbuckets);
     if (c->fragments > c->every)
         return tg_fail(TG_E_SPEC,
                        "strategy \"%s\": fragments=%u with every=%llu: allowed: 1 to %llu", name,

@@ -24,11 +24,12 @@ static tg_status refuse(const tg_optimizer *o, const char *why)
 static tg_status check(const tg_optimizer *o)
 {
     if (o->ops->adaptive)
-        return refuse(o, "it goes by signs of the mean, which leave nothing to adapt to");
+        return refuse(o,
+                      "its steps are signs of the mean, and signs carry no magnitude to adapt to");
     if (o->momentum > 0)
         return refuse(o, "the method's residual is the momentum");
     if (o->clip > 0)
-        return refuse(o, "signs of the mean are the same for any of its norms");
+        return refuse(o, "clipping the mean does not change its signs");
     return TG_OK;
 }
 
@@ -36,11 +37,9 @@ static tg_status init(tg__strategy *s)
 {
     s->decays_apart = true;
     if (s->external)
-        return tg_fail(
-            TG_E_SPEC,
-            "strategy \"demo\" with the optimizer external: the momentum is the method's "
-            "memory, and the step is the sign of a mean, so nothing is left to another "
-            "optimizer: allowed: optimizer sgd, or another strategy (sparseloco)");
+        return tg_fail(TG_E_SPEC, "strategy \"demo\" has no step that an external optimizer could "
+                                  "make: its momentum is the method's memory, and its step is the "
+                                  "sign of the mean: use optimizer sgd, or strategy sparseloco");
     TG_TRY(check(s->optimizer));
     for (size_t i = 0; i < s->ntensors; i++)
         TG_TRY(check(tg__strategy_optimizer(s, i)));

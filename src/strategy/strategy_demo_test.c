@@ -74,10 +74,10 @@ static void refuses_with_a_reason(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
-        {"adamw", "leave nothing to adapt to"},
-        {"lars", "leave nothing to adapt to"},
+        {"adamw", "carry no magnitude to adapt to"},
+        {"lars", "carry no magnitude to adapt to"},
         {"sgd:momentum=0.9", "the method's residual is the momentum"},
-        {"sgd:clip=1", "the same for any of its norms"},
+        {"sgd:clip=1", "clipping the mean does not change its signs"},
     };
     for (size_t i = 0; i < TG_COUNT(cases); i++) {
         tg_optimizer *o;

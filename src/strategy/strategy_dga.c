@@ -72,12 +72,12 @@ static tg_status read_spec(tg__strategy *s, dga *d)
                        (unsigned long long)d->delay, (unsigned long long)d->every);
     if (d->every > 1 && !d->correct)
         return tg_fail(TG_E_SPEC,
-                       "strategy \"dga\": correct=no with every=%llu: plain delay has no own steps "
-                       "to put together: allowed: every=1",
+                       "strategy \"dga\": correct=no with every=%llu: plain delay has no local "
+                       "steps to combine: allowed: every=1",
                        (unsigned long long)d->every);
     if (s->external && !d->correct)
-        return tg_fail(TG_E_SPEC, "strategy \"dga\": correct=no with the optimizer external, which "
-                                  "takes own steps: allowed: correct=yes, or strategy pipe");
+        return tg_fail(TG_E_SPEC, "strategy \"dga\": correct=no with an external optimizer, which "
+                                  "takes local steps: use correct=yes, or strategy pipe");
     d->updates = d->every > 1 || s->external;
     return TG_OK;
 }

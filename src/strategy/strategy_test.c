@@ -113,7 +113,8 @@ static void refuses_with_a_reason(void **state)
     assert_refused(
         "dgb", "sgd", 0,
         "unknown strategy \"dgb\": did you mean \"dga\"? allowed: ssgd, od, cd, pipe, dga");
-    assert_refused("streaming:fragments=2", "sgd", 0, "fragments=2 with a bucket count of 1");
+    assert_refused("streaming:fragments=2", "sgd", 0,
+                   "fragments=2, more than the bucket count of 1");
     assert_refused("streaming:every=4,fragments=1,overlap=4", "sgd", 0,
                    "overlap=4 with every=4: allowed: 0 to 3");
     assert_refused("fedavg:clients=0", "sgd", 0, "clients=0: allowed: 0 < clients <= 1");
@@ -130,9 +131,9 @@ static void refuses_with_a_reason(void **state)
     assert_refused("cd:eta_loc=0.1", "sgd:lr=0", 0, "lr=0: allowed: lr > 0");
     assert_refused("cd:scaled=yes,local=preview", "sgd:lr=0.1", 0, "allowed: local=sgd|dcasgd");
     assert_refused("cd:local=sgd", "adam", 0,
-                   "local=sgd takes the optimizer's lr for a step of plain SGD, "
-                   "which adam's is not: allowed: local=preview, or eta_loc=RATE");
-    assert_refused("od:local=dcasgd", "lars", 0, "local=dcasgd takes the optimizer's lr");
+                   "local=sgd uses the optimizer's lr for a step of plain SGD, "
+                   "but that of adam is not meant for SGD: use local=preview, or eta_loc=RATE");
+    assert_refused("od:local=dcasgd", "lars", 0, "local=dcasgd uses the optimizer's lr");
 }
 
 static void accepts(void **state)

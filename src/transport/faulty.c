@@ -210,7 +210,7 @@ static tg_status faulty_test(tg_transport *t, tg_request *req, bool *done_p, siz
     TG_TRY(check_live(t, f, "test"));
     op *o = (op *)(uintptr_t)req->word[0];
     if (!o)
-        return tg_fail(TG_E_ARG, "test: the request is over");
+        return tg_fail(TG_E_ARG, "test: the request has already completed");
     (void)release_held(f);
     bool done = false;
     size_t len = 0;
@@ -323,7 +323,8 @@ static tg_status read_spec(faulty *f, const tg_spec *spec, int rank)
     const char *delay = tg_spec_word(spec, "delay");
     if (!tg__delay_parse(delay, strlen(delay), &f->delay_ns))
         return tg_fail(TG_E_SPEC,
-                       "delay=%.64s: allowed: a time as 250us, 20ms, 1.5s, at most 3600s", delay);
+                       "delay=%.64s: allowed: a time such as 250us, 20ms, 1.5s, at most 3600s",
+                       delay);
     f->harm = (tg__harm){.drop = tg_spec_real(spec, "drop"),
                          .corrupt = tg_spec_real(spec, "corrupt"),
                          .truncate = tg_spec_real(spec, "truncate"),

@@ -201,7 +201,7 @@ static tg_status inproc_test(tg_transport *t, tg_request *req, bool *done_p, siz
     TG_TRY(check_live(t, "test"));
     post *p = (post *)(uintptr_t)req->word[0];
     if (!p)
-        return tg_fail(TG_E_ARG, "test: the request is over");
+        return tg_fail(TG_E_ARG, "test: the request has already completed");
     int state = atomic_load_explicit(&p->state, memory_order_acquire);
     if (state == PENDING) {
         *done_p = false;

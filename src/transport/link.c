@@ -97,7 +97,7 @@ tg_status tg_link_parse(const char *text, tg_link *link_p)
         if (seen & sets)
             return tg_fail(TG_E_SPEC,
                            "link \"%.64s\": \"%.*s\" sets something a second time: allowed: a rate "
-                           "and a time, as 20mbit,10ms",
+                           "and a time, e.g. 20mbit,10ms",
                            text, shown, item);
         seen |= sets;
         item += len;

@@ -225,7 +225,7 @@ static tg_status mpi_test(tg_transport *t, tg_request *req, bool *done_p, size_t
     mpi_impl *m = impl_of(t);
     TG_TRY(check_live(t, "test"));
     if (req->word[W_STATE] == OVER)
-        return tg_fail(TG_E_ARG, "test: the request is over");
+        return tg_fail(TG_E_ARG, "test: the request has already completed");
     bool done = false;
     tg_status status = advance(m, req, &done);
     if (status != TG_OK || done)

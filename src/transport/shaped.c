@@ -276,7 +276,7 @@ static tg_status shaped_test(tg_transport *t, tg_request *req, bool *done_p, siz
     TG_TRY(check_live(t, s, "test"));
     op *o = (op *)(uintptr_t)req->word[0];
     if (!o)
-        return tg_fail(TG_E_ARG, "test: the request is over");
+        return tg_fail(TG_E_ARG, "test: the request has already completed");
     advance(s, o);
     int64_t now = tg_now_ns(t->clock);
     if (o->timing == COMING && !o->payload_open && o->first_ns <= now)

@@ -183,7 +183,7 @@ class Advise(CliTest):
         self.refused(2, ["fast"], *ADVISE, "--link", "fast")
         self.refused(2, ["--workers 1", "exchanges nothing", "2 to"], *ADVISE, *link, "--workers", "1")
         for bad in ("soon", "-5ms", "nan", "150", "3601s", ""):
-            said = self.refused(2, ['--tau "%s"' % bad, "allowed: measured, or a time as 150ms", "3600s"], "advise", *link, "--tau=" + bad)
+            said = self.refused(2, ['--tau "%s"' % bad, "allowed: measured, or a time such as 150ms", "3600s"], "advise", *link, "--tau=" + bad)
             self.assertNotIn("FILE", said)
         for bad in ("0", "1000001", "x"):
             self.refused(2, ['--workers "%s": allowed: 2 to 4096' % bad], *ADVISE, *link, "--workers", bad)

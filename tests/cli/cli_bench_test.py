@@ -21,7 +21,7 @@ REFUSED = [
     (["--seconds", "no"], ['--seconds "no"', "allowed: 0.001 to 3600"]),
     (["--compare", "horovod"], ['--compare "horovod"', "allowed: torch"]),
     (["--python", "python3"], ["--python requires --compare"]),
-    ([*QUICK, "--filter", "magic"], ['--filter "magic"', "no row"]),
+    ([*QUICK, "--filter", "magic"], ['--filter "magic"', "no row matches"]),
 ]
 
 

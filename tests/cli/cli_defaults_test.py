@@ -191,7 +191,7 @@ class Defaults(CliTest):
 
     def test_a_model_of_texts_takes_its_usual_text(self):
         job = ["train", "--model", "gpt:layers=1,heads=1,embed=8,context=16", "--batch", "2", "--steps", "2", "--no-eval"]
-        self.refused(1, ["tiny-shakespeare", "model gpt:", "reads texts, of which --data text:FILE takes any"], *job, TELEGRAD_DATA=self.folder)
+        self.refused(1, ["tiny-shakespeare", "model gpt:", "reads text: use --data text:FILE"], *job, TELEGRAD_DATA=self.folder)
         os.mkdir(self.path("tiny-shakespeare"))
         with open(self.path("tiny-shakespeare/input.txt"), "w", encoding="utf-8") as file:
             file.write("to be or not to be\n" * 200)

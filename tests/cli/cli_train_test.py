@@ -343,19 +343,19 @@ class Train(CliTest):
         where = self.path("saved") + f"/step-{steps:012}"
         self.assertTrue(os.path.isdir(where))
         self.assertEqual(records(out)[-1]["saved"], where)
-        self.assertIn(f"saved          {where}; to go on: --resume {self.path('saved')}\n", stdout)
-        self.assertIn(f"; saved: {where}; to go on: --resume {self.path('saved')}\n", stderr)
+        self.assertIn(f"saved          {where}; to continue: --resume {self.path('saved')}\n", stdout)
+        self.assertIn(f"; saved: {where}; to continue: --resume {self.path('saved')}\n", stderr)
         text, lines = self.train("--steps", str(steps + 2), "--workers", "2", "--resume", self.path("saved"))
         self.assertEqual((lines[0]["first_step"], lines[-1]["steps"]), (steps, steps + 2))
 
     def test_says_where_it_saved(self):
         text, lines = self.train("--steps", "3", "--save", self.path("saved/"))
         self.assertTrue(os.path.isdir(self.path("saved/step-000000000003")))
-        self.assertIn(f"saved          {self.path('saved/step-000000000003')}; to go on: --resume {self.path('saved/')}\n", text)
+        self.assertIn(f"saved          {self.path('saved/step-000000000003')}; to continue: --resume {self.path('saved/')}\n", text)
         self.assertEqual(lines[-1]["saved"], self.path("saved/step-000000000003"))
         text, lines = self.train("--steps", "3", "--save", self.path("it's here"))  # as a shell takes it
         quoted = self.path("it's here").replace("'", "'\\''")
-        self.assertIn(f"; to go on: --resume '{quoted}'\n", text)
+        self.assertIn(f"; to continue: --resume '{quoted}'\n", text)
         text, lines = self.train("--steps", "3")
         self.assertNotIn("saved", text)
         self.assertIsNone(lines[-1]["saved"])

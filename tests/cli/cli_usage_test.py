@@ -29,16 +29,16 @@ TRAIN = [
     (["--seed", "-1"], ["--seed=-1", "allowed: 0 <= seed <= 9.2233"]),
     (["--seed", "99999999999999999999"], ["not a whole number of 64 bits"]),
     (["--timeout", "0"], ["--timeout=0", "allowed: 0.001 <= timeout"]),
-    (["--timeout", "soon"], ['--timeout "soon"', "allowed: a number of seconds, or a time as 500ms"]),
+    (["--timeout", "soon"], ['--timeout "soon"', "allowed: a number of seconds, or a time such as 500ms"]),
     (["--driver", "car"], ['--driver "car"', "allowed: auto, thread, inline"]),
     (["--overlap", "some"], ['--overlap "some"', "allowed: backward, full, none"]),
     (["--fusion", "0"], ['--fusion "0"', "allowed: auto, or 1 to 4096M bytes"]),
     (["--fusion", "5000M"], ['--fusion "5000M"', "allowed: auto, or 1 to 4096M bytes"]),
-    (["--fusion", "-1"], ['--fusion "-1"', "as 500000, 64K, 4M"]),
+    (["--fusion", "-1"], ['--fusion "-1"', "e.g. 500000, 64K, 4M"]),
     (["--nodes", "0"], ["--nodes=0", "1 <= nodes <= 4096"]),
     (["--nodes", "some"], ["--nodes", "some"]),
     (["--nodes", "auto", "--workers", "2"], ["--nodes auto requires mpirun", "--nodes N"]),
-    (["--fusion", "4Mbit"], ['--fusion "4Mbit"', "as 500000, 64K, 4MiB (of 1024), 4MB (of 1000)"]),
+    (["--fusion", "4Mbit"], ['--fusion "4Mbit"', "e.g. 500000, 64K, 4MiB (of 1024), 4MB (of 1000)"]),
     (["--fusion", "4Mb"], ['--fusion "4Mb"', "4MB (of 1000); B is a byte"]),
     (["--rule", "*.bias=topk=0.1"], ['a value without its key: did you mean "topk:density=0.1"?']),
     (["--log-every", "5"], ["--log-every 5 requires --out FILE, which receives the records"]),
@@ -64,20 +64,20 @@ TRAIN = [
     (["--accumulate", "0"], ["--accumulate=0", "allowed: 1 <= accumulate"]),
     (["--accumulate", "33", *TINY], ["--accumulate 33: allowed: 1 to 32"]),
     (["--optimizer", "adam:beta1=1"], ["beta1=1", "allowed: 0 <= beta1"]),
-    (["--optimizer", "adam", "--method", "dgc"], ['method "dgc" accumulates', "allowed: optimizer sgd"]),
+    (["--optimizer", "adam", "--method", "dgc"], ['method "dgc" accumulates', "use optimizer sgd"]),
     (["--optimizer", "sgd:clip=1", "--method", "dgc"], ["clip=1", 'method "dgc"', "key clip of its own"]),
-    (["--optimizer", "adam", "--strategy", "cd:local=sgd", *TINY], ['"cd"', "local=sgd", "allowed: local=preview, or eta_loc"]),
-    (["--method", "dgc", "--strategy", "local", *TINY], ['"local:', 'method "dgc', "allowed: "]),
+    (["--optimizer", "adam", "--strategy", "cd:local=sgd", *TINY], ['"cd"', "local=sgd", "use local=preview, or eta_loc"]),
+    (["--method", "dgc", "--strategy", "local", *TINY], ['"local:', 'method "dgc', "use a method without momentum"]),
     (["--method", "dense:exchange=none", "--strategy", "eager", "--workers", "2", *TINY], ['"eager:', "exchange=none", "choose another exchange"]),
     (["--model", "vgg"], ['unknown model "vgg"', "allowed: lenet5, mlp"]),
     (["--model", "mlp:hidden=0"], ["hidden=0", "allowed: 1 <= hidden"]),
-    (["--link", "fast"], ['--link: link "fast"', "allowed: rates as 20mbit", "times as 250us", "after up=, down=, delay= or jitter="]),
+    (["--link", "fast"], ['--link: link "fast"', "allowed: rates such as 20mbit", "times such as 250us", "after up=, down=, delay= or jitter="]),
     (["--link", "1e30gbit"], ['--link: link "1e30gbit"', "allowed: ", "1 bit/s to 1e18"]),
-    (["--link", "100mbit,down=20ms"], ['link "100mbit,down=20ms": "down=20ms": allowed: rates as 20mbit']),
-    (["--link", "100mbit, delay=2 h"], ['" delay=2 h": allowed: times as 250us']),
-    (["--link", "100mbit,1gbit"], ['"1gbit" sets something a second time: allowed: a rate and a time, as 20mbit,10ms']),
+    (["--link", "100mbit,down=20ms"], ['link "100mbit,down=20ms": "down=20ms": allowed: rates such as 20mbit']),
+    (["--link", "100mbit, delay=2 h"], ['" delay=2 h": allowed: times such as 250us']),
+    (["--link", "100mbit,1gbit"], ['"1gbit" sets something a second time: allowed: a rate and a time, e.g. 20mbit,10ms']),
     (["--link", "1mbit,5s", "--timeout", "2", "--workers", "2"],
-     ["--link 1mbit,5s: the delay, with its jitter 5 s, is not shorter than --timeout, 2 s", "allowed: a longer --timeout"]),
+     ["--link 1mbit,5s: the delay, with its jitter 5 s, is not shorter than --timeout, 2 s", "use a longer --timeout"]),
     (["--link-of", "1=1s,jitter=1s", "--timeout", "2", "--workers", "2"], ["--link-of 1s,jitter=1s: the delay, with its jitter 2 s"]),
     (["--method", "topk=0.01"], ['--method topk=0.01: a value without its key: did you mean "topk:density=0.01"?']),
     (["--method", "topk:1%"], ['did you mean "topk:density=1%"?']),
@@ -155,7 +155,7 @@ COMPARE = [
     (["--run", "method"], ["--run 1", '"method"', "allowed: key=value"]),
     (["--run", "topk"], ['--run 1: "topk": did you mean "method=topk"? allowed: key=value']),
     (["dense", "topk"], ["\"dense\" is not an option: did you mean '--run method=dense'? "]),
-    (["--run", "seed=3"], ['--run 1: "seed" is the same for all runs: allowed: --seed, outside of --run']),
+    (["--run", "seed=3"], ['--run 1: "seed" is the same for all runs: give --seed outside --run']),
     (["--run", "save=x"], ["--run 1", 'unknown option "save"']),
     (["--run", "method=dense", "--run", "method=magic"], ["--run 2", 'unknown method "magic"']),
     (["--run", "name=a", "--run", "name=a;method=topk"], ["--run 2", 'name "a"', "--run 1"]),
@@ -247,7 +247,7 @@ class Usage(CliTest):
         self.assertEqual(self.ok("help", "help"), self.ok("help"))
 
     def test_a_time_without_a_unit_that_is_known(self):
-        self.refused(2, ['--timeout "5m": allowed: a number of seconds, or a time as 500ms, 60s, 2min'],
+        self.refused(2, ['--timeout "5m": allowed: a number of seconds, or a time such as 500ms, 60s, 2min'],
                      "train", "--timeout", "5m", "--steps", "1")
 
     def test_a_folder_of_data_that_is_not_there(self):
@@ -269,7 +269,7 @@ class Usage(CliTest):
             with self.subTest(args=args):
                 self.refused(1, ["--out"], "train", *args, "--out", self.path("none/x"))
         self.refused(2, ['"100MBPS"', "12.5MB/s with a capital B"], "train", "--link", "100MBPS")
-        self.refused(2, ['--timeout "3min 5s"', "allowed: a number of seconds, or a time as 500ms"], "train", "--timeout", "3min 5s")
+        self.refused(2, ['--timeout "3min 5s"', "allowed: a number of seconds, or a time such as 500ms"], "train", "--timeout", "3min 5s")
         plan = [self.ok("train", "--dry-run", "--json", "--method", "topk:density=" + d) for d in ("1%", "0.01")]
         self.assertEqual(*plan)
 

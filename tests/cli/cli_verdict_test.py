@@ -31,7 +31,7 @@ class Verdict(CliTest):
         end = self.end(1, ["skipped", "loss"], "--steps", "20", "--optimizer", "sgd:lr=1e9", "--no-eval")
         self.assertIn("training loss", end["remarks"][1]["text"])
         saved = run("train", *JOB, "--steps", "20", "--optimizer", "sgd:lr=1e9", "--no-eval", "--save", self.path("ck"))
-        self.assertIn("step-000000000020, but the run failed: start anew, not from it\n", saved.stdout)
+        self.assertIn("step-000000000020, but the run failed: do not continue from it\n", saved.stdout)
         self.assertNotIn("--resume", saved.stdout)
         page = self.path("page.html")
         self.ok("report", self.path("run.jsonl"), "-o", page)
@@ -57,7 +57,7 @@ class Verdict(CliTest):
             done = run(*job)
             self.assertEqual(done.returncode, 0, done.stderr)
             before, *_, after = [line for line in done.stderr.splitlines() if " in a run of 20 steps: " in line]
-            self.assertIn("before the end, and tests until then are of the parameters that the run began with: allowed: a smaller ", before)
+            self.assertIn("before the end, and tests until then use the parameters that the run started with: use a smaller ", before)
             self.assertTrue(after.endswith(what + " before the end"), after)
             self.assertIn(before, run(*job, "--dry-run").stderr)
             self.assertNotIn("in a run of", run(*over(*job, "--workers", "1")).stderr)

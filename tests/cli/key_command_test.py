@@ -48,7 +48,7 @@ class Key(CliTest):
         print_ = self.ok("key", "fingerprint", public)
         self.assertRegex(print_, r"^[0-9a-f]{4}(-[0-9a-f]{4}){4}\n$")
         self.assertEqual(self.ok("key", "fingerprint", self.path("a.key")), print_)
-        self.refused(2, ['"tgk1:short" is no public key', "allowed: tgk1:"], "key", "fingerprint", "tgk1:short")
+        self.refused(2, ['"tgk1:short" is not a public key', "allowed: tgk1:"], "key", "fingerprint", "tgk1:short")
 
     def test_files_that_are_no_keys(self):
         public = self.new("a.key")
@@ -59,10 +59,10 @@ class Key(CliTest):
         for mode in 0o600, 0o644:  # that it is no key comes before who may read it
             os.chmod(self.path("public"), mode)
             os.chmod(self.path("text"), mode)
-            self.refused(1, ["public: no private key in it, but a public key: ", "telegrad key new"], "key", "show", self.path("public"))
-            self.refused(1, ["text: no private key in it: ", "telegrad key new"], "key", "fingerprint", self.path("text"))
+            self.refused(1, ["public: not a private key, but a public key: ", "telegrad key new"], "key", "show", self.path("public"))
+            self.refused(1, ["text: not a private key: ", "telegrad key new"], "key", "fingerprint", self.path("text"))
         os.chmod(self.path("a.key"), 0o640)
-        self.refused(1, ["others than its owner may read", "0640", "allowed: 0600"], "key", "show", self.path("a.key"))
+        self.refused(1, ["accessible to other users", "0640", "allowed: 0600"], "key", "show", self.path("a.key"))
         self.refused(1, ["missing: No such file"], "key", "show", self.path("missing"))
 
     def test_usage(self):

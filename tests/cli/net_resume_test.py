@@ -122,7 +122,7 @@ class Resume(net_tool.NetTest):
         shutil.rmtree(os.path.join(self.folders[0], step_folder(3)))
         for process in self.train(9, resume=True, save=False):
             self.assertEqual(process.returncode, 1)
-            self.assertIn("no checkpoint is there on all ranks: the newest of rank 0 is of step 6, that of rank 2 of step 3",
+            self.assertIn("no checkpoint exists on all ranks: the newest on rank 0 is of step 6, on rank 2 of step 3",
                           process.stderr.splitlines()[-1])
 
     def test_checkpoints_of_different_runs(self):
@@ -164,11 +164,11 @@ class Resume(net_tool.NetTest):
             pass
         again = net_tool.Done(self.start(*base, "--join", self.meeting, "--resume", self.folders[1]))
         self.assertEqual(again.returncode, 1)
-        self.assertIn(f"rank 1 is taken by another process that has joined; --resume {self.folders[1]} has the checkpoint of rank 1 alone: "
-                      "allowed: for each rank the folder that it saved to, or for all a folder that they share", again.stderr)
+        self.assertIn(f"rank 1 is taken by another process that has joined; --resume {self.folders[1]} holds the checkpoint of rank 1 only: "
+                      "give each rank the folder that it saved to, or all ranks a folder that they share", again.stderr)
         third = net_tool.Done(self.start(*base, "--join", self.meeting, "--resume", self.folders[0]))
         self.assertEqual(third.returncode, 1)
-        self.assertIn("has no file of rank 2, which this rank is now: allowed: the folder that rank 2 saved to", third.stderr)
+        self.assertIn("has no file of rank 2: use the folder that rank 2 saved to", third.stderr)
         for process in host, first:
             self.assertEqual(net_tool.Done(process).returncode, 1)
 

@@ -41,7 +41,7 @@ class Nodes(CliTest):
 
     def test_refused(self):
         four = ["--workers", "4", "--nodes", "3"]
-        self.refused(2, ["signsgd", "unequal numbers", "one vote"], "train", *JOB, *four, "--method", "signsgd", "--optimizer", "sgd:lr=0.001,momentum=0")
+        self.refused(2, ["signsgd", "different sizes", "one vote"], "train", *JOB, *four, "--method", "signsgd", "--optimizer", "sgd:lr=0.001,momentum=0")
         self.refused(2, ["exchange=none", "nodes"], "train", *JOB, *four, "--method", "dense:exchange=none")
 
     def test_compare(self):

@@ -98,7 +98,7 @@ class Resume(CliTest):
             before = lines.read()
         other = self.path("other")
         self.ok(*job[:-2], "--save", other)
-        others = [ck, "it holds checkpoints of another run, the newest of step 4", f"--resume {ck} to go on"]
+        others = [ck, "it holds checkpoints of another run, the newest of step 4", f"--resume {ck} to continue"]
         for status, words, *arguments in ((1, [file, "not a folder"], "--save", file),
                                           (1, [file, "Not a directory"], "--save", file + "/ck"),
                                           (1, ["/proc/ck"], "--save", "/proc/ck/here"),
@@ -119,7 +119,7 @@ class Resume(CliTest):
             for other, named in (("lenet5", "lenet5:"), ("mlp:hidden=9", "mlp:hidden=9,")):
                 self.refused(1, [f"{folder}: the checkpoint is of model mlp:", f"; this run has {named}"],
                              *over(*job, "--model", other, "--steps", "9", "--workers", workers, "--resume", folder))
-        self.refused(1, [f"{folder}: the checkpoint is of step 6, but this run ends at step 5: allowed: more steps"],
+        self.refused(1, [f"{folder}: the checkpoint is of step 6, but this run ends at step 5: use more steps"],
                      *over(*job, "--steps", "5", "--resume", folder))
         self.refused(1, ["method", "dense", "fp16"], *job, "--method", "fp16", "--resume", folder)
         self.refused(1, ["seed"], *job[:-1], "5", "--resume", folder)
@@ -147,7 +147,7 @@ class Resume(CliTest):
         self.ok("train", *COMMON, "--steps", "4", "--save", folder)
         done = run("train", *COMMON, "--steps", "4", "--resume", folder)
         self.assertEqual((done.returncode, done.stderr), (0, f"telegrad: warning: --resume {folder}: the checkpoint is of step 4, where this run "
-                                                             "ends, so nothing is left to train; more --steps or --epochs would go on from it\n"))
+                                                             "ends, so nothing is left to train: increase --steps or --epochs to continue\n"))
         self.assertEqual(run("train", *COMMON, "--steps", "5", "--resume", folder).stderr, "")
 
     @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)

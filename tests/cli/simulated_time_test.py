@@ -149,7 +149,7 @@ class SimulatedTime(CliTest):
         self.refused(2, ["--link-of", "2=5mbit,80ms"], *MODEL, "--link-of", "20ms")
         self.refused(2, ["mpirun"], *MODEL, *VIRTUAL, OMPI_COMM_WORLD_SIZE="1", OMPI_COMM_WORLD_RANK="0")
         none = self.path("nothing")
-        allowed = "allowed: measured, a time as 150ms (above 0, up to 3600s), or a FILE of records that train --clock virtual --out wrote"
+        allowed = "allowed: measured, a time such as 150ms (above 0, up to 3600s), or a FILE of records that train --clock virtual --out wrote"
         self.refused(1, ["--tau %s: cannot be read: No such file or directory: %s" % (none, allowed)], *MODEL, "--clock", "virtual", "--tau", none)
         for bad in ("-5ms", "+5ms", "nan", "-inf", "1e30s", "999999999s", "3601s", "150", "0ms", ".5"):
             self.refused(2, ['--tau "%s": %s' % (bad, allowed)], *MODEL, "--clock", "virtual", "--tau=" + bad)

@@ -114,7 +114,7 @@ class Refused(unittest.TestCase):
                  lambda net: Local(sgd, torch.nn.Linear(2, 2), "local", net)),
                 (telegrad.UnsupportedError, "parameter weight: it is float64",
                  lambda net: Local(torch.optim.SGD(double.parameters(), 0.1), double, "local", net)),
-                (telegrad.SpecError, "nothing is left to another optimizer", lambda net: Local(sgd, model, "demo", net)),
+                (telegrad.SpecError, "has no step that an external optimizer could", lambda net: Local(sgd, model, "demo", net)),
                 (telegrad.SpecError, "allowed: local=sgd with eta_loc=RATE", lambda net: Local(sgd, model, "cd", net)),
                 (telegrad.SpecError, "unknown strategy", lambda net: Local(sgd, model, "lokal", net)),
                 (telegrad.SpecError, "velocities", lambda net: Local(sgd, model, "local", net, method="dgc")),

@@ -205,7 +205,7 @@ static tg_status assign_dirichlet(plan *p, double alpha)
     if (!enough)
         return tg_fail(TG_E_ARG,
                        "shard=dirichlet:alpha=%g: none of %d draws gives each of %zu ranks %zu "
-                       "samples: allowed: a larger alpha, or fewer ranks",
+                       "samples: use a larger alpha, or fewer ranks",
                        alpha, TRIES, p->world, least);
     return TG_OK;
 }

@@ -129,7 +129,7 @@ static void test_refused(void **state)
     refused("label:classes=3", 8, 3, "9 pieces, but there are 8 samples");
     refused("label:classes=11", SAMPLES, 2, "the data have 10 classes: allowed: 1 to 10");
     refused("dirichlet", 8, 9, "allowed: 1 to 8");
-    refused("dirichlet:alpha=0.001", SAMPLES, 300, "allowed: a larger alpha");
+    refused("dirichlet:alpha=0.001", SAMPLES, 300, "use a larger alpha");
     assert_int_equal(shard_parse("zipf", &spec), TG_E_SPEC);
     assert_int_equal(shard_parse("dirichlet:alpha=0", &spec), TG_E_SPEC);
 }

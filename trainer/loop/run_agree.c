@@ -94,7 +94,7 @@ tg_status run_agree(run *r)
     if (wishes[0] > 0) {
         int asked = 0, rank = 0;
         TG_TRY(find_largest(r, (int)wish, &asked, &rank));
-        return wish > 0 ? tg_fail(TG_E_STOPPED, "stopped as asked, before the first step")
+        return wish > 0 ? tg_fail(TG_E_STOPPED, "stopped on request before the first step")
                         : tg_fail(TG_E_PEER, "rank %d was interrupted before the first step", rank);
     }
     return TG_OK;

@@ -114,7 +114,7 @@ static tg_status time_exchange(const run *r, size_t n, int times, float *g, doub
     tg_status status = TG_OK;
     for (int i = 0; i < times && status == TG_OK; i++) {
         if (r->job->stop != NULL && __atomic_load_n(r->job->stop, __ATOMIC_RELAXED) != 0) {
-            status = tg_fail(TG_E_STOPPED, "stopped as asked, while the network was measured");
+            status = tg_fail(TG_E_STOPPED, "stopped on request while the network was measured");
             break;
         }
         const int64_t start = run_now(r);

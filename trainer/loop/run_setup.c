@@ -271,8 +271,8 @@ static void take_over(run *r, const tg_resumed *from, const saved *s)
     run_clear_state(r);
     add_anew(r, "what the model carries from batch to batch");
     if (r->transport->rank == 0)
-        tg_log(TG_LOG_WARN, "started anew: what the model carries from batch to batch: ranks have "
-                            "other pieces of the text now");
+        tg_log(TG_LOG_WARN, "started anew: what the model carries from batch to batch, because the "
+                            "text is divided differently now");
 }
 
 /* Restore this rank's part of a checkpoint. */
@@ -340,7 +340,7 @@ static tg_status begin(run *r)
     if (r->step > r->steps)
         return tg_fail(TG_E_MISMATCH,
                        "%s: the checkpoint is of step %" PRIu64
-                       ", but this run ends at step %" PRIu64 ": allowed: more steps or epochs",
+                       ", but this run ends at step %" PRIu64 ": use more steps or epochs",
                        r->job->resume_dir, r->step, r->steps);
     return TG_OK;
 }

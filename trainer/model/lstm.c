@@ -54,9 +54,10 @@ static tg_status create(const tg_spec *spec, const model_input *in, size_t batch
     const bool tied = tg_spec_flag(spec, "tied");
     const double dropout = tg_spec_real(spec, "dropout");
     if (tied && hidden != embed)
-        return tg_fail(TG_E_SPEC,
-                       "lstm:tied=yes with hidden=%zu, embed=%zu: allowed: equal ones, or tied=no",
-                       hidden, embed);
+        return tg_fail(
+            TG_E_SPEC,
+            "lstm:tied=yes with hidden=%zu, embed=%zu: allowed: equal values, or tied=no", hidden,
+            embed);
     const model_init uniform = {MODEL_UNIFORM, 0.1};
     net *n;
     TG_TRY(net_create(in, batch, &n));
