@@ -358,7 +358,7 @@ static const struct cli_option own[] = {
     {"run", RUN, "RUN", NULL, NULL,
      "a run, e.g. 'name=DGC;method=dgc:density=0.001;strategy=cd:k=5'; repeatable"},
     {"spec", SPEC, "FILE", NULL, NULL,
-     "read runs from a file: one per line, as 'DGC: method=dgc;steps=200'; a line such as "
+     "read runs from a file: one per line, e.g. 'DGC: method=dgc;steps=200'; a line such as "
      "'--batch 32' is an option of all runs, and # starts a comment"},
     {"dense-timed", DENSE_TIMED, "N", NULL, NULL,
      "train dense S-SGD without the link, and time only N steps over it"},

@@ -286,8 +286,8 @@ static tg_status find_writers(tg_session *s, const char *dir, tg_status own)
     return TG_OK;
 }
 
-/* Write the weights as an evaluation sees them, in each folder once. Even after
- * a failure this rank takes part in averaging statistics. mark_p NULL: the final weights. */
+/* Write the weights as an evaluation sees them, in each folder once. Even after a failure this rank
+ * takes part in averaging statistics. mark_p NULL: the final weights. */
 static tg_status write_weights(tg_session *s, const char *dir, tg__weights_mark *mark_p)
 {
     tg__latch failure = {0};

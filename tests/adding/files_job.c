@@ -144,7 +144,7 @@ static tg_status test(tg_transport *t, tg_request *req, bool *done_p, size_t *le
         return tg_fail(TG_E_STATE, "this rank has left");
     *done_p = false;
     if (req->word[0] == OVER)
-        return tg_fail(TG_E_ARG, "the request is over");
+        return tg_fail(TG_E_ARG, "the request has already completed");
     if (req->word[0] == SENT) {
         *done_p = true;
         *len_p = (size_t)req->word[1];
