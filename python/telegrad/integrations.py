@@ -11,7 +11,7 @@ gives it the hook of telegrad.torch.ddp.
 """
 import os
 import warnings
-from typing import Any, Optional
+from typing import Any, List, Optional
 
 import torch
 import torch.distributed
@@ -42,30 +42,37 @@ class _Memory:
         self.spec, self.net, self.settings = spec, net, settings
         self.hook: Optional[telegrad.torch.DdpHook] = None
 
-    def file(self, arguments: Any, step: int) -> str:
-        return os.path.join(arguments.output_dir, f"checkpoint-{step}", f"telegrad-{torch.distributed.get_rank()}.pt")
+    def file(self, arguments: Any, step: int, rank: int) -> str:
+        return os.path.join(arguments.output_dir, f"checkpoint-{step}", f"telegrad-{rank}.pt")
 
     def load(self, arguments: Any, step: int) -> None:
-        """Continue from the files of a checkpoint. If no rank has one, the memory begins empty."""
+        """Continue from the files of a checkpoint, of any number of ranks. If no rank has one, the memory begins empty."""
         assert self.hook is not None
-        path = self.file(arguments, step)
-        found = [False] * torch.distributed.get_world_size()
-        torch.distributed.all_gather_object(found, os.path.exists(path))
-        if all(found):
-            self.hook.load_state_dict(torch.load(path))
-        elif any(found):
-            raise StateError(f"rank {found.index(False)} does not find telegrad-{found.index(False)}.pt in {os.path.dirname(path)}: allowed: "
-                             "the files of all ranks, or of none")
-        elif torch.distributed.get_rank() == 0:
-            warnings.warn(f"the memory of {self.spec} begins empty at step {step}, because there is no {path}: allowed: to resume from "
-                          "a checkpoint in output_dir, with its files telegrad-RANK.pt")
+        rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        own, first = self.file(arguments, step, rank), self.file(arguments, step, 0)
+        seen = [path for path in (own, first) if os.path.exists(path)]
+        before = int(torch.load(seen[0])["size"]) if seen else size
+        needed = [own] if before == size else [self.file(arguments, step, old) for old in range(before)]
+        found: List[Any] = [None] * size
+        torch.distributed.all_gather_object(found, (bool(seen), [path for path in needed if not os.path.exists(path)]))
+        if not any(sees for sees, _ in found):
+            if rank == 0:
+                warnings.warn(f"the memory of {self.spec} begins empty at step {step}, because there is no {own}: allowed: to resume from "
+                              "a checkpoint in output_dir, with its files telegrad-RANK.pt")
+            return
+        for other, (_, missing) in enumerate(found):
+            if missing:
+                raise StateError(f"rank {other} does not find {os.path.basename(missing[0])} in {os.path.dirname(own)}: allowed: the files "
+                                 "of all ranks that saved, or of none")
+        self.hook.load_state_dict(torch.load(own) if before == size else (torch.load(path) for path in needed))
 
 
 def trainer(trainer: Any, spec: str, net: Optional[telegrad.Network] = None, **settings: Any) -> None:
     """Exchange the gradients of a transformers.Trainer. Call it on all ranks before `trainer.train`.
 
     Each checkpoint gets a file telegrad-RANK.pt beside the model's, from which `trainer.train(resume_from_checkpoint=True)`
-    in output_dir continues. If no rank finds its file there, the memory begins empty, with a warning. net and settings as for `accelerate`.
+    in output_dir continues, with any number of ranks. If no rank finds a file there, the memory begins empty, with a warning. net and
+    settings as for `accelerate`.
     """
     import transformers
     kept = _Memory(spec, net, settings)
@@ -77,7 +84,7 @@ def trainer(trainer: Any, spec: str, net: Optional[telegrad.Network] = None, **s
                 kept.load(args, state.global_step)
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            path = kept.file(args, state.global_step)
+            path = kept.file(args, state.global_step, torch.distributed.get_rank())
             if kept.hook is not None:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 torch.save(kept.hook.state_dict(), path)

@@ -79,6 +79,11 @@ def run_transformers(folder):
         telegrad.integrations.trainer(trainer, SPEC)
         trainer.train(resume_from_checkpoint=resume)
         return trainer
+    if SIZE != 2:  # continued from what two ranks have saved
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message=".*begins empty.*")
+            trainer = trained(12, os.path.join(folder, "checkpoint-8"))
+        return trainer.model, trainer.telegrad_stats
     trained(4, None)
     assert os.path.exists(os.path.join(folder, "checkpoint-4", f"telegrad-{RANK}.pt"))
     checkpoint = os.path.join(folder, "checkpoint-4")
