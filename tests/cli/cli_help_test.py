@@ -5,7 +5,7 @@ import unittest
 from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY, run
 
 COMMANDS = ("train", "compare", "eval", "methods", "strategies", "exchanges", "codecs", "feedbacks", "optimizers", "lr-schedules",
-            "models", "data", "bench", "advise", "report", "key")
+            "models", "data", "bench", "advise", "report", "doctor", "key")
 PARTS = ("codec", "train", "exchange", "strategy")
 
 
