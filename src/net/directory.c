@@ -78,6 +78,14 @@ tg_status tg__directory_check_roster(tg_net *n)
             return tg_fail(TG_E_MISMATCH, "the key of rank %d is not on this rank's list: %s", r,
                            key);
         }
+        /* else rank 0 could stand between this rank and r, if the list has its key */
+        if (!d->list && n->config->allow && tg__key_equal(&n->member[r].key, &n->member[0].key) &&
+            !tg__key_equal(&n->member[n->rank].key, &n->member[0].key))
+            return tg_fail(
+                TG_E_MISMATCH,
+                "rank %d has the key of rank 0: with a list of allowed keys on this rank "
+                "(%d), give rank %d a key of its own",
+                r, n->rank, r);
     }
     return TG_OK;
 }

@@ -1,6 +1,7 @@
 /* Calling the meeting point; its messages are described in meet.c. */
 #include "net/directory.h"
 #include "net/fields.h"
+#include "net/key.h"
 #include "net/meet.h"
 #include "telegrad/clock.h"
 #include <poll.h>
@@ -33,6 +34,24 @@ static tg_status malformed(void)
     return tg_fail(TG_E_CORRUPT, "the meeting point's message is malformed");
 }
 
+/* What the roster says of the two ranks that this one knows: the meeting point, which has proved
+ * that it holds the key `proved`, and itself. */
+static tg_status check_identities(const tg_net *n, const tg__public_key *proved)
+{
+    if (n->config->rank > 0 && n->rank != n->config->rank)
+        return tg_fail(TG_E_MISMATCH,
+                       "this rank asked to be rank %d: the meeting point calls it %d",
+                       n->config->rank, n->rank);
+    if (n->tls && !tg__key_equal(&n->member[0].key, proved))
+        return tg_fail(TG_E_MISMATCH,
+                       "the meeting point says that it has another key than it has proved");
+    if (n->tls && !tg__key_equal(&n->member[n->rank].key, &n->config->key->public_key))
+        return tg_fail(TG_E_MISMATCH,
+                       "the meeting point says that this rank (%d) has another key than it has",
+                       n->rank);
+    return TG_OK;
+}
+
 static tg_status read_roster(tg_net *n, const tg__caller *c)
 {
     tg__unpack u = {.at = c->body, .end = c->body + c->body_len};
@@ -56,6 +75,7 @@ static tg_status read_roster(tg_net *n, const tg__caller *c)
     }
     n->member[0].address = n->meeting;
     TG_TRY(tg__unpack_whole(&u) ? TG_OK : malformed());
+    TG_TRY(check_identities(n, &c->stream->peer));
     return tg__directory_check_roster(n);
 }
 
