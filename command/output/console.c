@@ -96,8 +96,8 @@ static void erase_status(void)
  * with the mutex held. */
 static void say(const char *prefix, char *text)
 {
-    for (char *p = text; *p; p++)
-        if (((unsigned char)*p < ' ' && *p != '\n') || *p == 0x7f)
+    for (unsigned char *p = (unsigned char *)text; *p; p++)
+        if ((*p < ' ' && *p != '\n') || *p == 0x7f || (*p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0))
             *p = '?';
     erase_status();
     fprintf(stderr, "%s%s\n", prefix, text);

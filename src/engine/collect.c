@@ -9,6 +9,7 @@
  * The hashes do not protect against a rank that produces collisions on purpose. */
 #include "engine/collect.h"
 #include "base/mem.h"
+#include "base/printable.h"
 #include "engine/hub.h"
 #include "exchange/gather.h"
 
@@ -155,7 +156,7 @@ typedef struct verdict { /* one rank's result, sent to all */
     char text[476];
 } verdict;
 
-static tg_status hear(tg__engine *e, int rank, const verdict *v)
+static tg_status hear(tg__engine *e, int rank, verdict *v)
 {
     if (v->status < TG_OK || v->status > TG_E_STOPPED ||
         memchr(v->text, '\0', sizeof v->text) == NULL) {
@@ -168,6 +169,7 @@ static tg_status hear(tg__engine *e, int rank, const verdict *v)
     if (v->status == TG_OK)
         return TG_OK;
     tg__engine_all_know(e);
+    tg__make_printable(v->text);
     return tg_fail((tg_status)v->status, "rank %d: %s", rank, v->text);
 }
 

@@ -1,5 +1,6 @@
 #include "engine/handshake.h"
 #include "base/mem.h"
+#include "base/printable.h"
 #include "base/settings.h"
 #include "exchange/gather.h"
 #include "engine/collect.h"
@@ -26,6 +27,8 @@ static tg_status compare(const int rank[2], tg__settings own, tg__settings other
             "ranks were started differently: the settings of rank %d differ from those of rank %d "
             "beyond the first %u bytes (tensors or segments near the end of the list)",
             rank[0], rank[1], TEXT_CAP);
+    for (int i = 0; i < 2; i++)
+        tg__make_printable(u.text[i]);
     const bool version =
         strncmp(u.text[0], "telegrad=", 9) == 0 || strncmp(u.text[0], "wire=", 5) == 0;
     const int with = u.has[0] ? 0 : 1, without = 1 - with;

@@ -3,6 +3,7 @@
 #ifndef TG_NET_FIELDS_H
 #define TG_NET_FIELDS_H
 
+#include "base/printable.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -57,29 +58,6 @@ static inline uint64_t tg__unpack_number(tg__unpack *u, int bytes)
     for (int i = 0; i < bytes; i++)
         v |= (uint64_t)b[i] << (8 * i);
     return u->failed ? 0 : v;
-}
-
-static inline bool tg__is_control(const char *text, size_t left)
-{
-    const uint8_t c = (uint8_t)*text, next = left > 1 ? (uint8_t)text[1] : 0;
-    return c < 0x20 || c == 0x7f || (c == 0xc2 && next >= 0x80 && next < 0xa0); /* the last: C1 */
-}
-
-/* Texts of others are shown to people: no control characters, for terminals obey some. */
-static inline bool tg__is_printable(const char *text, size_t len)
-{
-    for (size_t i = 0; i < len; i++)
-        if (tg__is_control(text + i, len - i))
-            return false;
-    return true;
-}
-
-/* Replace control characters of a text that is to be sent. */
-static inline void tg__make_printable(char *text)
-{
-    for (size_t left = strlen(text); left > 0; left--, text++)
-        if (tg__is_control(text, left))
-            *text = '?';
 }
 
 /* Read a printable text of less than room bytes; "" on failure. */

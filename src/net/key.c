@@ -35,6 +35,30 @@ void tg__key_text(const tg__public_key *key, char text[TG_KEY_TEXT])
     text[PREFIX_LEN + BASE64_LEN] = '\0';
 }
 
+/* Points of small order: signatures that anyone can make verify under some of these keys. The sign
+ * (the highest bit) is left out. The last two are encodings of 0 and 1 that are too large. */
+static bool is_weak(const tg__public_key *key)
+{
+    static const uint8_t middle[][TG__KEY_BYTES] = {
+        {0x26, 0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4,
+         0x89, 0xf2, 0xef, 0x98, 0xf0, 0xd5, 0xdf, 0xac, 0x05, 0xd3, 0xc6,
+         0x33, 0x39, 0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05},
+        {0xc7, 0x17, 0x6a, 0x70, 0x3d, 0x4d, 0xd8, 0x4f, 0xba, 0x3c, 0x0b,
+         0x76, 0x0d, 0x10, 0x67, 0x0f, 0x2a, 0x20, 0x53, 0xfa, 0x2c, 0x39,
+         0xcc, 0xc6, 0x4e, 0xc7, 0xfd, 0x77, 0x92, 0xac, 0x03, 0x7a}};
+    uint8_t y[TG__KEY_BYTES];
+    memcpy(y, key->bytes, sizeof y);
+    y[TG__KEY_BYTES - 1] &= 0x7f;
+    for (size_t i = 0; i < TG_COUNT(middle); i++)
+        if (memcmp(y, middle[i], sizeof y) == 0)
+            return true;
+    const bool high = y[TG__KEY_BYTES - 1] == 0x7f;
+    for (size_t i = 1; i < TG__KEY_BYTES - 1; i++)
+        if (y[i] != (high ? 0xff : 0))
+            return false;
+    return high ? y[0] >= 0xec : y[TG__KEY_BYTES - 1] == 0 && y[0] <= 1;
+}
+
 bool tg__key_parse(const char *text, size_t len, tg__public_key *key_p)
 {
     char whole[BASE64_LEN + 1];
@@ -49,7 +73,7 @@ bool tg__key_parse(const char *text, size_t len, tg__public_key *key_p)
         return false;
     memcpy(key.bytes, bytes, TG__KEY_BYTES);
     tg__key_text(&key, back); /* each key has one text: no stray bits, blanks or "=" */
-    if (memcmp(back, text, len) != 0)
+    if (memcmp(back, text, len) != 0 || is_weak(&key))
         return false;
     *key_p = key;
     return true;

@@ -174,6 +174,20 @@ static void lists(void **state)
         accepted += tg_key_fingerprint(list, print) == TG_OK;
     }
     assert_int_equal(accepted, 16);
+    static const char *const weak[] = {/* points of small order */
+                                       "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+                                       "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+                                       "JuiVj8KyJ7BFw/SJ8u+Y8NXfrAXTxjM5sTgCiG1T/AU",
+                                       "xxdqcD1N2E+6PAt2DRBnDyogU/osOczGTsf9d5KsA3o",
+                                       "7P///////////////////////////////////////38",
+                                       "7f///////////////////////////////////////38",
+                                       "7v////////////////////////////////////////8"};
+    for (size_t i = 0; i < sizeof weak / sizeof *weak; i++) {
+        snprintf(list, sizeof list, "tgk1:%s", weak[i]);
+        assert_fails(tg_key_fingerprint(list, print), TG_E_ARG, "not a public key");
+        snprintf(list, sizeof list, "tgk1:%s mallory\n", weak[i]);
+        assert_fails(tg_keys_parse(list, &keys), TG_E_SPEC, "line 1");
+    }
 
     assert_int_equal(tg_key_fingerprint(text[0], print), TG_OK);
     assert_int_equal(tg_key_fingerprint(text[1], other), TG_OK);

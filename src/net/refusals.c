@@ -28,7 +28,7 @@ const char *tg__refusals_add(tg__refusals *r, int64_t now_ns, const char *host,
     if (key)
         tg__key_mark(key, mark);
     snprintf(r->text, sizeof r->text, "a call from %s%s%s failed: %s", host,
-             key ? " with the key " : "", key ? mark : "", why);
+             key ? " that showed the key " : "", key ? mark : "", why);
     if (is_known(r, now_ns) || is_too_many(r, now_ns)) {
         r->untold++;
         return NULL;

@@ -56,16 +56,17 @@ static bool set_rules(SSL_CTX *ctx, const tg_key_pair *key)
         SSL_CTX_set_max_proto_version(ctx, TLS1_3_VERSION) &&
         SSL_CTX_set_ciphersuites(ctx, "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256") &&
         SSL_CTX_set1_groups_list(ctx, "X25519") && SSL_CTX_set1_sigalgs_list(ctx, "ed25519") &&
+        SSL_CTX_set1_client_sigalgs_list(ctx, "ed25519") &&
         SSL_CTX_use_certificate(ctx, certificate) && SSL_CTX_use_PrivateKey(ctx, key->pair) &&
         SSL_CTX_set_num_tickets(ctx, 0);
     X509_free(certificate);
     if (!ok)
         return false;
     SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
-#ifdef SSL_OP_NO_RX_CERTIFICATE_COMPRESSION /* OpenSSL 3.2: a few KiB could grow to many MiB */
-    SSL_CTX_set_options(ctx, SSL_OP_NO_RX_CERTIFICATE_COMPRESSION |
-                                 SSL_OP_NO_TX_CERTIFICATE_COMPRESSION);
-#endif
+    /* No compressed certificates, of which a few KiB could grow to many MiB: from OpenSSL 3.2 on
+     * SSL_OP_NO_TX_CERTIFICATE_COMPRESSION and ..._RX_..., also if the headers are older than the
+     * library. */
+    SSL_CTX_set_options(ctx, UINT64_C(3) << 32);
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     SSL_CTX_set_cert_verify_callback(ctx, check_peer, NULL);
