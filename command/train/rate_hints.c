@@ -190,12 +190,14 @@ static tg_status check_used(struct run_options *o)
 static void check_nodes(struct run_options *o)
 {
     const uint64_t ranks = launch_ranks_told(&o->net, o->workers);
-    if (o->nodes > 0 && o->nodes != OPT_NODES_AUTO && ranks > 1 && ranks <= o->nodes &&
-        !is_dense(options_method(o)))
+    const char *coding = coding_of(o);
+    if (o->nodes > 0 && o->nodes != OPT_NODES_AUTO && ranks > 1 && ranks <= o->nodes && coding)
         run_notes_add(o, true,
-                      "--nodes %d with %d workers: all are in one node, where exchanges are dense: "
-                      "method %.64s is not used; allowed: fewer than the workers",
-                      (int)o->nodes, (int)ranks, options_method(o));
+                      "--nodes %d with %d workers: all are in one node, where gradients travel "
+                      "whole: %s %.100s codes and decodes their mean, and no bytes are saved; "
+                      "allowed: fewer than the workers",
+                      (int)o->nodes, (int)ranks, coding == options_method(o) ? "method" : "rule",
+                      coding);
 }
 
 static bool methods_matter(const struct run_options *o)

@@ -4,6 +4,7 @@
 #include "command/train/rate_hints.h"
 #include "command/train/run_notes.h"
 #include "trainer/data/shard.h"
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -145,6 +146,17 @@ static void check_fusion(struct run_options *o)
                       (int)o->fusion, (int)o->fusion, (int)o->fusion);
 }
 
+/* A run by epochs may be longer. */
+static void check_slow(struct run_options *o)
+{
+    for (size_t i = 0; i < o->slow_count; i++)
+        if (o->steps > 0 && o->slow[i].from > o->steps)
+            run_notes_add(o, true,
+                          "--slow %d:...@%" PRIu64 "-%" PRIu64 ": these steps come after the end "
+                          "of this run, which has %" PRIu64 " steps",
+                          o->slow[i].rank, o->slow[i].from, o->slow[i].to, o->steps);
+}
+
 static tg_status check_zero_rate(struct run_options *o)
 {
     tg_spec *spec;
@@ -189,6 +201,7 @@ tg_status run_defaults_settle(struct run_options *o)
     check_threads(o);
     check_simulated(o);
     check_fusion(o);
+    check_slow(o);
     TG_TRY(check_zero_rate(o));
     return rate_hints_check(o);
 }

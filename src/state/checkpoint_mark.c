@@ -74,7 +74,10 @@ tg_status tg__ckpt_dir_mark(const char *dir, uint64_t step, tg__weights_which wh
                          "2; resume with the version of telegrad that saved it",
                          path);
     else if (!read_mark(bytes, len, step, which, mark_p))
-        status = tg_fail(TG_E_CORRUPT, "checkpoint %s is damaged", path);
+        status = tg_fail(TG_E_CORRUPT,
+                         "checkpoint %s is damaged, or was saved under the name of another step "
+                         "than %" PRIu64 ", the one in the name of its folder",
+                         path, step);
     return status;
 }
 
@@ -111,8 +114,8 @@ tg_status tg__ckpt_dir_final_commit(const char *dir, uint64_t step, const tg__we
 bool tg__ckpt_dir_has_final(const char *dir, uint64_t step)
 {
     const struct tg__ckpt_part *final = &tg__ckpt_parts[TG__WEIGHTS_FINAL];
-    char mark[4096], weights[4096];
+    char mark[4096];
+    /* The mark is written last: without the weights that it names, opening them is an error. */
     return tg__ckpt_file_path(dir, step, "", final->mark, mark, sizeof mark) == TG_OK &&
-           tg__ckpt_file_path(dir, step, "", final->weights, weights, sizeof weights) == TG_OK &&
-           access(mark, F_OK) == 0 && access(weights, F_OK) == 0;
+           access(mark, F_OK) == 0;
 }

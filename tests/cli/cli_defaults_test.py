@@ -201,7 +201,7 @@ class Defaults(CliTest):
         self.assertEqual(run(*job[:-3], "--dry-run", TELEGRAD_DATA=self.folder).returncode, 0)
 
     def test_a_single_node_is_warned_of(self):
-        self.started("--nodes", "2", "--method", "topk", said=["warning: --nodes 2 with 2 workers: all are in one node", "method topk is not used"])
+        self.started("--nodes", "2", "--method", "topk", said=["warning: --nodes 2 with 2 workers: all are in one node", "method topk codes and decodes their mean, and no bytes are saved"])
         self.started("--nodes", "1", "--method", "topk")
 
     def test_methods_of_rules_are_warned_of(self):

@@ -114,8 +114,12 @@ class Eval(CliTest):
         # A resumed run does not need it.
         self.ran("train", *JOB, "--workers", "2", "--strategy", specs["dga"], "--steps", "27", "--resume",
                  self.path("ck-dga"))
+        os.remove(path)
+        self.refused(1, ["final.safetensors", "No such file"], "eval", "--resume", self.path("ck-dga"))
         os.remove(os.path.join(step, "FINAL"))
         self.assertTrue(self.evaluate("--resume", self.path("ck-dga"))["weights"].endswith("model.safetensors"))
+        os.rename(step, step[:-1] + "9")
+        self.refused(1, ["/COMMIT is damaged, or was saved under the name of another step than "], "eval", "--resume", self.path("ck-dga"))
 
     def test_an_independent_reader(self):
         folder, _ = self.saved("--workers", "2", "--seed", "7")

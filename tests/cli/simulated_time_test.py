@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import unittest
-from cli_tool import ENVIRONMENT, TELEGRAD, CliTest, TINY, last_run, over, records
+from cli_tool import ENVIRONMENT, TELEGRAD, CliTest, TINY, last_run, over, records, run
 from same_hash_test import params_hash
 
 MODEL = ["train", "--model", "mlp:hidden=32", *TINY]
@@ -36,6 +36,12 @@ class SimulatedTime(CliTest):
         job = [*MODEL, "--workers", "2", "--steps", "2", "--no-eval", "--clock", "virtual"]
         self.assertRegex(self.ok(*job, "--tau", "20ms"), r"\ncoding +100 % of the elements kept\n")
         self.assertRegex(self.ok(*job), r"\ncoding +100 % of the elements kept; [0-9.e-]+ ns an element to encode, [0-9.e-]+ to decode\n")
+
+    def test_slow_after_the_end(self):
+        job = [*MODEL, "--no-eval", *VIRTUAL, "--workers", "2", "--steps", "4"]
+        self.assertIn("--slow 1:...@5-9: these steps come after the end of this run, which has 4 steps",
+                      run(*job, "--slow", "1:2x@5-9").stderr)
+        self.assertNotIn("--slow", run(*job, "--slow", "1:2x@4-9").stderr)
 
     def test_mean_beside_the_median(self):
         """Where a few steps wait for the link and the others do not, the mean is printed, too."""
