@@ -233,7 +233,7 @@ static tg_status run_virtual(const struct run_options *o, const struct rank_run 
         tg_clock_virtual_destroy(clock);
     }
     train_times_free(&times);
-    return status;
+    return step_times_explain(o, status);
 }
 
 static tg_status run_placed(const struct launch *l, const struct run_options *o,

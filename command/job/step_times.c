@@ -194,3 +194,17 @@ tg_status step_times_read(const struct run_options *o, train_times *times_p)
     fclose(file);
     return status;
 }
+
+tg_status step_times_explain(const struct run_options *o, tg_status status)
+{
+    char text[256];
+    const char *costs = strstr(tg_error(), "costs of ");
+    if (status != TG_E_MISMATCH || !o->tau || o->tau_ns != 0 || !costs)
+        return status;
+    snprintf(text, sizeof text, "%s", costs);
+    return tg_fail(
+        status,
+        "--tau %s: %s: the run that was measured had other buckets; give the --fusion and "
+        "--rule of that run",
+        o->tau, text);
+}

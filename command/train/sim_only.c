@@ -200,7 +200,7 @@ static tg_status simulate(struct watch *w)
     }
     train_sim_destroy(s);
     train_times_free(&given);
-    return status;
+    return step_times_explain(o, status);
 }
 
 tg_status sim_only_run(const struct run_about *about, const struct sim_only_data *data,

@@ -37,6 +37,14 @@ class SimulatedTime(CliTest):
         self.assertRegex(self.ok(*job, "--tau", "20ms"), r"\ncoding +100 % of the elements kept\n")
         self.assertRegex(self.ok(*job), r"\ncoding +100 % of the elements kept; [0-9.e-]+ ns an element to encode, [0-9.e-]+ to decode\n")
 
+    def test_times_of_other_buckets(self):
+        measured = self.path("measured.jsonl")
+        job = [*MODEL, "--no-eval", "--clock", "virtual", "--workers", "2", "--steps", "2", "--link", "5mbit"]
+        self.ok(*job, "--out", measured)
+        for way in ([], ["--sim-only"]):
+            self.refused(1, [f"--tau {measured}: costs of 1 buckets, but the ", "give the --fusion and --rule of that run"],
+                         *job, "--tau", measured, "--fusion", "4K", *way)
+
     def test_slow_after_the_end(self):
         job = [*MODEL, "--no-eval", *VIRTUAL, "--workers", "2", "--steps", "4"]
         self.assertIn("--slow 1:...@5-9: these steps come after the end of this run, which has 4 steps",
