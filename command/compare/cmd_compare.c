@@ -281,6 +281,33 @@ static tg_status run_all(struct work *w)
     return TG_OK;
 }
 
+static tg_status plan_made(void *arg, const train_plan_info *info)
+{
+    (void)arg;
+    (void)info;
+    return TG_E_STOPPED; /* what its tensors cost is not wanted */
+}
+
+/* Make a session of each run, alone, so that a combination that is not allowed is found before the
+ * first run trains. */
+static tg_status check_runs(const struct work *w)
+{
+    const struct compare_options *o = w->options;
+    const char *data = o->common.data ? o->common.data
+                       : w->data      ? train_data_name(w->data)
+                                      : w->sim.name;
+    for (size_t i = 0; i < o->plan.count; i++) {
+        const struct planned_run *run = &o->plan.runs[i];
+        const train_job job = run_job_of(&run->options, NULL);
+        /* a simulation may have more workers than samples */
+        const int world = o->common.sim_only ? 1 : launch_world(w->launch, &run->options);
+        const tg_status status = train_plan(&job, data, world, plan_made, NULL, NULL);
+        if (status != TG_OK && status != TG_E_STOPPED)
+            return tg_fail(status, "run \"%.64s\": %s", run->name, tg_error());
+    }
+    return TG_OK;
+}
+
 static tg_status compare(const struct launch *l, const struct compare_options *o,
                          int *exit_status_p)
 {
@@ -297,6 +324,8 @@ static tg_status compare(const struct launch *l, const struct compare_options *o
         status = o->common.sim_only ? sim_only_find(&o->common, &w.sim)
                                     : run_open_data(&o->common, &data);
     w.data = data;
+    if (status == TG_OK)
+        status = check_runs(&w);
     if (status == TG_OK)
         status = run_all(&w);
     if (status == TG_OK && w.interrupted)

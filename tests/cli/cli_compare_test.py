@@ -160,6 +160,16 @@ class Compare(CliTest):
                      "name=fine", "--run", "name=other;steps=2", "--out", out)
         self.assertEqual(os.listdir(self.folder), [])
 
+    def test_wrong_combinations_are_found_before_training(self):
+        """Although each value is right by itself."""
+        out = self.path("c.jsonl")
+        for wrong, words in (("strategy=diloco:every=4;method=dgc", "would accumulate the momentum of gradients"),
+                             ("rule=fc9*=f32", 'the rule for "fc9*" matches no tensor'),
+                             ("method=topk:exchange=reducescatter,feedback=none", "use feedback=residual"),
+                             ("accumulate=1000", "512 training samples over 2 ranks")):
+            self.refused(2, ['run "b": ', words], "compare", *BASE, "--out", out, "--run", "name=a;steps=1000000", "--run", f"name=b;{wrong}")
+            self.assertFalse(os.path.exists(out))
+
     def test_full_disk_ends_all(self):
         self.refused(1, ["/dev/full", "No space left"], "compare", *BASE, *RUNS, "--out", "/dev/full")
 
