@@ -1,5 +1,5 @@
-/* Texts of other ranks are shown to people, and terminals obey some characters. All is here, because
- * libtelegrad-net, a library of its own, uses it, too. */
+/* Texts of other ranks are shown to people, and terminals obey some characters. All is here,
+ * because libtelegrad-net, a library of its own, uses it, too. */
 #ifndef TG_PRINTABLE_H
 #define TG_PRINTABLE_H
 

@@ -910,6 +910,7 @@ typedef enum tg_readable {
     TG_READ_STREAM = 1
 } tg_readable;
 
-TG_API int tg_readfile_open(const char *path, tg_readable what, uint64_t *size_p, const char **why_p);
+TG_API int tg_readfile_open(const char *path, tg_readable what, uint64_t *size_p,
+                            const char **why_p);
 
 #endif
