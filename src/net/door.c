@@ -14,6 +14,7 @@
 
 #define FULL_NS INT64_C(10000000) /* until those who wait are looked at again */
 #define ACCEPTS 512               /* at once; then those who are in may speak */
+#define HANDSHAKES 16             /* begun at once; each costs much more than to accept */
 
 /* ---- who has most ---------------------------------------------------------------------------- */
 
@@ -112,21 +113,27 @@ static bool is_victim(const tg__door *d, const tg__guest *g, int64_t now)
                                  !tg__stream_has_greeted(g->caller.stream));
 }
 
-/* NULL: nobody who is in may be put out. */
-static tg__guest *place_guest(tg__door *d, int64_t now)
+/* A place for a connection from this source. NULL: none is empty, and no source with at least as
+ * many inside has one that may be put out. */
+static tg__guest *place_guest(tg__door *d, uint8_t source, int64_t now)
 {
-    int victims[TG__SOURCES] = {0};
+    int inside[TG__SOURCES] = {0}, victims[TG__SOURCES] = {0};
     for (size_t i = 0; i < d->room; i++) {
         tg__guest *g = &d->guest[i];
         if (g->caller.state == TG__CALLER_NONE)
             return g;
+        inside[g->source] += is_unproved(d, g);
         victims[g->source] += is_victim(d, g, now);
     }
-    const uint8_t source = busiest(victims);
+    const int own = inside[source];
+    for (int i = 0; i < TG__SOURCES; i++)
+        if (victims[i] == 0 || inside[i] < own)
+            inside[i] = 0;
+    const uint8_t most = busiest(inside);
     const size_t from = roll(d) % d->room;
-    for (size_t i = 0; i < d->room && victims[source] > 0; i++) {
+    for (size_t i = 0; i < d->room && inside[most] > 0; i++) {
         tg__guest *g = &d->guest[(from + i) % d->room];
-        if (g->source == source && is_victim(d, g, now)) {
+        if (g->source == most && is_victim(d, g, now)) {
             end_guest(g);
             return g;
         }
@@ -188,33 +195,62 @@ size_t tg__door_watch(tg__door *d, struct pollfd *p)
 
 /* A connection has sent its first bytes. Only what begins like a greeting, of TLS or without it, is
  * worth a place. */
-static tg_status hear_knock(tg__door *d, tg__knock *k)
+static void hear_knock(tg__door *d, tg__knock *k)
 {
     uint8_t first[6];
     const ssize_t n = recv(k->fd, first, sizeof first, MSG_PEEK | MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return TG_OK;
-    const bool greets =
-        n > 0 && (memcmp(first, "tgnet", n < 5 ? (size_t)n : 5) == 0 ||
-                  (first[0] == 22 && (n < 2 || first[1] == 3) && (n < 6 || first[5] == 1)));
-    const int64_t now = tg_now_ns(tg_clock_monotonic());
-    tg__guest *g = greets ? place_guest(d, now) : NULL;
-    if (greets && !g) { /* it waits */
-        d->full_ns = now + FULL_NS;
-        return TG_OK;
-    }
-    const int fd = k->fd;
-    end_knock(d, k, !g);
-    if (!g && n > 0)
+        return;
+    k->greets = n > 0 && (memcmp(first, "tgnet", n < 5 ? (size_t)n : 5) == 0 ||
+                          (first[0] == 22 && (n < 2 || first[1] == 3) && (n < 6 || first[5] == 1)));
+    if (k->greets)
+        return;
+    end_knock(d, k, true);
+    if (n > 0)
         say_failed(d, k->host, NULL, "it does not speak telegrad's protocol");
-    if (!g)
-        return TG_OK;
-    *g = (tg__guest){.source = k->source, .since_ns = now};
-    memcpy(g->host, k->host, sizeof g->host);
-    TG_TRY(tg__caller_accept(&g->caller, fd, d->tls, d->body_max, d->accepts, d->accepts_arg));
-    if (!tg__caller_step(&g->caller)) { /* before another one may take the place */
-        say_failed(d, g->host, &g->caller, g->caller.why);
-        end_guest(g);
+}
+
+/* Who is asked in next: from the source with the fewest inside, the one that has waited longest.
+ * NULL: nobody waits. */
+static tg__knock *next_knock(tg__door *d, const int *inside)
+{
+    tg__knock *next = NULL;
+    for (size_t i = 0; i < d->knocks; i++) {
+        tg__knock *k = &d->knock[i];
+        if (k->fd < 0 || !k->greets)
+            continue;
+        const int more = next ? inside[k->source] - inside[next->source] : -1;
+        if (more < 0 || (more == 0 && k->until_ns < next->until_ns))
+            next = k;
+    }
+    return next;
+}
+
+/* Begin handshakes with those who have greeted, as places allow. */
+static tg_status ask_in(tg__door *d)
+{
+    int inside[TG__SOURCES] = {0};
+    for (size_t i = 0; i < d->room; i++)
+        if (d->guest[i].caller.state != TG__CALLER_NONE)
+            inside[d->guest[i].source] += is_unproved(d, &d->guest[i]);
+    for (int i = 0; i < HANDSHAKES; i++) {
+        const int64_t now = tg_now_ns(tg_clock_monotonic());
+        tg__knock *k = next_knock(d, inside);
+        tg__guest *g = k ? place_guest(d, k->source, now) : NULL;
+        if (k && !g)
+            d->full_ns = now + FULL_NS; /* it waits */
+        if (!g)
+            return TG_OK;
+        const int fd = k->fd;
+        end_knock(d, k, false);
+        inside[k->source]++; /* it has had its turn, even if it fails at once */
+        *g = (tg__guest){.source = k->source, .since_ns = now};
+        memcpy(g->host, k->host, sizeof g->host);
+        TG_TRY(tg__caller_accept(&g->caller, fd, d->tls, d->body_max, d->accepts, d->accepts_arg));
+        if (!tg__caller_step(&g->caller)) { /* before another one may take the place */
+            say_failed(d, g->host, &g->caller, g->caller.why);
+            end_guest(g);
+        }
     }
     return TG_OK;
 }
@@ -265,9 +301,11 @@ tg_status tg__door_step(tg__door *d)
             continue;
         if (now > k->until_ns)
             end_knock(d, k, true);
-        else if (d->polled[1 + i].revents && now >= d->full_ns)
-            TG_TRY(hear_knock(d, k));
+        else if (d->polled[1 + i].revents && !k->greets)
+            hear_knock(d, k);
     }
+    if (now >= d->full_ns)
+        TG_TRY(ask_in(d));
     if (d->polled[0].revents)
         let_in(d);
     for (size_t i = 0; i < d->room; i++) {

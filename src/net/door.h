@@ -2,10 +2,15 @@
  *
  * A connection that has not sent a byte only takes a descriptor; one whose first bytes are not
  * those of a greeting is closed. The others shake hands in one of `room` places, each for at least
- * TG__YOUNG_NS once it has sent a whole greeting. Who comes when all places are taken gets that of
- * another one, chosen at random among the connections of the address that has most of them, or
- * waits. So a flood from some addresses takes places from itself, and a member at another address
- * keeps its own. Those who have proved a key are never put out.
+ * TG__YOUNG_NS once it has sent a whole greeting. Those who wait are asked in by turns: first from
+ * the source that has the fewest inside, and of one source the one that has waited longest. When
+ * all places are taken, one is put out at random of the source that has most inside, unless the
+ * newcomer's own source has more. So a flood from some addresses takes places from itself, and a
+ * member of another source gets in, and keeps its place. Those who have proved a key are never put
+ * out, and do not count.
+ *
+ * A source is one of TG__SOURCES classes into which addresses are hashed with a random salt: an
+ * IPv4 address, or the first 64 bits of an IPv6 address.
  */
 #ifndef TG_NET_DOOR_H
 #define TG_NET_DOOR_H
@@ -23,6 +28,7 @@ typedef struct tg__knock {
     int fd; /* -1: an empty place */
     int64_t until_ns;
     uint8_t source;
+    bool greets; /* its first bytes are a greeting's; it waits for a place */
     char host[TG__IP_MAX];
 } tg__knock;
 
