@@ -23,6 +23,7 @@
 
 typedef struct link {
     tg__caller caller;  /* state TG__CALLER_NONE: not calling now */
+    tg__lookup *lookup; /* of a call that was given up. NULL: none */
     bool active;        /* this rank is to call */
     bool relays;        /* by way of the meeting point */
     bool waits;         /* it has asked for the other rank there */
@@ -51,6 +52,17 @@ static bool is_committed(const link *l)
     return l->caller.state == TG__CALLER_TALKS && (!l->relays || l->bridged);
 }
 
+/* Give up a call. A lookup cannot be stopped: the next call waits until it has ended. So there is
+ * one thread for each rank, however often that rank makes this one call it. */
+static void end_call(link *l)
+{
+    if (l->caller.state == TG__CALLER_LOOKS_UP) {
+        l->lookup = l->caller.lookup;
+        l->caller.lookup = NULL;
+    }
+    tg__caller_end(&l->caller);
+}
+
 /* The connection to a rank is complete. */
 static void take(mesh *m, int r, tg__caller *c, bool relayed)
 {
@@ -60,7 +72,7 @@ static void take(mesh *m, int r, tg__caller *c, bool relayed)
     free(*at);
     *at = tg__caller_take(c);
     m->n->relayed[r] = relayed;
-    tg__caller_end(&m->links[r].caller);
+    end_call(&m->links[r]);
 }
 
 /* ---- calling --------------------------------------------------------------------------------- */
@@ -77,6 +89,10 @@ static tg_status begin_call(mesh *m, int r)
     tg_net *n = m->n;
     link *l = &m->links[r];
     const int with = l->relays ? 0 : r;
+    if (l->lookup && !tg__lookup_is_done(l->lookup))
+        return TG_OK;
+    tg__lookup_end(l->lookup);
+    l->lookup = NULL;
     l->waits = l->bridged = false;
     TG_TRY(tg__caller_call(&l->caller, l->relays ? &n->meeting : &n->member[r].address,
                            l->relays ? n->meeting_turn : l->turn++, n->tls, 1024, tg__net_is_key,
@@ -100,7 +116,7 @@ static void fail_call(mesh *m, int r)
         snprintf(l->why, sizeof l->why, "%.70s: %.140s", address, why);
     else
         snprintf(l->why, sizeof l->why, "relayed by rank 0: %.140s", why);
-    tg__caller_end(&l->caller);
+    end_call(l);
     l->next_ns = now_ns() + AGAIN_NS;
     l->failures++;
     if (l->relays) {
@@ -183,7 +199,7 @@ static tg_status step_guest(mesh *m, tg__guest *g)
     if (g->rank == 0 || (g->rank < m->n->rank && is_committed(&m->links[g->rank])))
         return TG_OK;
     link *l = &m->links[g->rank];
-    tg__caller_end(&l->caller);
+    end_call(l);
     l->next_ns = now_ns() + AGAIN_NS;
     if (!c->say)
         TG_TRY(tg__caller_say(c, TG__SAID_WELCOME, "", 0));
@@ -331,8 +347,10 @@ tg_status tg__net_mesh(tg_net *n)
     else if (n->control.state == TG__CALLER_TALKS)
         tg__net_say_leaves(&n->control, status);
     tg__door_close(&m.door);
-    for (int r = 1; m.links && r < n->size; r++)
-        tg__caller_end(&m.links[r].caller);
+    for (int r = 1; m.links && r < n->size; r++) {
+        end_call(&m.links[r]);
+        tg__lookup_end(m.links[r].lookup);
+    }
     free(m.links);
     free(m.polled);
     return status;

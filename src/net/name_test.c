@@ -11,7 +11,7 @@
 #include <netdb.h>
 #include <stdatomic.h>
 
-static atomic_int asked;
+static atomic_int asked, slow, slow_most; /* slow: lookups under way, and the most at a time */
 
 /* The program's own resolver. "slow.test" takes 4 s; "several.test" is 127.0.0.9, where nobody
  * listens, and 127.0.0.1; "changes.test" is 127.0.0.9 at first. Others are the system's. */
@@ -23,8 +23,13 @@ int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints
     if (!host || !strstr(host, ".test") || (hints->ai_flags & AI_NUMERICHOST))
         return own(host, port, hints, found_p);
     const int times = atomic_fetch_add(&asked, 1);
-    if (strcmp(host, "slow.test") == 0)
+    if (strcmp(host, "slow.test") == 0) {
+        const int now = atomic_fetch_add(&slow, 1) + 1;
+        if (now > atomic_load(&slow_most))
+            atomic_store(&slow_most, now);
         usleep(4000000);
+        atomic_fetch_sub(&slow, 1);
+    }
     if (strcmp(host, "changes.test") == 0)
         return own(times < 4 ? "127.0.0.9" : "127.0.0.1", port, hints, found_p);
     if (strcmp(host, "several.test") != 0)
@@ -86,6 +91,50 @@ static void members_may_have_names(void **state)
     net_job_end(&job);
 }
 
+/* A member whose name is slow to look up has rank 1 call it back again and again: each time it asks
+ * for the relay, connects itself, and hangs up. Rank 1 has one lookup of it under way. */
+static void a_member_is_looked_up_once_at_a_time(void **state)
+{
+    (void)state;
+    net_job job;
+    hand member;
+    uint8_t body[TG__JOIN_MAX], nonce[TG__NONCE_BYTES] = {0};
+    char address[TG__ADDRESS_MAX];
+    tg__pack p = {.at = body, .end = body + sizeof body};
+    net_job_begin(&job, 3, false);
+    for (int r = 0; r < 2; r++)
+        net_rank_start(&job.rank[r], net_rank_stays);
+    hand_call(&member, job.address[0], job.key[2]);
+    tg__pack_number(&p, 4, 2);
+    tg__pack_number(&p, 4, 0);
+    tg__pack_number(&p, 2, 9);
+    tg__pack_number(&p, 8, 1);
+    tg__pack_text(&p, "");
+    tg__pack_text(&p, "tcp://slow.test:9");
+    assert_true(hand_ask(&member, TG__SAID_JOIN, body, (size_t)(p.at - body)));
+    hand_roster(&member, 1, nonce, address);
+    atomic_store(&slow_most, 0);
+    for (int i = 0; i < 10; i++) {
+        hand relayed, direct;
+        hand_call(&relayed, job.address[0], job.key[2]);
+        p = (tg__pack){.at = body, .end = body + sizeof body};
+        tg__pack_bytes(&p, nonce, sizeof nonce);
+        tg__pack_number(&p, 4, 2);
+        tg__pack_number(&p, 4, 1);
+        assert_int_equal(tg__caller_say(&relayed.c, TG__SAID_RELAY, body, TG__PAIR_BYTES), TG_OK);
+        (void)hand_hear(&relayed, 0.1); /* nothing comes, but rank 1 is invited */
+        hand_call(&direct, address, job.key[2]);
+        assert_true(hand_hello(&direct, nonce, 2, 1));
+        hand_end(&direct);
+        hand_end(&relayed);
+    }
+    assert_int_equal(atomic_load(&slow_most), 1);
+    hand_end(&member);
+    for (int r = 0; r < 2; r++)
+        pthread_join(job.rank[r].thread, NULL);
+    net_job_end(&job);
+}
+
 static double asks_until;
 
 static bool stops(void *arg)
@@ -124,6 +173,7 @@ int main(void)
         cmocka_unit_test(all_addresses_are_tried),
         cmocka_unit_test(names_are_looked_up_again),
         cmocka_unit_test(members_may_have_names),
+        cmocka_unit_test(a_member_is_looked_up_once_at_a_time),
         cmocka_unit_test(slow_names_do_not_hold_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
