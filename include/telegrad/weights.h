@@ -27,8 +27,8 @@ typedef struct tg_weights tg_weights;
  * Errors  TG_E_IO, TG_E_CORRUPT, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_weights_open(const char *path, tg_weights **w_p);
 /* Read the weights of the newest checkpoint in a folder that tg_session_save wrote to, and verify
- * them against the checksum beside them: final.safetensors if the run ended there and the file
- * exists (tg_session_save_final), else model.safetensors. Newer folders without a COMMIT are not
+ * them against the checksum beside them: final.safetensors if the run ended there
+ * (tg_session_save_final wrote it), else model.safetensors. Newer folders without a COMMIT are not
  * read; tg_log warns of them.
  * Errors  as above; TG_E_IO (no finished checkpoint), TG_E_VERSION (an older format) */
 TG_API TG_NODISCARD tg_status tg_weights_open_newest(const char *dir, tg_weights **w_p);

@@ -35,8 +35,9 @@ void tg__key_text(const tg__public_key *key, char text[TG_KEY_TEXT])
     text[PREFIX_LEN + BASE64_LEN] = '\0';
 }
 
-/* Points of small order: signatures that anyone can make verify under some of these keys. The sign
- * (the highest bit) is left out. The last two are encodings of 0 and 1 that are too large. */
+/* Points of small order: under some of these keys, anyone can make signatures that verify. Their y,
+ * without the sign of x in the highest bit, is one of two numbers, 0, 1 or -1. The last three also
+ * have encodings from the prime (2^255 - 19) on, which no other key needs. */
 static bool is_weak(const tg__public_key *key)
 {
     static const uint8_t middle[][TG__KEY_BYTES] = {

@@ -372,8 +372,9 @@ static void checkpoints_are_compared_with_their_mark(void **state)
     assert_non_null(strstr(tg_error(), "model.safetensors"));
 }
 
-/* Without final.safetensors, the weights that were saved are still there. */
-static void final_weights_that_are_gone_do_not_count(void **state)
+/* Weights of the end that are damaged or gone are an error, and those that were saved are still
+ * there. */
+static void final_weights_that_are_gone_are_missed(void **state)
 {
     (void)state;
     char aside[160], saved[sizeof path];
@@ -396,8 +397,9 @@ static void final_weights_that_are_gone_do_not_count(void **state)
     assert_string_equal(tg_weights_path(f), saved);
     tg_weights_close(f);
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(tg_weights_open_newest(dir, &f), TG_OK);
-    assert_string_equal(tg_weights_path(f), saved);
+    assert_int_equal(tg_weights_open_newest(dir, &f), TG_E_IO);
+    assert_non_null(strstr(tg_error(), "final.safetensors"));
+    assert_int_equal(tg_weights_open_saved(dir, &f), TG_OK);
     tg_weights_close(f);
 }
 
@@ -407,7 +409,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_DIR(comes_back),
-        IN_DIR(final_weights_that_are_gone_do_not_count),
+        IN_DIR(final_weights_that_are_gone_are_missed),
         IN_DIR(what_does_not_fit_is_named),
         IN_DIR(names_that_cannot_be_written),
         cmocka_unit_test(headers_are_read_strictly),
