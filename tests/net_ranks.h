@@ -84,6 +84,16 @@ static inline void *net_rank_stays(void *rank)
     return NULL;
 }
 
+/* A thread's work: join, and leave at once. */
+static inline void *net_rank_passes(void *rank)
+{
+    net_rank *r = rank;
+    r->ok = net_rank_join(r);
+    if (r->ok)
+        tg_transport_destroy(r->t);
+    return NULL;
+}
+
 /* A thread's work: join, meet all, leave. */
 static inline void *net_rank_visits(void *rank)
 {

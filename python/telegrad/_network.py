@@ -54,7 +54,7 @@ def _check_public(name: str, value: object) -> bytes:
         raise ArgumentError(f"{name}: a {type(value).__name__}: allowed: a public key as text, as Key.public gives it")
     text = value.strip().encode()
     if _c.tg_key_fingerprint(text, ctypes.create_string_buffer(_c.TG_KEY_TEXT)) != _c.TG_OK:
-        raise ArgumentError(f"{name}: {value[:64]!r} is no public key: allowed: tgk1: and 43 characters, as Key.public gives them")
+        raise ArgumentError(f"{name}: {value[:64]!r} is not a public key: allowed: tgk1: and 43 characters, as Key.public gives them")
     return text
 
 

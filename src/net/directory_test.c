@@ -59,21 +59,12 @@ static void all_know_all(void **state)
     }
 }
 
-static void *join_only(void *arg)
-{
-    net_rank *r = arg;
-    r->ok = net_rank_join(r);
-    if (r->ok)
-        tg_transport_destroy(r->t);
-    return NULL;
-}
-
 static void one_alone_on_a_list(void **state)
 {
     (void)state;
     listed l;
     list_begin(&l, 1, true);
-    net_job_run(&l.job, join_only);
+    net_job_run(&l.job, net_rank_passes);
     net_job_check(&l.job);
     net_job_end(&l.job);
 }
@@ -91,7 +82,7 @@ static void keys_belong_to_ranks(void **state)
     l.job.rank[2].config.public_keys = other;
     for (int r = 0; r < 3; r++)
         l.job.rank[r].config.timeout_s = r == 0 ? 1.5 : 10;
-    net_job_run(&l.job, join_only);
+    net_job_run(&l.job, net_rank_passes);
     net_expect(&l.job.rank[2], TG_E_MISMATCH, "rank 2 has another key");
     net_expect(&l.job.rank[0], TG_E_PEER, "rank 2 has not joined within 1.5 s");
     net_job_end(&l.job);
@@ -122,7 +113,7 @@ static void ranks_are_named(void **state)
     list_begin(&l, 3, false);
     net_rank *r = &l.job.rank[0];
     r->config.timeout_s = 1.5;
-    net_rank_start(r, join_only);
+    net_rank_start(r, net_rank_passes);
     is_refused(r, l.address[0], l.job.key[1], 0, "says which it is");
     is_refused(r, l.address[0], l.job.key[1], 2, "rank 2 has another key");
     pthread_join(r->thread, NULL);
@@ -145,7 +136,7 @@ static void rank_0_is_not_believed(void **state)
     l.job.rank[2].config.key = mallory;
     for (int r = 0; r < 3; r++)
         l.job.rank[r].config.timeout_s = 5;
-    net_job_run(&l.job, join_only);
+    net_job_run(&l.job, net_rank_passes);
     net_expect(&l.job.rank[1], TG_E_MISMATCH, "rank 2 has another key than public_keys[2]");
     net_expect(&l.job.rank[0], TG_E_PEER, "rank 1 has left");
     tg_key_destroy(mallory);
@@ -159,7 +150,7 @@ static void rank_0_is_not_believed(void **state)
     tg_key_text(job.key[1], lines);
     assert_int_equal(tg_keys_parse(lines, &two), TG_OK);
     job.rank[1].config.allow = two;
-    net_job_run(&job, join_only);
+    net_job_run(&job, net_rank_passes);
     net_expect(&job.rank[1], TG_E_MISMATCH, "the key of rank 2 is not on this rank's list: tgk1:");
     tg_keys_destroy(two);
     net_job_end(&job);
@@ -248,7 +239,7 @@ static void any_port_is_advertised(void **state)
     store_begin(&job, &s, 3, false);
     for (int r = 0; r < 3; r++)
         job.rank[r].config.advertise = "tcp://localhost:0";
-    net_job_run(&job, join_only);
+    net_job_run(&job, net_rank_passes);
     net_job_check(&job);
     for (int i = 0; i < s.count; i++)
         if (strcmp(s.entry[i].name, "telegrad/of today/0") == 0)
@@ -300,14 +291,14 @@ static void the_store_is_not_believed_over_keys(void **state)
     job.rank[1].config.peer_key = text;
     job.rank[0].config.timeout_s = 3;
     job.rank[1].config.timeout_s = 1;
-    net_job_run(&job, join_only);
+    net_job_run(&job, net_rank_passes);
     net_expect(&job.rank[1], TG_E_PEER, "but the expected one (peer_key) is ");
     net_job_end(&job);
     store_begin(&job, &s, 2, false);
     job.rank[0].config.allow = list;
     job.rank[0].config.timeout_s = 3;
     job.rank[1].config.timeout_s = 1;
-    net_job_run(&job, join_only);
+    net_job_run(&job, net_rank_passes);
     net_expect(&job.rank[1], TG_E_PEER, "does not accept this rank's key");
     net_job_end(&job);
     tg_keys_destroy(list);
@@ -330,7 +321,7 @@ static void places_are_kept(void **state)
     net_rank *r = &job.rank[0];
     r->config.timeout_s = 3;
     assert_int_equal(store_set(&s, "telegrad/of today/1", text), TG_OK);
-    net_rank_start(r, join_only);
+    net_rank_start(r, net_rank_passes);
     for (int tries = 0; tries < 200 && !*address; tries++) {
         char value[TG_NET_VALUE];
         assert_int_equal(store_get(&s, "telegrad/of today/0", value, sizeof value), TG_OK);
@@ -362,29 +353,29 @@ static void errors_of_a_store(void **state)
     static store s;
     store_begin(&job, &s, 3, false);
     s.breaks = true;
-    net_job_run(&job, join_only);
+    net_job_run(&job, net_rank_passes);
     for (int r = 0; r < 3; r++)
         net_expect(&job.rank[r], TG_E_IO, "the store is down");
     net_job_end(&job);
     store_begin(&job, &s, 3, false);
     assert_int_equal(store_set(&s, "telegrad/of today/1", "rubbish"), TG_OK);
     job.rank[0].config.timeout_s = 5;
-    net_rank_start(&job.rank[0], join_only);
+    net_rank_start(&job.rank[0], net_rank_passes);
     pthread_join(job.rank[0].thread, NULL);
     net_expect(&job.rank[0], TG_E_CORRUPT,
                "what rank 1 has set in the store is not a public key: rubbish");
     assert_int_equal(store_set(&s, "telegrad/of today/1", "\033[2J"), TG_OK); /* for terminals */
-    net_rank_start(&job.rank[0], join_only);
+    net_rank_start(&job.rank[0], net_rank_passes);
     pthread_join(job.rank[0].thread, NULL);
     net_expect(&job.rank[0], TG_E_CORRUPT,
                "what rank 1 has set in the store is not printable text");
     assert_int_equal(store_set(&s, "telegrad/of today/0", "rubbish"), TG_OK);
-    net_rank_start(&job.rank[2], join_only);
+    net_rank_start(&job.rank[2], net_rank_passes);
     pthread_join(job.rank[2].thread, NULL);
     net_expect(&job.rank[2], TG_E_CORRUPT, "what rank 0 has set in the store is malformed");
     job.rank[1].config.timeout_s = 0.5;
     s.count = 0;
-    net_rank_start(&job.rank[1], join_only);
+    net_rank_start(&job.rank[1], net_rank_passes);
     pthread_join(job.rank[1].thread, NULL);
     net_expect(&job.rank[1], TG_E_PEER, "rank 0 to tell the store");
     net_job_end(&job);

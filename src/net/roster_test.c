@@ -8,15 +8,6 @@
 #include "net_by_hand.h"
 #include "net_ranks.h"
 
-static void *join_only(void *arg)
-{
-    net_rank *r = arg;
-    r->ok = net_rank_join(r);
-    if (r->ok)
-        tg_transport_destroy(r->t);
-    return NULL;
-}
-
 /* With a list on rank 1, no other rank may have rank 0's key: it would be rank 0 in its place. */
 static void nobody_has_the_key_of_rank_0(void **state)
 {
@@ -34,7 +25,7 @@ static void nobody_has_the_key_of_rank_0(void **state)
     job.rank[2].config.key = job.key[0];
     for (int r = 0; r < 3; r++)
         job.rank[r].config.timeout_s = 5;
-    net_job_run(&job, join_only);
+    net_job_run(&job, net_rank_passes);
     net_expect(&job.rank[1], TG_E_MISMATCH, "rank 2 has the key of rank 0");
     tg_keys_destroy(all);
     net_job_end(&job);
@@ -61,7 +52,7 @@ static void false_rosters(void **state)
         assert_true(hand_listen("127.0.0.1", &listener, &port));
         snprintf(job.address[0], sizeof job.address[0], "tcp://127.0.0.1:%d", port);
         assert_int_equal(tg__tls_create(job.key[0], &tls), TG_OK);
-        net_rank_start(&job.rank[1], join_only);
+        net_rank_start(&job.rank[1], net_rank_passes);
         while ((fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK)) < 0)
             usleep(1000);
         assert_int_equal(tg__caller_accept(&c, fd, tls, 1024, hand_accepts, NULL), TG_OK);

@@ -149,10 +149,10 @@ except KeyboardInterrupt:
                 ("allow: a str: allowed: a list", lambda: telegrad.Network.meet(address, 2, key=key, allow=key.public)),
                 ("allow[0]: a Key: allowed: a public key as text", lambda: telegrad.Network.meet(address, 2, key=key, allow=[key])),
                 ("allow: no keys: allowed: the public keys", lambda: telegrad.Network.meet(address, 2, key=key)),
-                ("allow[1]: 'friends' is no public key", lambda: telegrad.Network.meet(address, 2, key=key, allow=[key.public, "friends"])),
-                ("is no public key", lambda: telegrad.Network.meet(address, 2, key=key, allow=[f"{key.public}\n{key.public}"])),
+                ("allow[1]: 'friends' is not a public key", lambda: telegrad.Network.meet(address, 2, key=key, allow=[key.public, "friends"])),
+                ("is not a public key", lambda: telegrad.Network.meet(address, 2, key=key, allow=[f"{key.public}\n{key.public}"])),
                 ("peer_key: a Key: allowed", lambda: telegrad.Network.join(address, key=key, peer_key=key)),
-                ("peer_key: 'tgk1:x' is no public key", lambda: telegrad.Network.join(address, key=key, peer_key="tgk1:x")),
+                ("peer_key: 'tgk1:x' is not a public key", lambda: telegrad.Network.join(address, key=key, peer_key="tgk1:x")),
                 ("address: a int: allowed: a str", lambda: telegrad.Network.join(4242, key=key, peer_key=key.public)),
                 ("path: a Key", lambda: telegrad.Key.load(key))):
             with self.assertRaises(telegrad.ArgumentError) as raised:

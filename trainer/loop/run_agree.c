@@ -80,7 +80,7 @@ tg_status run_agree(run *r)
                            {"--save-every", (double)job->save_every, false},
                            {"train_job.stop", job->stop != NULL, true}};
     double *all;
-    r->trained_bytes = run_sent(r);
+    r->sent_before = run_sent(r);
     TG_TRY(tg_alloc((size_t)r->transport->size, sizeof *all, &all));
     tg_status status = TG_OK;
     for (size_t i = 0; i < TG_COUNT(own) && status == TG_OK; i++)

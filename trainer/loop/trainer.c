@@ -142,7 +142,7 @@ static tg_status loop(run *r)
         TG_TRY(run_save(r));
     TG_TRY(tg_session_finish(r->session));
     r->end.seconds = run_seconds(r);
-    r->trained_bytes = run_sent(r) - r->trained_bytes;
+    r->trained_bytes = run_sent(r) - r->sent_before;
     if (job->save_dir)
         TG_TRY(run_save_final(r));
     return r->loss_steps > 0 ? close_epoch(r, job->evaluate && !r->end.interrupted) : TG_OK;
