@@ -236,7 +236,7 @@ static const struct cli_option options[] = {
     {"workers", WORKERS, "N", "4", NULL, "number of workers; requires --shard"},
     {"seed", SEED, "N", "1", NULL, "seed of the shares that are drawn; requires --shard"},
     {"holdout", HOLDOUT, "N", NULL, NULL,
-     "test on the last N training images instead of the test set"},
+     "test on the last N training images, or tokens of a text, instead of the test set"},
     {.help = "Output"},
     {"json", JSON, NULL, NULL, NULL, "print JSON"},
     {0}};

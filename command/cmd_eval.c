@@ -256,7 +256,7 @@ static const struct cli_option own[] = {
     {"model", MODEL, "SPEC", NULL, "models", "network: see telegrad models"},
     {"data", DATA, "SPEC", NULL, "data", "data set: see telegrad data"},
     {"holdout", HOLDOUT, "N", NULL, NULL,
-     "test on the last N training images instead of the test set"},
+     "test on the last N training images, or tokens of a text, instead of the test set"},
     {"context", CONTEXT, "N", NULL, NULL, "tokens in each sample of a text"},
     {"batch", BATCH, "N", NULL, NULL, "samples that are tested at a time"},
     {"precision", PRECISION, "fp32|bf16", NULL, NULL, "number format of the forward pass"},

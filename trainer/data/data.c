@@ -119,18 +119,22 @@ static tg_status hold_out(train_data *d, size_t holdout)
     if (holdout == 0)
         return TG_OK;
     const data_part *train = &d->part[DATA_TRAIN];
-    if (d->set->unit != TRAIN_IMAGES)
-        return tg_fail(TG_E_ARG, "holdout=%zu: data set %s is a text: only images can be held out",
-                       holdout, d->set->entry->name);
-    if (holdout >= train->count)
-        return tg_fail(TG_E_ARG, "holdout=%zu: allowed: 0 to %zu (training samples - 1)", holdout,
-                       train->count - 1);
+    const bool images = d->set->unit == TRAIN_IMAGES;
+    const size_t least = images ? 1 : 2; /* the first token of a text is no label */
+    if (holdout < least || train->count < least || holdout > train->count - least)
+        return tg_fail(TG_E_ARG, "holdout=%zu: allowed: 0%s to %zu (training %s - %zu)", holdout,
+                       images ? "" : ", or 2", train->count > least ? train->count - least : 0,
+                       images ? "samples" : "tokens", least);
     const size_t left = train->count - holdout;
+    data_part held = {.count = holdout};
+    if (images) {
+        held.images = train->images + left * d->set->height * d->set->width * d->set->channels;
+        held.labels = train->labels + left;
+    } else {
+        held.tokens = train->tokens + left;
+    }
     d->view[DATA_TRAIN].count = left;
-    d->view[DATA_TEST] = (data_part){.images = train->images + left * d->set->height *
-                                                                   d->set->width * d->set->channels,
-                                     .labels = train->labels + left,
-                                     .count = holdout};
+    d->view[DATA_TEST] = held;
     return TG_OK;
 }
 

@@ -13,8 +13,8 @@ typedef enum train_unit { TRAIN_IMAGES = 0, TRAIN_CHARACTERS, TRAIN_WORDS } trai
  * spec     NAME, NAME:PATH, NAME:key=value,... or NAME:PATH,key=value,...: "mnist",
  *          "cifar10:train=1-4,test=5", "text:poems.txt,split=0.8" (docs/data.md). Without a path,
  *          sets with a usual place are looked for below $TELEGRAD_DATA, then in ./data
- * holdout  0: test on the test files. N: train without the last N training images and test on
- *          those, to choose rates without looking at the test set
+ * holdout  0: test on the test files. N: train without the last N training images (of a text:
+ *          tokens, at least 2) and test on those, to choose rates without looking at the test set
  * Errors   TG_E_SPEC, TG_E_ARG, TG_E_NOMEM,
  *          TG_E_IO (names the files and folders looked for),
  *          TG_E_CORRUPT (names file, field, value),

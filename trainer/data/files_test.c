@@ -275,6 +275,33 @@ static void assert_tokens(const train_data *d, data_split split, const char *dig
         assert_int_equal(p->tokens[i], digits[i] - '0');
 }
 
+/* The end of the training text; the numbers of its characters are those of the whole file. */
+static void test_held_text(void **state)
+{
+    (void)state;
+    char spec[128];
+    train_data *d, *all;
+    write_text("t", "banana\nband");
+    snprintf(spec, sizeof spec, "text:%s/t,split=0.7", folder);
+    OK(train_data_open(spec, 0, &all));
+    OK(train_data_open(spec, 3, &d));
+    assert_tokens(d, DATA_TRAIN, "2141");
+    assert_tokens(d, DATA_TEST, "410");
+    assert_int_equal(data_test_labels(d), 2);
+    assert_int_equal(train_data_classes(d), 5);
+    assert_true(train_data_hash(d) != train_data_hash(all));
+    size_t samples;
+    OK(train_data_samples(spec, 3, &samples));
+    assert_int_equal(samples, 4);
+    train_data_close(all);
+    train_data_close(d);
+    static const size_t wrong[] = {1, 6, SIZE_MAX};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_equal(train_data_open(spec, wrong[i], &d), TG_E_ARG);
+        assert_non_null(strstr(tg_error(), "allowed: 0, or 2 to 5 (training tokens - 2)"));
+    }
+}
+
 static void test_text(void **state)
 {
     (void)state;
@@ -453,6 +480,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_gz, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_xz, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_text, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_held_text, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_words, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_vocabulary, set_up, tear_down),
         cmocka_unit_test(test_real_texts),

@@ -29,6 +29,7 @@ typedef struct run {
     tg_spec *shard;
     float *state_aside; /* (model->nstate) state saved during evaluation */
     uint64_t steps, steps_per_epoch, first_step, step; /* step: number of steps done */
+    uint64_t until;      /* the step after which it ends, or pauses (train_job.until) */
     int resumed;         /* ranks that saved the checkpoint it resumes; 0: it resumes none */
     int64_t epoch_shift; /* correction after a change of ranks, see tg_resumed */
     char anew[320];      /* what was started afresh, in words */

@@ -75,6 +75,7 @@ tg_status run_agree(run *r)
 {
     const train_job *job = r->job;
     const setting own[] = {{"steps", (double)r->steps, false},
+                           {"steps before a pause", (double)r->until, false},
                            {"--no-eval", !job->evaluate, true},
                            {"--save", job->save_dir != NULL, true},
                            {"--save-every", (double)job->save_every, false},

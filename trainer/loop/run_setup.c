@@ -361,6 +361,7 @@ tg_status run_setup(run *r)
     run_metadata_free(&about);
     TG_TRY(status);
     TG_TRY(begin(r));
+    r->until = r->job->until > 0 && r->job->until < r->steps ? r->job->until : r->steps;
     TG_TRY(run_times_buckets(r));
     TG_TRY(make_loaders(r));
     r->apart = r->transport->size > 1 && strcmp(tg_spec_word(r->method, "exchange"), "none") == 0;

@@ -132,7 +132,7 @@ void run_clear_state(run *r)
 static bool logged(const run *r)
 {
     return r->events && r->events->step && r->job->log_every > 0 &&
-           ((r->step + 1) % r->job->log_every == 0 || r->step + 1 == r->steps);
+           ((r->step + 1) % r->job->log_every == 0 || r->step + 1 == r->until);
 }
 
 tg_status run_step_once(run *r, tg_step_info *info)

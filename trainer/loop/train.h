@@ -59,6 +59,10 @@ typedef struct train_job {
     const char *shard; /* how data are distributed over ranks (shard.h); NULL: "iid" */
     uint64_t epochs;   /* ignored if steps > 0 */
     uint64_t steps;    /* total steps; 0: epochs decides */
+    /* The run pauses after this step: it saves, and tests as it does at its end, with the schedules
+     * of its whole length. A resumed run continues with the bits of one that did not pause. 0, or
+     * beyond the last step: it does not pause. */
+    uint64_t until;
     uint64_t seed;
     uint64_t log_every;
     const char *save_dir;   /* NULL: do not save */
@@ -103,6 +107,7 @@ typedef struct train_start_info {
     size_t context; /* of tokens; 0: images */
     const char *shard;
     uint64_t steps, first_step; /* first_step > 0 after a resume */
+    uint64_t until;             /* the last step of this run; steps, unless it pauses */
     uint64_t first_epoch;       /* 0, 1, ...: that of first_step */
     int resumed;                /* ranks that saved the checkpoint it resumes from; 0: none */
     /* What another number of ranks could not take over and starts afresh, in words; "": nothing;

@@ -216,8 +216,11 @@ static tg_status simulate(told *w, const train_sim *s, tg_simulation *sim, int w
                           const tg_link *link, uint64_t steps, train_end_info *end)
 {
     train_times times;
-    const train_start_info start = {
-        .world = world, .steps = steps, .steps_per_epoch = w->steps_per_epoch, .times = &times};
+    const train_start_info start = {.world = world,
+                                    .steps = steps,
+                                    .until = steps,
+                                    .steps_per_epoch = w->steps_per_epoch,
+                                    .times = &times};
     tg_status status = set_costs(s, w->job, sim, &times);
     if (status == TG_OK)
         status = announce(w, s, sim, &start);

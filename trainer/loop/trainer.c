@@ -88,6 +88,7 @@ static tg_status announce_here(const run *r, uint64_t job)
                                    .context = r->context,
                                    .shard = tg_spec_text(r->shard),
                                    .steps = r->steps,
+                                   .until = r->until,
                                    .steps_per_epoch = r->steps_per_epoch,
                                    .first_step = r->first_step,
                                    .first_epoch = run_position(r) / r->steps_per_epoch,
@@ -123,7 +124,7 @@ static tg_status loop(run *r)
 {
     const train_job *job = r->job;
     uint64_t saved_at = UINT64_MAX;
-    while (r->step < r->steps && !r->end.interrupted) {
+    while (r->step < r->until && !r->end.interrupted) {
         /* Done here, not after the step: the last epoch ends after the drain, and a run that was
          * stopped at the end of an epoch closes it after it resumes. */
         if (r->loss_steps == r->steps_per_epoch)
@@ -137,7 +138,7 @@ static tg_status loop(run *r)
             saved_at = r->step;
         }
     }
-    r->end.interrupted = r->end.interrupted && r->step < r->steps;
+    r->end.interrupted = r->end.interrupted && r->step < r->until;
     if (job->save_dir && saved_at != r->step)
         TG_TRY(run_save(r));
     TG_TRY(tg_session_finish(r->session));

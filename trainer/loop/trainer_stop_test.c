@@ -62,6 +62,51 @@ static void test_resume(void **state)
     check_resume("2bit", "cd:warmup=20", 31);
 }
 
+/* A run that pauses follows the schedules of its whole length, tests where it pauses, and continues
+ * with the bits of one that did not pause. */
+static void check_pause(const char *method, const char *strategy, const char *rates, uint64_t at)
+{
+    char dir[] = "/tmp/telegrad-run-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    train_job job = basic();
+    job.method = method;
+    job.strategy = strategy;
+    job.lr_schedule = rates;
+    witness w = {.steps = 0};
+    rank_run straight[2], part[2], rest[2];
+    run_both(&job, &w, straight);
+    assert_fine(straight, 2);
+
+    job.save_dir = dir;
+    job.until = at;
+    w = (witness){.steps = 0};
+    run_both(&job, &w, part);
+    assert_fine(part, 2);
+    assert_true(w.start.steps == 60 && w.start.until == at && part[0].end.steps == at);
+    assert_false(part[0].end.interrupted);
+    assert_true(isfinite(part[0].end.test_accuracy) && w.epoch.step == at);
+    job.resume_dir = dir;
+    run_both(&job, &w, rest); /* it has paused already */
+    assert_fine(rest, 2);
+    assert_same_end(part, rest);
+    job.until = 1000;
+    w = (witness){.steps = 0};
+    run_both(&job, &w, rest);
+    assert_fine(rest, 2);
+    assert_true(w.start.until == 60 && w.steps == 60 - at);
+    assert_same_end(straight, rest);
+    remove_tree(dir);
+}
+
+static void test_pause(void **state)
+{
+    (void)state;
+    check_pause("dense", "ssgd", "cosine", 20); /* at the end of an epoch */
+    check_pause("dgc:density=0.05,warmup=40", "ssgd", "onecycle", 33);
+    check_pause("topk:density=0.05", "dga:delay=3", "cosine:warmup=5", 17);
+    check_pause("dense", "local:every=8", "cosine", 29);
+}
+
 static void test_stop(void **state)
 {
     (void)state;
@@ -321,15 +366,11 @@ static void test_diverges(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resume),
-        cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_stop_apart),
-        cmocka_unit_test(test_callback_fails),
-        cmocka_unit_test(test_jobs_differ),
-        cmocka_unit_test(test_bad_job),
-        cmocka_unit_test(test_loss_skips),
-        cmocka_unit_test(test_diverges),
-        cmocka_unit_test(test_stop_before_the_first_step),
+        cmocka_unit_test(test_resume),         cmocka_unit_test(test_pause),
+        cmocka_unit_test(test_stop),           cmocka_unit_test(test_stop_apart),
+        cmocka_unit_test(test_callback_fails), cmocka_unit_test(test_jobs_differ),
+        cmocka_unit_test(test_bad_job),        cmocka_unit_test(test_loss_skips),
+        cmocka_unit_test(test_diverges),       cmocka_unit_test(test_stop_before_the_first_step),
     };
     return cmocka_run_group_tests(tests, open_data, close_data);
 }
