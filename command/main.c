@@ -14,6 +14,7 @@ static const struct cli_command *const commands[] = {
 #ifdef HAVE_TRAIN
     &command_train,
     &command_compare,
+    &command_tune,
     &command_eval,
 #endif
     &command_methods,
@@ -50,7 +51,8 @@ static bool is_left_out(const char *name)
 /* Whether a command with the trainer has this subcommand. */
 static bool is_left_out(const char *name)
 {
-    static const char *const others[] = {"train", "compare", "eval", "models", "data", "advise"};
+    static const char *const others[] = {"train",  "compare", "tune",  "eval",
+                                         "models", "data",    "advise"};
     for (size_t i = 0; name && i < TG_COUNT(others); i++)
         if (strcmp(name, others[i]) == 0)
             return true;

@@ -24,7 +24,7 @@ links=$(grep -o '](\([^)#:]*\)[)#]' "$share/doc/telegrad/README.md" | sed 's/^](
 [ -n "$links" ]
 for file in $links; do [ -e "$share/doc/telegrad/$file" ] || { echo "README.md links to $file, which is not installed"; exit 1; }; done
 if [ -x "$dir/usr/bin/telegrad" ]; then
-    for command in train compare eval methods models data bench advise report; do
+    for command in train compare tune eval methods models data bench advise report; do
         grep -qi "^\.SH TELEGRAD $command" "$share/man/man1/telegrad.1" || { echo "the manual page lacks $command"; exit 1; }
     done
     for file in bash-completion/completions/telegrad zsh/site-functions/_telegrad; do

@@ -145,7 +145,8 @@ struct work {
 static tg_status one(const struct work *w, const struct run_options *o, const char *name,
                      const char *title, struct run_result *result_p)
 {
-    const struct run_about about = {name, w->launch, o, w->data};
+    const struct run_about about = {
+        .name = name, .launch = w->launch, .options = o, .data = w->data};
     if (!o->sim_only)
         return run_job(&about, title, w->records, NULL, result_p);
     run_notes_say(o, title);
@@ -261,7 +262,8 @@ static tg_status report(struct work *w)
         return TG_OK;
     if (w->options->json)
         return report_json(w->rows, w->count);
-    const struct run_about about = {NULL, w->launch, &w->options->common, w->data};
+    const struct run_about about = {
+        .launch = w->launch, .options = &w->options->common, .data = w->data};
     return report_table(&about, w->sim.name, w->rows, w->count);
 }
 
@@ -281,15 +283,6 @@ static tg_status run_all(struct work *w)
     return TG_OK;
 }
 
-static tg_status plan_made(void *arg, const train_plan_info *info)
-{
-    (void)arg;
-    (void)info;
-    return TG_E_STOPPED; /* what its tensors cost is not wanted */
-}
-
-/* Make a session of each run, alone, so that a combination that is not allowed is found before the
- * first run trains. */
 static tg_status check_runs(const struct work *w)
 {
     const struct compare_options *o = w->options;
@@ -298,11 +291,11 @@ static tg_status check_runs(const struct work *w)
                                       : w->sim.name;
     for (size_t i = 0; i < o->plan.count; i++) {
         const struct planned_run *run = &o->plan.runs[i];
-        const train_job job = run_job_of(&run->options, NULL);
+        struct run_length length;
         /* a simulation may have more workers than samples */
         const int world = o->common.sim_only ? 1 : launch_world(w->launch, &run->options);
-        const tg_status status = train_plan(&job, data, world, plan_made, NULL, NULL);
-        if (status != TG_OK && status != TG_E_STOPPED)
+        const tg_status status = run_check_session(&run->options, data, world, &length);
+        if (status != TG_OK)
             return tg_fail(status, "run \"%.64s\": %s", run->name, tg_error());
     }
     return TG_OK;

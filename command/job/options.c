@@ -424,6 +424,11 @@ tg_status options_set_shared(struct run_options *o, int key, const char *arg)
     return options_set(o, option->where, option->o.name, arg);
 }
 
+const char *options_name(int key)
+{
+    return option_table[key - KEY_FIRST].o.name;
+}
+
 /* The rows of the table for one place, with keys, ending with an empty row. */
 static const struct cli_option *list_of(int where, struct cli_option list[ROOM])
 {
@@ -435,6 +440,8 @@ static const struct cli_option *list_of(int where, struct cli_option list[ROOM])
         list[n].key = KEY_FIRST + (int)i;
         if (option_table[i].form == FORM_WORKERS && where == OPT_COMPARE)
             list[n].standard = "4";
+        if (option_table[i].offset == offsetof(struct run_options, holdout) && where == OPT_TUNE)
+            list[n].standard = "a tenth of them";
         n++;
     }
     list[n] = (struct cli_option){0};
@@ -451,4 +458,10 @@ const struct cli_option *options_of_compare(void)
 {
     static struct cli_option list[ROOM];
     return list_of(OPT_COMPARE, list);
+}
+
+const struct cli_option *options_of_tune(void)
+{
+    static struct cli_option list[ROOM];
+    return list_of(OPT_TUNE, list);
 }

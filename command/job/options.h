@@ -1,5 +1,5 @@
-/* The options of train and compare: one table, one struct, and one way to set a value, from the
- * command line, a spec file or --run. */
+/* The options of train, compare and tune: one table, one struct, and one way to set a value, from
+ * the command line, a spec file, --run or --vary. */
 #ifndef TG_CLI_OPTIONS_H
 #define TG_CLI_OPTIONS_H
 
@@ -8,7 +8,14 @@
 #include "trainer/loop/train.h"
 
 /* Where an option may be used (a set). */
-enum { OPT_TRAIN = 1, OPT_COMPARE = 2, OPT_RUN = 4, OPT_EVAL = 8 };
+enum {
+    OPT_TRAIN = 1,
+    OPT_COMPARE = 2,
+    OPT_RUN = 4, /* a --run of compare */
+    OPT_EVAL = 8,
+    OPT_TUNE = 16,
+    OPT_VARY = 32 /* a --vary of tune */
+};
 
 #define OPT_MAX_FAULTS 16
 #define OPT_FUSION_AUTO UINT64_MAX
@@ -49,6 +56,7 @@ struct run_options {
     const char *lr;        /* NULL: not given; becomes part of the optimizer once that is settled */
     const char *out, *save_dir, *resume_dir, *trace, *init;
     uint64_t holdout, workers, batch, context, epochs, steps, seed, log_every, save_every;
+    uint64_t until; /* of tune, no option: where the run pauses; 0: nowhere */
     double timeout; /* seconds; 0: not given; see options_timeout */
     uint64_t codec_threads, dump_every;
     const char *dump_gradients; /* directory */
@@ -112,9 +120,12 @@ const char *options_overlap_name(tg_overlap overlap);
 /* For cli_command.net_of of commands whose input is a struct run_options. */
 struct net_options *options_net(void *run_options);
 
-/* The options that train and compare share, for cli_command.shared. */
+/* The options that train, compare and tune share, for cli_command.shared. */
 const struct cli_option *options_of_train(void);
 const struct cli_option *options_of_compare(void);
+const struct cli_option *options_of_tune(void);
+/* The name of the option of that key, one of those. */
+const char *options_name(int key);
 /* Set one of them by its key. Errors as options_set */
 TG_NODISCARD tg_status options_set_shared(struct run_options *o, int key, const char *arg);
 

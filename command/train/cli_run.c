@@ -31,6 +31,17 @@ struct watch {
     save_folder folder;
 };
 
+static void warn_of_late(const train_start_info *info, const char *title)
+{
+    late_rates_warn(info, title);
+    late_averages_warn(&(late_run){.strategy = info->strategy,
+                                   .world = info->world,
+                                   .first = info->first_step,
+                                   .steps = info->steps,
+                                   .steps_per_epoch = info->steps_per_epoch},
+                       title);
+}
+
 static tg_status on_start(void *arg, const train_start_info *info)
 {
     struct watch *w = arg;
@@ -40,19 +51,14 @@ static tg_status on_start(void *arg, const train_start_info *info)
                                 &w->folder));
     TG_TRY(run_result_start(w->result, info));
     run_notes_say(o, w->title);
-    if (info->first_step == info->steps)
+    if (!w->about->trial && info->first_step == info->steps)
         console_warning("--resume %s: the checkpoint is of step %" PRIu64
                         ", where this run ends, so nothing is left to train: increase --steps or "
                         "--epochs to continue",
                         o->resume_dir, info->steps);
-    late_rates_warn(info, w->title);
-    late_averages_warn(&(late_run){.strategy = info->strategy,
-                                   .world = info->world,
-                                   .first = info->first_step,
-                                   .steps = info->steps,
-                                   .steps_per_epoch = info->steps_per_epoch},
-                       w->title);
-    progress_begin(&w->progress, w->title, info->first_step, info->steps);
+    if (!w->about->trial)
+        warn_of_late(info, w->title);
+    progress_begin(&w->progress, w->title, info->first_step, info->until);
     w->progress.simulated = info->times != NULL;
     return records_start(w->records, w->about, info);
 }
@@ -133,6 +139,7 @@ train_job run_job_of(const struct run_options *o, tg_trace *trace)
                        .shard = o->shard,
                        .epochs = o->epochs,
                        .steps = o->steps,
+                       .until = o->until,
                        .seed = o->seed,
                        .log_every = o->log_every,
                        .save_dir = o->save_dir,
@@ -205,7 +212,8 @@ tg_status run_job(const struct run_about *about, const char *title, struct recor
     }
     if (status == TG_OK && about->launch->speaks) {
         judge(about, &result);
-        verdict_say(&result.verdict, title);
+        if (!about->trial)
+            verdict_say(&result.verdict, title);
     }
     if (status == TG_OK && about->launch->rank == 0)
         status = records_end(records, &result);
@@ -258,6 +266,20 @@ void run_warn_of_unused(const struct launch *l, const struct run_options *o)
         if (all[i].value)
             console_warning("--%s %.64s has no effect here: %s; this is rank %d", all[i].name,
                             all[i].value, all[i].why, l->rank);
+}
+
+static tg_status take_length(void *arg, const train_plan_info *info)
+{
+    *(struct run_length *)arg = (struct run_length){info->steps, info->steps_per_epoch};
+    return TG_E_STOPPED; /* what its tensors cost is not wanted */
+}
+
+tg_status run_check_session(const struct run_options *o, const char *data, int world,
+                            struct run_length *length_p)
+{
+    const train_job job = run_job_of(o, NULL);
+    const tg_status status = train_plan(&job, data, world, take_length, NULL, length_p);
+    return status == TG_E_STOPPED ? TG_OK : status;
 }
 
 tg_status run_check_resume(const char *dir)

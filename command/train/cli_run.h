@@ -1,4 +1,5 @@
-/* One run of the trainer with its records and progress bar: train does one, compare several. */
+/* One run of the trainer with its records and progress bar: train does one, compare and tune
+ * several. */
 #ifndef TG_CLI_CLI_RUN_H
 #define TG_CLI_CLI_RUN_H
 
@@ -22,6 +23,14 @@ void run_result_free(struct run_result *result);
 /* Warn, on ranks other than 0 that met over a network, of options that have an effect on rank 0
  * only. */
 void run_warn_of_unused(const struct launch *l, const struct run_options *o);
+
+struct run_length {
+    uint64_t steps, steps_per_epoch;
+};
+/* Make a session of a run, alone, so that a combination that is not allowed is found before it
+ * trains. data: as for train_plan. Errors those of train_plan */
+TG_NODISCARD tg_status run_check_session(const struct run_options *o, const char *data, int world,
+                                         struct run_length *length_p);
 
 /* Check that --resume DIR names a folder. Errors TG_E_IO */
 TG_NODISCARD tg_status run_check_resume(const char *dir);

@@ -269,7 +269,7 @@ static tg_status open_and_train(const struct launch *l, const struct run_options
         status = run_check_resume(o->resume_dir);
     if (status == TG_OK)
         status = run_open_data(o, &data);
-    const struct run_about about = {NULL, l, o, data};
+    const struct run_about about = {.launch = l, .options = o, .data = data};
     if (status == TG_OK)
         status = train(&about, &records, &tracing, &result);
     if (status == TG_OK) {

@@ -19,6 +19,7 @@ struct run_about {
     const struct launch *launch;
     const struct run_options *options;
     const train_data *data;
+    bool trial; /* one of many that tune tries: it may fail, and nobody is warned of that */
 };
 
 /* What is known once a run has ended. */

@@ -214,7 +214,7 @@ tg_status records_start(struct records *r, const struct run_about *about,
     if (about->name && !r->run)
         return tg_fail(TG_E_NOMEM, "out of memory: name of a run");
     r->log_every = about->options->log_every;
-    r->last_step = info->steps;
+    r->last_step = info->until;
     r->tokens = info->context > 0;
     window_clear(&r->window);
     r->clipped = 0;

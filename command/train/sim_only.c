@@ -235,7 +235,7 @@ tg_status sim_only(const struct launch *l, const struct run_options *o, int *exi
     TG_TRY(sim_only_find(o, &data));
     if (o->out)
         TG_TRY(records_open(o->out, false, &records));
-    const struct run_about about = {NULL, l, o, NULL};
+    const struct run_about about = {.launch = l, .options = o, .data = NULL};
     struct watch w = {.about = &about, .records = records, .data = &data};
     tg_status status = simulate(&w);
     if (status == TG_OK) {

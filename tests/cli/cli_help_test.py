@@ -4,8 +4,8 @@ import pty
 import unittest
 from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY, run
 
-COMMANDS = ("train", "compare", "eval", "methods", "strategies", "exchanges", "codecs", "feedbacks", "optimizers", "lr-schedules",
-            "models", "data", "bench", "advise", "report", "doctor", "key")
+COMMANDS = ("train", "compare", "tune", "eval", "methods", "strategies", "exchanges", "codecs", "feedbacks", "optimizers",
+            "lr-schedules", "models", "data", "bench", "advise", "report", "doctor", "key")
 PARTS = ("codec", "train", "exchange", "strategy")
 
 
@@ -73,7 +73,7 @@ class Help(CliTest):
         for heading in ("Model and data", "Compression and strategy", "Optimizer and precision", "Workers and network", "Every command"):
             self.assertIn(f"\n\n{heading}:\n  --" if heading != "Every command" else f"\n\n{heading}:\n  -h, --help", train)
         self.assertIn("\n  --batch N               samples per worker in each batch (default: 32)\n", train)
-        for command, workers in (("train", 1), ("compare", 4), ("advise", 4), ("data", 4)):
+        for command, workers in (("train", 1), ("compare", 4), ("tune", 1), ("advise", 4), ("data", 4)):
             self.assertRegex(self.ok(command, "--help"), rf"--workers N [^(]*\(default: {workers}\)")
 
     def test_defaults_are_true(self):
@@ -101,7 +101,7 @@ class Help(CliTest):
         self.assertEqual(self.ok("train", "--help", "--no-such-option"), self.ok("train", "--help"))
 
     def test_every_way_to_ask(self):
-        for command in ("train", "compare", "eval", "methods", "models", "data", "advise", "report", "bench", "bench codec",
+        for command in ("train", "compare", "tune", "eval", "methods", "models", "data", "advise", "report", "bench", "bench codec",
                         "bench train", "bench exchange", "bench strategy"):
             words = command.split()
             text = self.ok(*words, "--help")

@@ -14,7 +14,7 @@ LAUNCHERS = ("OMPI_", "PMI_", "PMIX_", "SLURM_")
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith((*LAUNCHERS, "TELEGRAD_", "COLUMNS"))}
 
 
-REPEATABLE = ("--rule", "--run", "--slow", "--link-of", "--fault")
+REPEATABLE = ("--rule", "--run", "--slow", "--link-of", "--fault", "--vary")
 
 
 def over(*args):

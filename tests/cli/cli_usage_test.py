@@ -183,7 +183,7 @@ SPEC = [
 
 class Usage(CliTest):
     def test_command(self):
-        allowed = "allowed: train, compare, eval, methods, strategies, exchanges, codecs, feedbacks, optimizers, lr-schedules, models, data"
+        allowed = "allowed: train, compare, tune, eval, methods, strategies, exchanges, codecs, feedbacks, optimizers, lr-schedules, models, data"
         self.refused(2, ["no command", allowed])
         self.refused(2, ['unknown command "walk"', allowed], "walk")
         self.refused(2, ['"topk:density=0.1": it is a method: train --method topk:density=0.1 trains with it, methods topk describes it'],
@@ -228,7 +228,7 @@ class Usage(CliTest):
 
     def test_no_short_options(self):
         """But -h, -q and -v, which all commands have: each would be a second name that nobody can take away again."""
-        for command in (["train"], ["compare"], ["eval"], ["methods"], ["models"], ["data"], ["bench", "codec"],
+        for command in (["train"], ["compare"], ["tune"], ["eval"], ["methods"], ["models"], ["data"], ["bench", "codec"],
                         ["bench", "train"]):
             for letter in set(string.ascii_lowercase) - set("hqv"):
                 with self.subTest(command=command, letter=letter):

@@ -5,7 +5,7 @@ import subprocess
 import unittest
 from cli_tool import TELEGRAD, CliTest, run
 
-COMMANDS = ("train", "compare", "eval", "methods", "strategies", "exchanges", "codecs", "feedbacks", "optimizers", "lr-schedules",
+COMMANDS = ("train", "compare", "tune", "eval", "methods", "strategies", "exchanges", "codecs", "feedbacks", "optimizers", "lr-schedules",
             "models", "data", "advise", "report", "bench codec", "bench train", "bench exchange", "bench strategy",
             "key new", "key show", "key fingerprint")
 KINDS = ("methods", "strategies", "exchanges", "codecs", "feedbacks", "optimizers", "lr-schedules", "models", "data")
