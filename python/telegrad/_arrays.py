@@ -51,17 +51,25 @@ def _by_buffer(what: str, array: Any) -> Tuple[int, int, int, Any]:
     return ctypes.addressof(memory), count, dtype, memory
 
 
+def _asked(what: str, question: Callable[[], Any]) -> Any:
+    """What an array answers by DLPack. PyTorch refuses sparse tensors there, and those without memory."""
+    try:
+        return question()
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise UnsupportedError(f"{what}: it cannot be used by DLPack: {error}", "TG_E_UNSUPPORTED") from error
+
+
 def _by_dlpack(what: str, array: Any) -> Tuple[int, int, int, Any]:
     export: Callable[[], Any] = array.__dlpack__
     device = getattr(array, "__dlpack_device__", None)
     if device is not None:
-        kind = int(device()[0])
+        kind = int(_asked(what, device)[0])
         if kind not in _CPU:
             raise UnsupportedError(f"{what}: it is in the memory of a device ({_DEVICES.get(kind, kind)}): allowed: host memory "
                                    "(copy the array there first)", "TG_E_UNSUPPORTED")
     if getattr(array, "requires_grad", False):
         raise ArgumentError(f"{what}: it requires a gradient: allowed: its detached values (array.detach())")
-    capsule = export()
+    capsule = _asked(what, export)
     tensor = _Tensor.from_address(_capsule_pointer(capsule, b"dltensor"))
     dtype = _TAKEN_DLPACK.get((tensor.code, tensor.bits), -1)
     if dtype < 0 or tensor.lanes != 1:

@@ -7,8 +7,9 @@ import torch
 import torch.distributed
 import telegrad
 from telegrad import _c, _network
+from telegrad._checks import check_settings, check_text
 from telegrad._errors import ArgumentError, MismatchError, NonFiniteError, StateError, UnsupportedError, check
-from telegrad._parts import VERSION, Kept, Methods, Part, check_parameter, cut, figures, inherited, rescaled, slot_name, view
+from telegrad._parts import VERSION, Kept, Methods, Part, check_parameter, check_scaler, cut, figures, inherited, rescaled, slot_name, view
 
 
 class _Bucket:
@@ -255,7 +256,7 @@ class DdpHook:
         state = inherited(state, self.net, self._own())
         for name in state["memory"]:
             if name not in self._parameters:
-                raise MismatchError(f"load_state_dict: it has memory of the parameter {name!r}, which the model does not have")
+                raise MismatchError(f"load_state_dict: the state has memory of the parameter {name!r}, which this model does not have")
         self._begun = self._nonfinite = 0
         self._refusal, self._unused = None, []
         for part in self._parts():
@@ -308,8 +309,10 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mapping
     from torch.nn.parallel import DistributedDataParallel
     if not isinstance(model, DistributedDataParallel):
         raise ArgumentError(f"model: a {type(model).__name__}: allowed: a torch.nn.parallel.DistributedDataParallel")
-    _network.check_text("spec", spec)
+    check_text("spec", spec)
     _network.check_network(net)
+    check_settings(seed, total_steps, steps_per_epoch, timeout, threads)
+    check_scaler(scaler)
     if net.size != torch.distributed.get_world_size(model.process_group) or net.rank != torch.distributed.get_rank(model.process_group):
         raise MismatchError(f"net: rank {net.rank} of {net.size}, but the model's process group has rank "
                             f"{torch.distributed.get_rank(model.process_group)} of "
@@ -319,7 +322,7 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mapping
                                "a model without it (autocast and bfloat16 parameters work)", "TG_E_UNSUPPORTED")
     if getattr(model, "_use_python_reducer", False):
         raise UnsupportedError('model: torch._dynamo.config.optimize_ddp="python_reducer" does not call communication hooks: allowed: '
-                               "other values of it", "TG_E_UNSUPPORTED")
+                               "its other values", "TG_E_UNSUPPORTED")
     parameters = dict(model.module.named_parameters())
     for name, p in parameters.items():
         check_parameter(name, p)

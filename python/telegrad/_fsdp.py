@@ -6,20 +6,34 @@ import torch
 import torch.distributed
 import telegrad
 from telegrad import _c
+from telegrad._checks import check_settings, check_text
 from telegrad._errors import MismatchError, NonFiniteError, StateError, UnsupportedError, check
-from telegrad._network import check_network, check_text
-from telegrad._parts import VERSION, Kept, Methods, Part, check_parameter, cut, figures, inherited
+from telegrad._network import check_network
+from telegrad._parts import VERSION, Kept, Methods, Part, check_parameter, check_scaler, cut, figures, inherited
 
 
 class _Group:
     """The parameters that FSDP reduces together, and their parts."""
 
-    def __init__(self, module: str, names: List[str], parts: List[Part], n: int) -> None:
-        self.module, self.names, self.parts, self.n = module, names, parts, n
+    def __init__(self, module: Any, path: str, names: List[str], parts: List[Part], n: int) -> None:
+        self.module, self.path, self.names, self.parts, self.n = module, path, names, parts, n
 
 
 class FsdpHook:
-    """What `fsdp` registers: it averages the shards of a rank over the replicas. Its memory is kept by parameter name."""
+    """What `fsdp` registers: it averages the shards of a rank over the replicas. Its memory is kept by parameter name.
+
+    >>> import torch, telegrad.torch                          # a job of one rank; torch.distributed is initialized
+    >>> from torch.distributed.device_mesh import init_device_mesh
+    >>> from torch.distributed.fsdp import fully_shard
+    >>> mesh = init_device_mesh("cpu", (1, 1), mesh_dim_names=("replicas", "shards"))
+    >>> model = fully_shard(torch.nn.Linear(100, 10), mesh=mesh["shards"])
+    >>> net = telegrad.torch.Network(group=mesh["replicas"].get_group())
+    >>> hook = telegrad.torch.fsdp(model, "topk:density=0.01", net)
+    >>> model(torch.ones(4, 100)).sum().backward()
+    >>> sorted(hook.stats())
+    ['bytes_sent', 'ratio', 'skipped_steps', 'steps']
+    >>> hook.load_state_dict(hook.state_dict())
+    """
 
     def __init__(self, model: Any, methods: Methods, net: telegrad.Network, scaler: Any, seed: int, settings: Dict[str, Any]) -> None:
         self.spec, self.net, self._methods = methods.spec, net, methods
@@ -44,30 +58,37 @@ class FsdpHook:
         if groups is None:  # PyTorch before 2.12 has at most one
             groups = [g for g in (state._fsdp_param_group,) if g is not None]
         if len(groups) > 1:
-            raise UnsupportedError(f"model: {path} has {len(groups)} groups of parameters (shard_placement_fn gives them different meshes), "
-                                   "of which PyTorch lets none be averaged by a hook: allowed: one mesh for each module", "TG_E_UNSUPPORTED")
+            raise UnsupportedError(f"model: {path} has {len(groups)} groups of parameters, because shard_placement_fn gives them different "
+                                   "meshes; PyTorch takes no hook for such a module: allowed: one mesh for all parameters of a module",
+                                   "TG_E_UNSUPPORTED")
         for group in groups:
             if group._is_hsdp:
-                raise UnsupportedError(f"model: {path} has a mesh of replicas and shards, over which PyTorch averages itself: allowed: the "
-                                       'mesh of the shards alone, such as fully_shard(module, mesh=mesh["shards"])', "TG_E_UNSUPPORTED")
+                raise UnsupportedError(f"model: {path} has a mesh of replicas and shards (HSDP), so PyTorch itself averages over the "
+                                       'replicas: allowed: the mesh of the shards alone, such as fully_shard(module, mesh=mesh["shards"])',
+                                       "TG_E_UNSUPPORTED")
             self._shard_group = group.mesh_info.shard_process_group
             members = [p for p in group.fsdp_params if p.sharded_param.requires_grad]
             own = [names[id(p.sharded_param)] for p in members]
             sizes = [int(p.padded_sharded_param_size.numel()) for p in members]
             shapes = [tuple(p.padded_sharded_param_size) for p in members]
-            index = len(self._groups)
-            self._groups.append(_Group(path, own, cut(self._methods, own, shapes, sizes), sum(sizes)))
-            module.set_all_reduce_hook(lambda shards, group=self._groups[index], index=index: self._average(index, group, shards))
+            self._groups.append(_Group(module, path, own, cut(self._methods, own, shapes, sizes), sum(sizes)))
+
+    def _register(self) -> None:
+        for index, group in enumerate(self._groups):
+            group.module.set_all_reduce_hook(lambda shards, group=group, index=index: self._average(index, group, shards))
 
     # ---- in the backward pass ---------------------------------------------------------------------------------------
 
     def _average(self, index: int, group: _Group, shards: torch.Tensor) -> None:
-        """Called with the gradients of a group, averaged over the shards of this replica. Blocks until the means are there."""
+        """Called with the gradients of a group, averaged over the shards of this replica. Blocks until the means are there, because
+        FSDP uses them as soon as this returns: it divides and casts them, adds them to gradients that are there already, and calls
+        hooks of the parameters. For tensors in host memory it has no stream or future to wait for."""
         if self._failed is not None:
             raise self._failed
         if shards.numel() != group.n:
-            raise UnsupportedError(f"module {group.module}: {shards.numel()} of its {group.n} gradients are there: allowed: a step that uses "
-                                   "all parameters, or model.set_reduce_scatter_unused_params(True)", "TG_E_UNSUPPORTED")
+            raise UnsupportedError(f"module {group.path}: a step used only some of its parameters ({shards.numel()} of {group.n} "
+                                   "elements): allowed: a step that uses all of them, or model.set_reduce_scatter_unused_params(True)",
+                                   "TG_E_UNSUPPORTED")
         if self._ending is None or self._ending() is None:
             self._begin_step()
         try:
@@ -136,7 +157,8 @@ class FsdpHook:
         if not bool(bad.item()):
             return
         if self._scaler is None:
-            raise self._refusal or NonFiniteError("a gradient is not finite on another rank: that rank's own error says which")
+            raise self._refusal or NonFiniteError("a gradient of another shard is not finite: the error on the rank that has it names "
+                                                  "the element")
         for p in self._model.parameters():
             if p.grad is not None:
                 p.grad.to_local().fill_(float("inf"))
@@ -149,12 +171,14 @@ class FsdpHook:
     def state_dict(self) -> Dict[str, Any]:
         """The memory of this rank, by names of parameters, to be saved by each rank for itself. Call it between steps."""
         self._drop_step()
-        return {**self._own(), "rank": self.net.rank, "size": self.net.size, "step": self._step, **self._memory.state(self._parts(), self._scale)}
+        return {**self._own(), "rank": self.net.rank, "size": self.net.size, "step": self._step,
+                **self._memory.state(self._parts(), self._scale)}
 
     def load_state_dict(self, state: Any) -> None:
         """Continue from the `state_dict` of this rank, after the model's and the scaler's own: with the same bits. With another number
         of replicas, of as many shards, give each rank a list of what the ranks of all old replicas that had its shard saved, in order
-        of replicas.
+        of replicas. Another number of shards is refused, because what a method remembers of a shard (factors of its matrix, say)
+        means nothing for shards that are cut differently.
 
         Raises  MismatchError: it is of another rank, method, model or number of shards. Nothing has changed then
         """
@@ -162,7 +186,7 @@ class FsdpHook:
         known = {name for group in self._groups for name in group.names}
         for name in state["memory"]:
             if name not in known:
-                raise MismatchError(f"load_state_dict: it has memory of the parameter {name!r}, which the model does not have")
+                raise MismatchError(f"load_state_dict: the state has memory of the parameter {name!r}, which this model does not have")
         for part in self._parts():
             part.close()
             part.reducer = None
@@ -172,8 +196,8 @@ class FsdpHook:
         self._step = int(state["step"])
 
     def _own(self) -> Dict[str, Any]:
-        shard = torch.distributed.get_rank(self._shard_group)
-        return {"version": VERSION, "spec": self.spec, "rules": self._methods.rules, "shard": shard, "shards": torch.distributed.get_world_size(self._shard_group)}
+        return {"version": VERSION, "shards": torch.distributed.get_world_size(self._shard_group),
+                "shard": torch.distributed.get_rank(self._shard_group), "spec": self.spec, "rules": self._methods.rules}
 
     def stats(self) -> Dict[str, float]:
         """Figures so far: steps, skipped steps (a gradient was not finite), bytes sent between replicas, and the ratio of the
@@ -200,12 +224,28 @@ def fsdp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mappin
     scaler     if a gradient on some rank is not finite, all ranks get infinite gradients, the scaler skips the step on each, and
                the memory stays. Without a scaler the backward pass then raises NonFiniteError on each
     the others as for telegrad.torch.ddp
+
+    The backward pass waits for each module's exchange, because FSDP uses a gradient as soon as the hook returns. So the exchange
+    does not overlap with it, and a method that sends little counts for more than with `ddp`.
+
+    >>> import torch, telegrad.torch                          # a job of one rank; torch.distributed is initialized
+    >>> from torch.distributed.device_mesh import init_device_mesh
+    >>> from torch.distributed.fsdp import fully_shard
+    >>> mesh = init_device_mesh("cpu", (1, 1), mesh_dim_names=("replicas", "shards"))
+    >>> model = fully_shard(torch.nn.Linear(100, 10), mesh=mesh["shards"])
+    >>> net = telegrad.torch.Network(group=mesh["replicas"].get_group())
+    >>> hook = telegrad.torch.fsdp(model, "topk:density=0.01", net, rules={"bias": "dense"})
+    >>> model(torch.ones(4, 100)).sum().backward()
+    >>> int((model.weight.grad.to_local() != 0).sum()), hook.stats()["steps"]
+    (10, 1)
     """
     if not hasattr(model, "set_all_reduce_hook"):
         raise UnsupportedError(f"model: a {type(model).__name__}: allowed: a model of fully_shard, of PyTorch 2.6 or newer",
                                "TG_E_UNSUPPORTED")
     check_text("spec", spec)
     check_network(net)
+    check_settings(seed, total_steps, steps_per_epoch, timeout, threads)
+    check_scaler(scaler)
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     for name, p in parameters.items():
         if not hasattr(p, "to_local"):
@@ -220,4 +260,5 @@ def fsdp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mappin
     if shards * net.size != ranks:
         raise MismatchError(f"net: {net.size} replicas of {shards} shards each, but the job has {ranks} ranks: allowed: a network of the "
                             'ranks that have the same shard, such as Network(group=mesh["replicas"].get_group())')
+    hook._register()
     return hook

@@ -11,8 +11,9 @@ import torch
 
 from telegrad import _c
 from telegrad._blend import mean_of
+from telegrad._checks import check_rules, check_settings, check_text, check_whole
 from telegrad._errors import ArgumentError, Error, MismatchError, StateError, UnsupportedError, check
-from telegrad._network import Network, check_network, check_text
+from telegrad._network import Network, check_network
 from telegrad._spread import add, groups, others_of, spread
 from telegrad._takeover import states_of
 
@@ -36,7 +37,8 @@ class _Tensor:
         if tensor.dtype not in _TAKEN:
             raise UnsupportedError(f"{what} {name}: it is {str(tensor.dtype)[6:]}: allowed: float32, bfloat16, float16", "TG_E_UNSUPPORTED")
         if tensor.device.type != "cpu":
-            raise UnsupportedError(f"{what} {name}: it is on {tensor.device}: allowed so far: host memory", "TG_E_UNSUPPORTED")
+            raise UnsupportedError(f"{what} {name}: it is on {tensor.device}: allowed so far: tensors in host memory (cpu)",
+                                   "TG_E_UNSUPPORTED")
         if tensor.layout != torch.strided:
             raise UnsupportedError(f"{what} {name}: its layout is {tensor.layout}: allowed: a dense tensor", "TG_E_UNSUPPORTED")
         self.name, self.tensor, self.trained = name, tensor, trained
@@ -86,8 +88,8 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         with opt.global_weights():
             evaluate(model)
 
-    optimizer        any optimizer whose step() needs no closure (LBFGS does); its memory stays on its rank, and is not exchanged. Learning-rate schedules may take it or
-                     this one
+    optimizer        any optimizer whose step() needs no closure (LBFGS does). Its memory stays on its rank, and is not exchanged.
+                     A learning-rate schedule takes it or this one
     model            the module, not in DistributedDataParallel: all parameters of the optimizer, in host memory; of float32,
                      without a copy. Buffers of float32, bfloat16 and float16 (statistics of a batch norm) stay on their rank;
                      `global_weights` shows their means
@@ -139,10 +141,11 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
             raise ArgumentError(f"optimizer: a {type(optimizer).__name__}, whose step() needs a closure: allowed: an optimizer that "
                                 "takes one step with the gradient that there is")
         if isinstance(model, torch.nn.parallel.DistributedDataParallel):
-            raise ArgumentError("model: a DistributedDataParallel, which averages gradients in every step: allowed: the module that "
-                                "it was made of")
-        if not 0 < timeout <= 1e9:
-            raise ArgumentError(f"timeout={timeout}: allowed: above 0, at most 1e9 seconds")
+            raise ArgumentError("model: a DistributedDataParallel, which averages gradients in every step: allowed: the module inside "
+                                "of it (model.module)")
+        check_settings(seed, total_steps, steps_per_epoch, timeout, threads)
+        check_whole("samples", samples, 0)
+        check_whole("bucket_bytes", bucket_bytes, 0)
         strategy, own_method = check_text("spec", spec), None if method is None else check_text("method", method)
         check_network(net)
         self.optimizer, self.spec, self.net = optimizer, spec, net
@@ -159,7 +162,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         self._first_rate = float(first.get("initial_lr", first.get("lr", 0.0)))
         self._rate = 1.0
         self._left_out = 0
-        self._texts = [f"{pattern}={value}".encode() for pattern, value in (rules or {}).items()]
+        self._texts = [f"{pattern}={value}".encode() for pattern, value in check_rules(rules).items()]
         self._rules = (ctypes.c_char_p * len(self._texts))(*self._texts)
         self._config = _c.tg_session_config(
             struct_size=ctypes.sizeof(_c.tg_session_config), method=own_method, strategy=strategy,
@@ -221,7 +224,8 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
 
     def add_param_group(self, param_group: Any) -> None:
         """Refused: the ranks have agreed on the parameters."""
-        raise StateError("add_param_group: allowed: before Local is created, on the optimizer inside")
+        raise StateError("add_param_group: the ranks have agreed on the parameters: allowed: to add them to the optimizer before Local is "
+                         "created")
 
     register_step_pre_hook = _of_inner("register_step_pre_hook")
     register_step_post_hook = _of_inner("register_step_post_hook")
@@ -423,12 +427,12 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         Raises  MismatchError: it is of another rank, strategy or model, or the ranks' are of different steps, or some are missing
         """
         own = {"version": _VERSION, "spec": self.spec}
-        states = list(states_of(state_dict, self.net, own))
+        states = list(states_of(state_dict, self.net, own, ("optimizer", "session", "buffers", "left_out", "first_rate")))
         taken = [(share, state) for share, _, state in states if share > 0]
         first = taken[0][1]
         buffers: Dict[str, torch.Tensor] = first["buffers"]
         if sorted(buffers) != sorted(self._buffers):
-            raise MismatchError(f"load_state_dict: its buffers are {sorted(buffers)}, but the model has {sorted(self._buffers)}")
+            raise MismatchError(f"load_state_dict: the state has the buffers {sorted(buffers)}, but this model has {sorted(self._buffers)}")
         with self._lock, torch.no_grad():
             check(_c.tg_session_finish(self.handle()))  # nothing may be in flight when it ends
             self.optimizer.load_state_dict(mean_of([(share, state["optimizer"]) for share, state in taken]))

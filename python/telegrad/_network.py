@@ -1,41 +1,14 @@
 """Networks: the ranks of a job, connected to each other."""
 import atexit
 import ctypes
-import numbers
 import os
 import threading
 import weakref
 from typing import Any, Callable, List, Optional, Sequence, Set
 
 from telegrad import _c
+from telegrad._checks import check_seconds, check_whole, text_of
 from telegrad._errors import ArgumentError, StateError, StoppedError, check
-
-
-def _text(name: str, value: Optional[str]) -> Optional[bytes]:
-    if value is None:
-        return None
-    if not isinstance(value, (str, os.PathLike)):
-        raise ArgumentError(f"{name}: a {type(value).__name__}: allowed: a str")
-    text = os.fsencode(value)
-    if b"\0" in text:
-        raise ArgumentError(f"{name}: {value!r}: allowed: text without a null character")
-    return text
-
-
-def check_text(name: str, value: object) -> bytes:
-    """An argument that must be a text."""
-    text = _text(name, value)  # type: ignore[arg-type]
-    if text is None:
-        raise ArgumentError(f"{name}: None: allowed: a str")
-    return text
-
-
-def check_whole(name: str, value: object, low: int, high: Optional[int] = None) -> None:
-    """Refuse what is no whole number of this range."""
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
-        raise ArgumentError(f"{name}: a {type(value).__name__}: allowed: an int")
-    if int(value) < low or (high is not None and int(value) > high):
-        raise ArgumentError(f"{name}={value}: allowed: " + (f"{low} or more" if high is None else f"{low} to {high}"))
 
 
 def check_network(value: object) -> None:
@@ -78,13 +51,13 @@ class Key:
         key = cls.__new__(cls)
         key._handle = None
         handle = ctypes.c_void_p()
-        check(_c.tg_key_load(_text("path", path), ctypes.byref(handle)))
+        check(_c.tg_key_load(text_of("path", path), ctypes.byref(handle)))
         key._handle = handle.value
         return key
 
     def save(self, path: str) -> None:
         """Write the pair to a new file that only its owner may read."""
-        check(_c.tg_key_save(self._handle, _text("path", path)))
+        check(_c.tg_key_save(self._handle, text_of("path", path)))
 
     @property
     def public(self) -> str:
@@ -302,9 +275,11 @@ def _join_with(config: _c.tg_net_config, uses: object, *, listen: Optional[str] 
                advertise: Optional[str] = None, size: int = 0, rank: int = 0, job: str = "", timeout: float = 60) -> int:
     """Fill in the rest of the config, join, and return the transport. uses: what the config points to, which lives as long as
     the call."""
+    check_whole("rank", rank, 0, _c.TG_RANKS_MAX - 1)
+    check_seconds("timeout", timeout)
     config.struct_size = ctypes.sizeof(_c.tg_net_config)
-    config.listen, config.join, config.advertise = _text("listen", listen), _text("address", join), _text("advertise", advertise)
-    config.size, config.rank, config.job, config.timeout_s = size, rank, _text("job", job), timeout
+    config.listen, config.join, config.advertise = text_of("listen", listen), text_of("address", join), text_of("advertise", advertise)
+    config.size, config.rank, config.job, config.timeout_s = size, rank, text_of("job", job), timeout
 
     def call(joining: _Joining) -> int:
         membership, transport = ctypes.c_void_p(), ctypes.c_void_p()

@@ -1,10 +1,12 @@
 """A vector of gradients in parts: the parameters that share a method, a reducer for each. Used by the hooks of telegrad.torch."""
+import ctypes
 import fnmatch
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
 import telegrad
 from telegrad import _c
+from telegrad._checks import check_rules
 from telegrad._errors import ArgumentError, MismatchError, UnsupportedError, check
 from telegrad._takeover import memory_of, piece
 
@@ -68,11 +70,12 @@ class Methods:
     """Which method a parameter has."""
 
     def __init__(self, spec: str, rules: Optional[Mapping[str, str]], names: Sequence[str], **settings: Any) -> None:
-        self.spec, self.rules = spec, dict(rules or {})
+        self.spec, self.rules = spec, check_rules(rules)
         for pattern in self.rules:
             if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
                 raise ArgumentError(f"rules: {pattern!r} matches no parameter: allowed: patterns of names as in "
-                                    f"model.named_parameters(), such as {names[0]!r}" if names else "rules: there are no parameters")
+                                    f"model.named_parameters(), such as {names[0]!r}" if names else
+                                    "rules: the model has no parameters with gradients")
         with telegrad.Network.local(1)[0] as alone:  # a wrong spec is refused now, not in the first backward pass
             for text in (spec, *self.rules.values()):
                 telegrad.Reducer(text, 1, alone, **settings)
@@ -82,14 +85,20 @@ class Methods:
         return next((spec for pattern, spec in self.rules.items() if fnmatch.fnmatchcase(name, pattern)), self.spec)
 
     def check_optimizer(self, optimizer: Any) -> None:
+        if optimizer is not None and not hasattr(optimizer, "param_groups"):
+            raise ArgumentError(f"optimizer: a {type(optimizer).__name__}: allowed: a torch.optim.Optimizer")
         for spec in (self.spec, *self.rules.values()):
             method = spec.partition(":")[0]
             if optimizer is None or method not in ("dgc", "csc"):
                 continue
-            for group in optimizer.param_groups:
+            for i, group in enumerate(optimizer.param_groups):
                 if group.get("momentum", 0) != 0:
-                    raise ArgumentError(f"optimizer: its momentum={group['momentum']}, but {method} applies momentum itself: allowed: 0 "
-                                        f"(give it to the method: {method}:momentum={group['momentum']})")
+                    raise ArgumentError(f"optimizer: group {i} has momentum={group['momentum']}, but {method} applies momentum itself: "
+                                        f"allowed: momentum=0 in all groups (give it to the method: {method}:momentum={group['momentum']})")
+                if "betas" in group or "eps" in group:
+                    raise ArgumentError(f"optimizer: a {type(optimizer).__name__} adapts its steps to gradients, but {method} gives it "
+                                        "velocities, because it applies momentum itself: allowed: SGD with momentum=0, or a method "
+                                        "without momentum, such as topk")
 
 
 class Part:
@@ -148,8 +157,8 @@ class Part:
             if kept is None:
                 continue
             if len(data) != view(kept).nbytes:
-                raise MismatchError(f"load_state_dict: the memory of the parameter {name!r} has {view(kept).nbytes} bytes of "
-                                    f"{slot_name(slot)}, but this model's has {len(data)}")
+                raise MismatchError(f"load_state_dict: the state has {view(kept).nbytes} bytes of {slot_name(slot)} for the parameter "
+                                    f"{name!r}, but this model needs {len(data)}: allowed: the state of the same model")
             data[:] = view(kept)
         for name in self.names:
             memory.drop_pieces(name)
@@ -171,8 +180,13 @@ def tensor_of(data: Any, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 def view(data: torch.Tensor) -> memoryview:
-    """Its bytes."""
-    return memoryview(data.numpy()).cast("B")
+    """Its bytes, also where there is no NumPy."""
+    data = data.detach().cpu().contiguous()
+    memory: Any = bytearray()
+    if data.numel() > 0:
+        memory = (ctypes.c_char * (data.numel() * data.element_size())).from_address(data.data_ptr())
+        memory.owner = data  # the bytes live as long as the tensor
+    return memoryview(memory).cast("B")
 
 
 def rescaled(data: torch.Tensor, factor: float) -> torch.Tensor:
@@ -206,9 +220,15 @@ def figures(parts: Sequence[Part]) -> Dict[str, float]:
     return {"bytes_sent": sum(r.bytes_sent for r in reducers), "ratio": sum(r.n for r in reducers) / coded if coded else 0.0}
 
 
+def check_scaler(scaler: Any) -> None:
+    if scaler is not None and not hasattr(scaler, "get_scale"):
+        raise ArgumentError(f"scaler: a {type(scaler).__name__}: allowed: a GradScaler")
+
+
 def check_parameter(name: str, p: torch.Tensor) -> None:
     if p.requires_grad and p.dtype not in DTYPES:
         raise UnsupportedError(f"parameter {name}: its gradient is {str(p.dtype)[6:]}: allowed: float32, bfloat16, float16",
                                "TG_E_UNSUPPORTED")
     if p.requires_grad and p.device.type != "cpu":
-        raise UnsupportedError(f"parameter {name}: it is on {p.device}: allowed so far: host memory", "TG_E_UNSUPPORTED")
+        raise UnsupportedError(f"parameter {name}: it is on {p.device}: allowed so far: parameters in host memory (cpu)",
+                               "TG_E_UNSUPPORTED")

@@ -6,8 +6,9 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from telegrad import _c
 from telegrad._arrays import address
+from telegrad._checks import check_settings, check_text, check_whole
 from telegrad._errors import ArgumentError, MismatchError, StateError, check
-from telegrad._network import Network, check_network, check_text, check_whole
+from telegrad._network import Network, check_network
 from telegrad._takeover import memory_of, piece
 
 Shape = Sequence[int]
@@ -89,9 +90,8 @@ class Reducer:
         text = check_text("spec", spec)
         check_whole("n", n, 1)
         check_network(net)
+        check_settings(seed, total_steps, steps_per_epoch, timeout, threads)
         self.spec, self.n, self.net = spec, n, net
-        if not 0 < timeout <= 1e9:
-            raise ArgumentError(f"timeout={timeout}: allowed: above 0, at most 1e9 seconds")
         cut = _segments(segments) if segments is not None else None
         config = _c.tg_reducer_config(struct_size=ctypes.sizeof(_c.tg_reducer_config), seed=seed, steps_per_epoch=steps_per_epoch,
                                       timeout_ms=max(1, round(timeout * 1000)), codec_threads=threads, total_steps=total_steps,
@@ -193,8 +193,8 @@ class Reducer:
                           else own.pop(_slot_name(slot), None)))
         if (any(kept is None or len(kept) != len(data) for data, kept in taken) or
                 any(not name.startswith("owner/") for own in memory.values() for name in own)):
-            raise MismatchError("load_state_dict: its memory has other parts than this reducer's: allowed: that of a reducer "
-                                "created with the same arguments")
+            raise MismatchError("load_state_dict: the memory in the state has other parts than this reducer's: allowed: the state "
+                                "of a reducer that was created with the same arguments")
         for data, kept in taken:
             data[:] = kept or b""
         check(_c.tg_reducer_set_step(self.handle(), int(state["step"])))
@@ -220,9 +220,14 @@ class Reducer:
 def _segments(shapes: Sequence[Shape]) -> "ctypes.Array[_c.tg_segment]":
     cut: List[_c.tg_segment] = []
     begin = 0
-    for shape in shapes:
+    if not isinstance(shapes, Sequence):
+        raise ArgumentError(f"segments: a {type(shapes).__name__}: allowed: a list of shapes, such as [(512, 256), (512,)]")
+    for i, shape in enumerate(shapes):
+        if not isinstance(shape, Sequence) or isinstance(shape, str):
+            raise ArgumentError(f"segments[{i}]: a {type(shape).__name__}: allowed: a shape, such as (512, 256)")
         count = 1
         for side in shape:
+            check_whole(f"segments[{i}]: a side", side, 1)
             count *= side
         rows = shape[0] if len(shape) > 1 else count
         cut.append(_c.tg_segment(begin=begin, n=count, rows=rows, cols=count // rows if rows else 0, dims=len(shape)))

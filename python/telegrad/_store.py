@@ -53,7 +53,7 @@ class Store:
 
     def _pause(self, who: str, until: float) -> None:
         if time.monotonic() > until:
-            raise PeerError(f"telegrad.torch.Network: {who} not come in {self._timeout:g} s")
+            raise PeerError(f"telegrad.torch.Network: {who} not called it within {self._timeout:g} s")
         time.sleep(0.02)
 
     def join(self, listen: Optional[str], advertise: Optional[str]) -> int:

@@ -2,12 +2,13 @@
 one. Its vectors (residuals, velocities) become the mean over the stretch, so means over all ranks stay, and the sum becomes P'/P
 times the old one, which is what a mean over P' ranks needs. docs/checkpoints.md says the same of the command's checkpoints."""
 import array
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Sequence, Tuple
 
 from telegrad._errors import ArgumentError, MismatchError
 from telegrad._network import Network
 
 State = Mapping[str, Any]
+_RETURNED = "what state_dict has returned on a rank"
 
 
 def weight(rank: int, size: int, old_rank: int, old: int) -> int:
@@ -25,7 +26,8 @@ class Mean:
 
     def add(self, what: str, data: memoryview, own: int, whole: int) -> None:
         if self._bytes not in (-1, data.nbytes):
-            raise MismatchError(f"load_state_dict: {what} has {data.nbytes} bytes in one of the states, and {self._bytes} in another")
+            raise MismatchError(f"load_state_dict: {what} has {data.nbytes} bytes in one of the states and {self._bytes} in another: "
+                                "allowed: states of the same model")
         self._bytes = data.nbytes
         if own == whole:
             self._alone = bytes(data)
@@ -56,42 +58,50 @@ def _float64(data: memoryview) -> Any:
     return numpy.frombuffer(data, "f4").astype("f8")
 
 
-def states_of(states: Any, net: Network, own: State, alike: Sequence[str] = ()) -> Iterator[Tuple[int, int, State]]:
+def states_of(states: Any, net: Network, own: State, needed: Sequence[str], alike: Sequence[str] = ()) -> Iterator[Tuple[int, int, State]]:
     """(its weight, the sum of all weights, the state of an old rank) in order of ranks: of this rank alone if there are as many
     as before, else of all; the weight may be 0.
 
     states  the state of this rank, in a job with as many ranks; or those of all old ranks, in order of ranks
     own     what all must have, as this rank has it
-    alike   what all must have in common
+    needed  what else all must have ...
+    alike   ... and have in common
     """
     if isinstance(states, Mapping):
-        _check(states, {**own, "size": net.size, "rank": net.rank}, "this one has", ": allowed: the state of the same rank in a job with "
-               "as many ranks, or a list of the states of all old ranks")
+        _check(states, own, "the state", needed)
+        _check(states, {"size": net.size, "rank": net.rank}, "the state", (), "this rank has",
+               "the state of the same rank in a job with as many ranks, or a list of the states of all old ranks")
         yield 1, 1, states
         return
+    if isinstance(states, (str, bytes)) or not isinstance(states, Iterable):
+        raise ArgumentError(f"load_state_dict: a {type(states).__name__}: allowed: {_RETURNED}, or a list of the states of all old ranks")
     first: Optional[State] = None
     count = 0
     for state in states:
         if not isinstance(state, Mapping):
-            raise ArgumentError(f"load_state_dict: a {type(state).__name__} in the list: allowed: what state_dict has returned on each rank")
+            raise ArgumentError(f"load_state_dict: a {type(state).__name__} in the list: allowed: {_RETURNED}")
         first = state if first is None else first
         old = int(first.get("size", 0))
-        _check(state, own, "this one has", "")
-        _check(state, {"rank": count, "size": old, **{key: first.get(key) for key in alike}}, f"number {count} of the list needs",
-               ": allowed: the states of all old ranks, in order of ranks, all saved after the same step")
+        _check(state, own, f"state {count} of the list", needed)
+        _check(state, {"rank": count, "size": old, **{key: first.get(key) for key in alike}}, f"state {count} of the list", (),
+               "it needs", "the states of all old ranks, in order of ranks, saved after the same step")
         share = weight(net.rank, net.size, count, old)
         if share > 0 or old != net.size:
             yield share, old, state
         count += 1
     if first is None or count != int(first["size"]):
-        raise MismatchError(f"load_state_dict: a list of {count} states" + (f", saved by {first['size']} ranks" if first else "") +
-                            ": allowed: those of all ranks that saved, in order of ranks")
+        found = f"the list has {count} state{'s' * (count != 1)}, but {first['size']} ranks have saved" if first else "the list is empty"
+        raise MismatchError(f"load_state_dict: {found}: allowed: the states of all old ranks, in order of ranks")
 
 
-def _check(state: State, wanted: State, whose: str, more: str) -> None:
+def _check(state: State, wanted: State, what: str, needed: Sequence[str], whose: str = "this rank has", allowed: str = "") -> None:
     for key, value in wanted.items():
         if state.get(key) != value:
-            raise MismatchError(f"load_state_dict: {key}={state.get(key)!r}, but {whose} {key}={value!r}{more}")
+            raise MismatchError(f"load_state_dict: {what} has {key}={state.get(key)!r}, but {whose} {key}={value!r}: allowed: "
+                                f"{allowed or f'a state that was saved with {key}={value!r}'}")
+    for key in needed:
+        if key not in state:
+            raise ArgumentError(f"load_state_dict: {what} has no {key!r}: allowed: {_RETURNED}")
 
 
 def memory_of(states: Any, net: Network, own: State, alike: Sequence[str], is_vector: Callable[[Any, str, Any], bool],
@@ -106,7 +116,7 @@ def memory_of(states: Any, net: Network, own: State, alike: Sequence[str], is_ve
     memory: Dict[Any, Dict[str, Any]] = {}
     result: Dict[str, Any] = {}
     whole = 1
-    for share, whole, state in states_of(states, net, own, alike):
+    for share, whole, state in states_of(states, net, own, ("memory", *alike), alike):
         if share > 0 and not result:
             result = dict(state)
         for segment, slots in state["memory"].items():

@@ -18,6 +18,7 @@ from typing import Any, Callable, List, Optional
 import telegrad
 from telegrad import _load
 
+__all__ = ["main"]
 _LARGE = 1 << 20  # elements, 4 MiB
 
 
@@ -138,7 +139,18 @@ def _checked(name: str, check: Callable[[], str], say: bool = True) -> bool:
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Returns the status to exit with."""
+    """Check this machine and, if torchrun has started it, the links between the ranks. Prints a line for each check, and returns
+    the status to exit with: 0 if everything works.
+
+    >>> import telegrad.doctor
+    >>> telegrad.doctor.main([])                              # doctest: +ELLIPSIS
+         Python ..., ... bits
+    ok   libraries: telegrad ...
+    ok   means: a compressed mean of two ranks
+    ok   tcp: encrypted TCP over 127.0.0.1, ... us for a mean of one number
+    ok   torch: ...
+    0
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments:
         wanted = arguments in (["-h"], ["--help"])

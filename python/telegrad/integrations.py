@@ -27,11 +27,19 @@ def accelerate(accelerator: Any, model: Any, spec: str, net: Optional[telegrad.N
 
     net       None: a new telegrad.torch.Network()
     settings  as for telegrad.torch.ddp; `scaler` is the accelerator's own
+
+    >>> import accelerate, torch, telegrad.integrations       # in a job of several ranks: accelerate launch or torchrun
+    >>> accelerator = accelerate.Accelerator(cpu=True)
+    >>> model = accelerator.prepare(torch.nn.Linear(100, 10))
+    >>> hook = telegrad.integrations.accelerate(accelerator, model, "topk:density=0.01")
+    >>> accelerator.backward(model(torch.ones(4, 100)).sum())
+    >>> hook.stats()["steps"]
+    1
     """
     from torch.nn.parallel import DistributedDataParallel
     if not isinstance(model, DistributedDataParallel):
         raise ArgumentError(f"model: a {type(model).__name__}: allowed: what accelerator.prepare(model) returns in a job of several ranks, a "
-                            "DistributedDataParallel (is it started by accelerate launch or torchrun?)")
+                            "DistributedDataParallel (was the job started by accelerate launch or torchrun?)")
     return telegrad.torch.ddp(model, spec, net or telegrad.torch.Network(), scaler=getattr(accelerator, "scaler", None), **settings)
 
 
@@ -57,8 +65,8 @@ class _Memory:
         torch.distributed.all_gather_object(found, (bool(seen), [path for path in needed if not os.path.exists(path)]))
         if not any(sees for sees, _ in found):
             if rank == 0:
-                warnings.warn(f"the memory of {self.spec} begins empty at step {step}, because there is no {own}: allowed: to resume from "
-                              "a checkpoint in output_dir, with its files telegrad-RANK.pt")
+                warnings.warn(f"the memory of {self.spec} begins empty at step {step}, because there is no {own}: to keep it, resume from "
+                              "a checkpoint in output_dir that has the files telegrad-RANK.pt")
             return
         for other, (_, missing) in enumerate(found):
             if missing:
@@ -73,6 +81,18 @@ def trainer(trainer: Any, spec: str, net: Optional[telegrad.Network] = None, **s
     Each checkpoint gets a file telegrad-RANK.pt beside the model's, from which `trainer.train(resume_from_checkpoint=True)`
     in output_dir continues, with any number of ranks. If no rank finds a file there, the memory begins empty, with a warning. net and
     settings as for `accelerate`.
+
+    >>> import torch, transformers, telegrad.integrations     # in a job of several ranks
+    >>> shape = dict(vocab_size=20, hidden_size=16, num_hidden_layers=1, num_attention_heads=1, intermediate_size=16)
+    >>> model = transformers.BertForSequenceClassification(transformers.BertConfig(**shape))
+    >>> rows = [{"input_ids": torch.arange(5), "labels": torch.tensor(1)}] * 64
+    >>> arguments = transformers.TrainingArguments(use_cpu=True, ddp_backend="gloo", max_steps=3, save_strategy="no", disable_tqdm=True)
+    >>> trainer = transformers.Trainer(model, arguments, train_dataset=rows)
+    >>> telegrad.integrations.trainer(trainer, "topk:density=0.01")
+    >>> result = trainer.train()                              # doctest: +ELLIPSIS
+    {'train_runtime': ...}
+    >>> trainer.telegrad_stats["steps"]
+    3
     """
     import transformers
     kept = _Memory(spec, net, settings)
@@ -99,6 +119,22 @@ def lightning(spec: str, **settings: Any) -> Any:
     `trainer.strategy.telegrad.stats()`. Lightning's own `ddp_comm_hook` is ignored without CUDA.
 
     settings  as for telegrad.torch.ddp (but `net`, which it makes itself) and, with other names, for DDPStrategy
+
+    >>> import lightning, torch, telegrad.integrations        # lightning.Trainer starts the ranks, or torchrun
+    >>> class Model(lightning.LightningModule):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.layer = torch.nn.Linear(100, 10)
+    ...     def training_step(self, batch):
+    ...         return self.layer(batch).sum()
+    ...     def configure_optimizers(self):
+    ...         return torch.optim.SGD(self.parameters(), 0.1)
+    >>> strategy = telegrad.integrations.lightning("topk:density=0.01", process_group_backend="gloo")
+    >>> trainer = lightning.Trainer(accelerator="cpu", devices=2, strategy=strategy, max_steps=3, logger=False,
+    ...                             enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+    >>> trainer.fit(Model(), torch.utils.data.DataLoader(torch.ones(48, 100), batch_size=4))
+    >>> trainer.strategy.telegrad.stats()["steps"]
+    3
     """
     try:
         from lightning.pytorch.strategies import DDPStrategy

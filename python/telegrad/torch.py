@@ -13,8 +13,9 @@ from typing import Any, Optional, Tuple
 import torch
 import torch.distributed
 import telegrad
+from telegrad._checks import check_seconds, text_of
 from telegrad._ddp import DdpHook, ddp
-from telegrad._errors import StateError
+from telegrad._errors import ArgumentError, StateError
 from telegrad._fsdp import FsdpHook, fsdp
 from telegrad._local import Local
 from telegrad._store import Store
@@ -48,6 +49,10 @@ class Network(telegrad.Network):
                              "torch.distributed.init_process_group first")
         global _networks
         c10d: Any = torch.distributed.distributed_c10d
+        if group is not None and not isinstance(group, c10d.ProcessGroup):
+            raise ArgumentError(f"group: a {type(group).__name__}: allowed: a process group that this rank is in, or None")
+        text_of("host", host)
+        check_seconds("timeout", timeout)
         store = c10d._get_default_store()
         rank, size = torch.distributed.get_rank(group), torch.distributed.get_world_size(group)
         first = 0 if group is None else torch.distributed.get_global_rank(group, 0)

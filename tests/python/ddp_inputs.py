@@ -6,6 +6,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import telegrad
 import telegrad.torch
+from telegrad._parts import check_parameter
 from ddp_rank import RANK, SIZE, Model, Scaler, begin, digest, hooked, loss_of, model, run_cases, train
 
 STEPS, POISONED = 14, 5
@@ -87,6 +88,29 @@ def case_one_nan(net):
     yield digest(ours)
 
 
+def case_without_numpy(net):
+    """pip installs PyTorch without NumPy. What is saved and loaded then are the same bits."""
+    ddp, hook = hooked(net, "topk:density=0.05", {"find_unused_parameters": True})
+    train(ddp, 3)
+    want, numpy = hook.state_dict(), torch.Tensor.numpy
+
+    def missing(*_, **__):
+        raise RuntimeError("Numpy is not available")
+    torch.Tensor.numpy = missing
+    try:
+        state = hook.state_dict()
+        hook.load_state_dict(state)
+        train(ddp, 1, 3, None, "left")
+        kept = hook.state_dict()
+    finally:
+        torch.Tensor.numpy = numpy
+    for name, slots in want["memory"].items():
+        for key, data in slots.items():
+            assert torch.equal(data, state["memory"][name][key])
+            assert not name.startswith("right") or torch.equal(data, kept["memory"][name][key])
+    yield digest(ddp)
+
+
 def refused(kind, words, call):
     try:
         call()
@@ -103,6 +127,13 @@ def case_refused(net):
     refused(telegrad.ArgumentError, "DistributedDataParallel", lambda: telegrad.torch.ddp(Model(), "dense", net))
     refused(telegrad.ArgumentError, "spec: None: allowed: a str", lambda: telegrad.torch.ddp(model(), None, net))
     refused(telegrad.ArgumentError, "net: a NoneType: allowed: a telegrad.Network", lambda: telegrad.torch.ddp(model(), "dense", None))
+    for words, wrong in (("rules: a list: allowed: a dict", {"rules": ["*"]}), ("rules: the method of '*': None", {"rules": {"*": None}}),
+                         ("optimizer: a int: allowed: a torch.optim.Optimizer", {"optimizer": 5}), ("seed=-1: allowed", {"seed": -1}),
+                         ("scaler: a int: allowed: a GradScaler", {"scaler": 5}), ("timeout: a str: allowed", {"timeout": "60"})):
+        refused(telegrad.ArgumentError, words, lambda: hooked(net, "dense", **wrong))
+    for words, wrong in (("group: a int: allowed: a process group", {"group": 5}), ("host: a int: allowed: a str", {"host": 5}),
+                         ("timeout=-1: allowed: above 0", {"timeout": -1})):
+        refused(telegrad.ArgumentError, words, lambda: telegrad.torch.Network(**wrong))
     double = DistributedDataParallel(Model().double())
     refused(telegrad.UnsupportedError, "float64", lambda: telegrad.torch.ddp(double, "dense", net))
     sparse = DistributedDataParallel(torch.nn.Sequential(torch.nn.Embedding(10, 4, sparse=True), torch.nn.Linear(4, 4)))
@@ -117,11 +148,27 @@ def case_refused(net):
     refused(telegrad.MismatchError, "rank 0 of 1", lambda: hooked(telegrad.Network.local(1)[0], "dense"))
     ddp, _ = hooked(net, "dense")
     refused(telegrad.StateError, "once", lambda: telegrad.torch.ddp(ddp, "dense", net))
+    for device in (torch.device("meta"), torch.device("cuda")):  # like a GPU's, it is not in host memory
+        class Elsewhere:
+            requires_grad, dtype = True, torch.float32
+        Elsewhere.device = device
+        refused(telegrad.UnsupportedError, f"parameter w: it is on {device}: allowed so far: parameters in host memory (cpu)",
+                lambda: check_parameter("w", Elsewhere()))
     ddp = model()
+    first, *rest = ddp.parameters()
+    for momenta in ((0.9, 0.9), (0.9, 0), (0, 0.9)):  # groups that differ
+        groups = [{"params": [first], "momentum": momenta[0]}, {"params": rest, "momentum": momenta[1]}]
+        wrong = momenta.index(0.9)
+        refused(telegrad.ArgumentError, f"optimizer: group {wrong} has momentum=0.9, but dgc applies momentum itself: allowed: momentum=0 in "
+                "all groups (give it to the method: dgc:momentum=0.9)",
+                lambda: telegrad.torch.ddp(ddp, "dgc", net, optimizer=torch.optim.SGD(groups, 0.1)))
+    for kind in (torch.optim.AdamW, torch.optim.RMSprop):
+        refused(telegrad.ArgumentError, f"optimizer: a {kind.__name__} adapts its steps to gradients, but csc gives it velocities",
+                lambda: telegrad.torch.ddp(ddp, "csc", net, optimizer=kind(ddp.parameters())))
     momentum = torch.optim.SGD(ddp.parameters(), 0.1, momentum=0.9)
-    refused(telegrad.ArgumentError, "momentum=0.9", lambda: telegrad.torch.ddp(ddp, "dgc", net, optimizer=momentum))
     refused(telegrad.ArgumentError, "momentum=0.9",
             lambda: telegrad.torch.ddp(ddp, "dense", net, rules={"*.weight": "dgc"}, optimizer=momentum))
+    telegrad.torch.ddp(ddp, "dgc", net, optimizer=torch.optim.SGD([{"params": [first], "lr": 0.2}, {"params": rest}], 0.1))
     if hasattr(torch, "compile"):
         torch._dynamo.config.optimize_ddp = "python_reducer"
         refused(telegrad.UnsupportedError, "python_reducer", lambda: hooked(net, "dense"))

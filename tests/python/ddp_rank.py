@@ -96,6 +96,39 @@ def case_methods(net):
         yield spec, digest(ddp)
 
 
+def case_no_copy(net):
+    """C works on the memory of DDP's buckets, in place."""
+    ddp, hook = hooked(net, "topk:density=0.05", {"gradient_as_bucket_view": True})
+    train(ddp, 2)
+    start, seen = telegrad._c.tg_reducer_start_as, []
+
+    def spied(reducer, dtype, gradient, mean, *more):
+        seen.append((gradient, mean))
+        return start(reducer, dtype, gradient, mean, *more)
+    telegrad._c.tg_reducer_start_as = spied
+    train(ddp, 1, 2)
+    telegrad._c.tg_reducer_start_as = start
+    grads = {name: p.grad.data_ptr() for name, p in ddp.module.named_parameters()}
+    buckets = [min(grads[name] for name in bucket.names) for _, bucket in sorted(hook._buckets.items())]
+    assert len(buckets) > 1 and seen == [(where, where) for where in buckets], (buckets, seen)
+    yield len(buckets)
+
+
+def case_waits_asleep(net):
+    """While another rank is late, this one takes no processor time."""
+    ddp, _ = hooked(net, "topk:density=0.05")
+    train(ddp, 2)
+    loss = loss_of(ddp, 2)
+    dist.barrier()
+    if RANK == 1:
+        time.sleep(0.7)
+    cpu = time.process_time()
+    loss.backward()
+    cpu = time.process_time() - cpu
+    assert RANK == 1 or cpu < 0.2, cpu
+    yield "asleep"
+
+
 def residuals(hook):
     return {name: torch.frombuffer(bytearray(slots["rank/residual/0"].numpy()), dtype=torch.float32)
             for name, slots in hook.state_dict()["memory"].items() if "rank/residual/0" in slots}

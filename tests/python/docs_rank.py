@@ -1,7 +1,8 @@
 """One rank of package_test.py: RANK SIZE PORT WHAT. Runs the Python blocks of docs/WHAT.md one after the other, as a script that has the
-usual names; or, for "help", the examples in the help of telegrad.torch."""
+usual names; or, for "help", the examples in the help of each public name."""
 import collections
 import doctest
+import importlib
 import os
 import pathlib
 import re
@@ -72,20 +73,35 @@ def run_blocks(text):
     dist.barrier()
 
 
-def main():
-    import telegrad.torch
-    if WHAT == "help":
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=PORT, RANK="0", WORLD_SIZE="1")
-        dist.init_process_group("gloo")
-        attempted = 0
-        for name in telegrad.torch.__all__:
-            public = getattr(telegrad.torch, name)
-            assert public.__module__ == "telegrad.torch" and (public.__doc__ or "").strip(), name
-            for test in doctest.DocTestFinder().find(public, name, module=False, globs={}):
+def run_help():
+    """Each public name has an example, which runs: those of telegrad.integrations in integrations_test.py, because they need the
+    frameworks; those of FSDP2 where PyTorch has it."""
+    attempted = 0
+    for place in ("telegrad.doctor", "telegrad", "telegrad.torch", "telegrad.integrations"):
+        module = importlib.import_module(place)
+        if place == "telegrad":  # a job of one rank, which the doctor would take part in
+            os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=PORT, RANK="0", WORLD_SIZE="1")
+            dist.init_process_group("gloo")
+        for name in module.__all__:
+            public = getattr(module, name)
+            if name == "__version__":
+                continue
+            assert public.__module__ == place, (place, public.__module__)
+            tests = [test for test in doctest.DocTestFinder().find(public, name, module=False, globs={}) if test.examples]
+            assert name in [test.name for test in tests], f"{place}.{name} has no example"
+            if place == "telegrad.integrations" or (name.lower().startswith("fsdp") and not FSDP):
+                continue
+            for test in tests:
                 result = doctest.DocTestRunner().run(test)
                 assert result.failed == 0, name
                 attempted += result.attempted
-        print(attempted, "examples")
+    print(attempted, "examples")
+
+
+def main():
+    import telegrad.torch  # noqa: F401
+    if WHAT == "help":
+        run_help()
         return
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=PORT, RANK=str(RANK), WORLD_SIZE=str(SIZE))
     text = (ROOT / "docs" / f"{WHAT}.md").read_text(encoding="utf-8")

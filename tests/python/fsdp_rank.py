@@ -164,21 +164,71 @@ def case_resumed(mesh, net):
     yield digest(two)
 
 
+def refused(kind, words, call):
+    try:
+        call()
+    except kind as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(words)
+
+
+def case_other_shards(mesh, net):
+    """What replicas of two shards have saved is refused where they have one or four, on each rank; and by those that have saved it,
+    if it is of another shard."""
+    one = model(mesh["shards"])
+    hook = telegrad.torch.fsdp(one, "topk:density=0.05", net)
+    train(one, 3)
+    every = [None] * SIZE
+    dist.all_gather_object(every, hook.state_dict())
+    for shards in (1, SIZE):
+        other = init_device_mesh("cpu", (SIZE // shards, shards), mesh_dim_names=("replicas", "shards"))
+        between = telegrad.torch.Network(group=other["replicas"].get_group())
+        two = model(other["shards"])
+        again = telegrad.torch.fsdp(two, "topk:density=0.05", between)
+        train(two, 1)
+        before = again.state_dict()
+        words = f"has shards=2, but this rank has shards={shards}: allowed: a state that was saved with shards={shards}"
+        refused(telegrad.MismatchError, "the state " + words, lambda: again.load_state_dict(every[RANK]))
+        refused(telegrad.MismatchError, "state 0 of the list " + words, lambda: again.load_state_dict(every))
+        assert again.state_dict()["step"] == before["step"] == 1
+        train(two, 1, 1)
+        yield shards, digest(two)
+        between.close()
+    shard = RANK % 2
+    refused(telegrad.MismatchError, f"shard={1 - shard}, but this rank has shard={shard}", lambda: hook.load_state_dict(every[1 - shard]))
+
+
+def groups_of_parameters(mesh):
+    """A model whose parameters have two meshes, for PyTorch that allows it."""
+    try:
+        from torch.distributed.fsdp._fully_shard._fsdp_common import FSDPMeshInfo, ShardPlacementResult
+    except ImportError:
+        return
+    infos = [FSDPMeshInfo(mesh=mesh[name], shard_mesh_dim=0) for name in ("replicas", "shards")]
+    where = lambda p: ShardPlacementResult(placement=None, mesh_info=infos[p.dim() - 1])  # noqa: E731
+    yield "the model) has 2 groups of parameters", fully_shard(torch.nn.Linear(8, 4), mesh=mesh["shards"], shard_placement_fn=where)
+
+
 def case_refused(mesh, net):
-    def refused(kind, words, call):
-        try:
-            call()
-        except kind as error:
-            assert words in str(error), error
-        else:
-            raise AssertionError(words)
     refused(telegrad.UnsupportedError, "replicas and shards", lambda: telegrad.torch.fsdp(model(mesh), "dense", net))
     refused(telegrad.UnsupportedError, "fully_shard", lambda: telegrad.torch.fsdp(Model(), "dense", net))
     refused(telegrad.UnsupportedError, "float64", lambda: telegrad.torch.fsdp(model(mesh["shards"], torch.float64), "dense", net))
     refused(telegrad.SpecError, "densty", lambda: telegrad.torch.fsdp(model(mesh["shards"]), "topk:densty=1", net))
     refused(telegrad.ArgumentError, "'*.bia' matches no parameter",
             lambda: telegrad.torch.fsdp(model(mesh["shards"]), "dense", net, rules={"*.bia": "dense"}))
-    refused(telegrad.MismatchError, "1 replicas of", lambda: telegrad.torch.fsdp(model(mesh["shards"]), "dense", telegrad.Network.local(1)[0]))
+    untouched = model(mesh["shards"])
+    refused(telegrad.MismatchError, "1 replicas of", lambda: telegrad.torch.fsdp(untouched, "dense", telegrad.Network.local(1)[0]))
+    train(untouched, 1)  # without a hook
+
+    for optimizer, words in ((torch.optim.SGD, "group 1 has momentum=0.5"), (torch.optim.AdamW, "a AdamW adapts its steps")):
+        ours = model(mesh["shards"])
+        rest = [p for p in ours.parameters() if p is not ours.last.bias]
+        more = {"momentum": 0.5} if optimizer is torch.optim.SGD else {}
+        groups = optimizer([{"params": rest}, {"params": [ours.last.bias], **more}], lr=0.1)
+        refused(telegrad.ArgumentError, words, lambda: telegrad.torch.fsdp(ours, "dgc", net, optimizer=groups))
+    for words, made in groups_of_parameters(mesh):
+        refused(telegrad.UnsupportedError, words, lambda: telegrad.torch.fsdp(made, "dense", net))
 
     class Path(torch.nn.Module):
         def __init__(self):

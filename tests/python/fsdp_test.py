@@ -4,7 +4,7 @@ import unittest
 
 import torch_jobs
 
-CASES = ("dense", "methods", "nan", "scaler", "failed", "resumed", "refused")
+CASES = ("dense", "methods", "nan", "scaler", "failed", "resumed", "other_shards", "refused")
 
 
 class Fsdp(unittest.TestCase):

@@ -12,6 +12,9 @@ class Integrations(unittest.TestCase):
         if importlib.util.find_spec(framework) is None:
             self.skipTest(f"SKIP: no {framework}")
         with tempfile.TemporaryDirectory() as folder:
+            for status, output, errors in jobs.run("integrations_rank.py", 2, framework, folder, "help", timeout=100):
+                self.assertEqual(status, 0, output + errors)
+                self.assertTrue(output.endswith(f"{framework} helps\n"), output)
             self.trained_in(folder, framework, 2, steps)
             if framework == "transformers":
                 self.trained_in(folder, framework, 3, 12)

@@ -154,6 +154,8 @@ except KeyboardInterrupt:
                 ("peer_key: a Key: allowed", lambda: telegrad.Network.join(address, key=key, peer_key=key)),
                 ("peer_key: 'tgk1:x' is not a public key", lambda: telegrad.Network.join(address, key=key, peer_key="tgk1:x")),
                 ("address: a int: allowed: a str", lambda: telegrad.Network.join(4242, key=key, peer_key=key.public)),
+                ("rank=-1: allowed: 0 to 4095", lambda: telegrad.Network.join(address, rank=-1, insecure=True)),
+                ("timeout: a str: allowed: a number of seconds", lambda: telegrad.Network.join(address, insecure=True, timeout="60")),
                 ("path: a Key", lambda: telegrad.Key.load(key))):
             with self.assertRaises(telegrad.ArgumentError) as raised:
                 call()

@@ -105,6 +105,9 @@ class Refused(unittest.TestCase):
 
     def test_arguments(self):
         model, double = Fixed(), torch.nn.Linear(2, 2).double()
+        elsewhere = torch.nn.Linear(2, 2).to("meta")  # like a GPU's, it is not in host memory
+        counts = torch.nn.BatchNorm1d(2)
+        counts.running_var = counts.running_var.to("meta")
         sgd = torch.optim.SGD(model.parameters(), 0.1)
         for error, text, make in (
                 (telegrad.ArgumentError, "optimizer: a Fixed: allowed: a torch.optim.Optimizer", lambda net: Local(model, model, "local", net)),
@@ -114,12 +117,20 @@ class Refused(unittest.TestCase):
                  lambda net: Local(sgd, torch.nn.Linear(2, 2), "local", net)),
                 (telegrad.UnsupportedError, "parameter weight: it is float64",
                  lambda net: Local(torch.optim.SGD(double.parameters(), 0.1), double, "local", net)),
+                (telegrad.UnsupportedError, r"parameter weight: it is on meta: allowed so far: tensors in host memory \(cpu\)",
+                 lambda net: Local(torch.optim.SGD(elsewhere.parameters(), 0.1), elsewhere, "local", net)),
+                (telegrad.UnsupportedError, "buffer running_var: it is on meta",
+                 lambda net: Local(torch.optim.SGD(counts.parameters(), 0.1), counts, "local", net)),
                 (telegrad.SpecError, "has no step that an external optimizer could", lambda net: Local(sgd, model, "demo", net)),
                 (telegrad.SpecError, "allowed: local=sgd with eta_loc=RATE", lambda net: Local(sgd, model, "cd", net)),
                 (telegrad.SpecError, "unknown strategy", lambda net: Local(sgd, model, "lokal", net)),
                 (telegrad.SpecError, "velocities", lambda net: Local(sgd, model, "local", net, method="dgc")),
+                (telegrad.ArgumentError, "rules: a list: allowed: a dict", lambda net: Local(sgd, model, "local", net, rules=["*"])),
+                (telegrad.ArgumentError, "samples=-1: allowed: 0 or more", lambda net: Local(sgd, model, "local", net, samples=-1)),
+                (telegrad.ArgumentError, "load_state_dict: a NoneType: allowed: what state_dict has returned",
+                 lambda net: Local(sgd, model, "local", net).load_state_dict(None)),
                 (telegrad.ArgumentError, "timeout=0", lambda net: Local(sgd, model, "local", net, timeout=0)),
-                (telegrad.StateError, "add_param_group: allowed: before", lambda net: Local(sgd, model, "local", net).add_param_group({}))):
+                (telegrad.StateError, "add_param_group: the ranks have agreed on the parameters: allowed: to add them to the optimizer before", lambda net: Local(sgd, model, "local", net).add_param_group({}))):
             with self.subTest(text):
                 self.refuses(error, text, make)
 
@@ -128,6 +139,11 @@ class Refused(unittest.TestCase):
             model = Fixed()
             Local(torch.optim.SGD(model.parameters(), 0.1), model, f"local:every={net.rank + 1}", net)
         self.refuses(telegrad.MismatchError, "strategy", make, 2)
+
+        def other_models(net):
+            model = torch.nn.Linear(4, 4 + net.rank)
+            Local(torch.optim.SGD(model.parameters(), 0.1), model, "local", net)
+        self.refuses(telegrad.MismatchError, "tensor", other_models, 2)
 
         def other_buffers(net):
             model = Fixed()
@@ -195,9 +211,11 @@ class Refused(unittest.TestCase):
             model = Fixed()
             opt = Local(torch.optim.SGD(model.parameters(), 0.1), model, "local", net)
             state = opt.state_dict()
-            for key, value, text in (("rank", 1, "rank=1"), ("size", 2, "size=2, but this one has size=1: allowed: .* or a list"), ("spec", "diloco", "spec='diloco'")):
+            for key, value, text in (("rank", 1, "rank=1"), ("size", 2, "size=2, but this rank has size=1: allowed: .* or a list"), ("spec", "diloco", "spec='diloco'")):
                 with self.assertRaisesRegex(telegrad.MismatchError, text):
                     opt.load_state_dict({**state, key: value})
+            with self.assertRaisesRegex(telegrad.ArgumentError, "the state has no 'session'"):
+                opt.load_state_dict({key: value for key, value in state.items() if key != "session"})
             model.give(0, 0)
             opt.step()  # nothing has changed
             state["session"][100] ^= 1

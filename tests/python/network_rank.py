@@ -63,7 +63,7 @@ class Stores(unittest.TestCase):
         store = torch.distributed.HashStore()
         found = self.join([store], 1)
         self.assertEqual(found, [(0, 1)])
-        with self.assertRaisesRegex(telegrad.PeerError, "rank 1 has not come in 0.3 s"):
+        with self.assertRaisesRegex(telegrad.PeerError, "rank 1 has not called it within 0.3 s"):
             Store(store, "telegrad/1/", 0, 2, 0.3).agree()
 
     def test_errors_of_a_store(self):

@@ -28,8 +28,8 @@ class Package(unittest.TestCase):
         self.assertGreater(jobs.run_alike("docs_rank.py", 2, "pytorch", timeout=100).count("line "), 4)
 
     def test_help(self):
-        """The examples of telegrad.torch."""
-        self.assertRegex(jobs.run_alike("docs_rank.py", 1, "help"), r"^[1-9][0-9]* examples\n$")
+        """Each public name has an example, and they run."""
+        self.assertGreater(int(jobs.run_alike("docs_rank.py", 1, "help").split()[0]), 60)
 
     def test_doctor(self):
         def doctor(*arguments, **more):

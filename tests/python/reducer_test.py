@@ -51,6 +51,25 @@ class Arrays(unittest.TestCase):
         self.mean_of(lambda x: torch.tensor(x).reshape(20, 50))
         self.mean_of(lambda x: torch.tensor([0.0] + x)[1:])  # an offset within its storage
 
+    def test_memory_of_a_device(self):
+        class OnGpu:
+            def __dlpack_device__(self):
+                return 2, 0
+
+            def __dlpack__(self):
+                raise AssertionError("its memory was asked for")
+        with telegrad.Network.local(1)[0] as net:
+            with self.assertRaisesRegex(telegrad.UnsupportedError, r"array: it is in the memory of a device \(CUDA\): allowed: host memory"):
+                telegrad.Reducer("dense", 4, net).mean_(OnGpu())
+
+    @unittest.skipUnless(torch, "no PyTorch")
+    def test_without_plain_memory(self):
+        with telegrad.Network.local(1)[0] as net:
+            reducer = telegrad.Reducer("dense", 4, net)
+            for tensor in (torch.eye(2).to_sparse(), torch.ones(4, device="meta")):
+                with self.assertRaisesRegex(telegrad.UnsupportedError, "array: it cannot be used by DLPack: "):
+                    reducer.mean_(tensor)
+
     def test_16_bits(self):
         """The means of these numbers are exact in float16; a mean in bfloat16 is rounded to nearest even."""
         if numpy:
@@ -210,16 +229,26 @@ class Memory(unittest.TestCase):
 
     def test_some_ranks_are_missing(self):
         states = self.saved_by(2, "topk:density=0.01")
-        for wrong, words in ((states[:1], "a list of 1 states, saved by 2 ranks: allowed: those of all"), ([], "a list of 0 states"),
-                             (states[::-1], "rank=1, but number 0 of the list needs rank=0"), (states + states[:1], "rank=0, but number 2"),
-                             ([states[0], {**states[1], "step": 5}], "step=5, but number 1 of the list needs step=4"),
-                             (states[0], "size=2, but this one has size=3: allowed: .* or a list of the states of all old ranks")):
+        for wrong, words in ((states[:1], "the list has 1 state, but 2 ranks have saved: allowed: the states of all"), ([], "the list is empty"),
+                             (states[::-1], "state 0 of the list has rank=1, but it needs rank=0"), (states + states[:1], "state 2 of the list has rank=0"),
+                             ([states[0], {**states[1], "step": 5}], "state 1 of the list has step=5, but it needs step=4"),
+                             (dict(states[0], n=5), "the state has n=5, but this rank has n=1000: allowed: a state that was saved with n=1000"),
+                             (states[0], "size=2, but this rank has size=3: allowed: .* or a list of the states of all old ranks")):
             def body(net):
                 reducer = telegrad.Reducer("topk:density=0.01", 1000, net)
                 with self.assertRaisesRegex(telegrad.MismatchError, words):
                     reducer.load_state_dict(wrong)
             with self.subTest(words):
                 ranks.in_threads(3, body)
+        with telegrad.Network.local(1)[0] as net:
+            reducer = telegrad.Reducer("topk:density=0.01", 1000, net)
+            torn = reducer.state_dict()
+            del torn["memory"]
+            for wrong, words in ((None, "a NoneType: allowed: what state_dict has returned"), ("x", "a str: allowed"),
+                                 ([5], "a int in the list: allowed"), (torn, "the state has no 'memory'"),
+                                 ([torn], "state 0 of the list has no 'memory'")):
+                with self.assertRaisesRegex(telegrad.ArgumentError, f"load_state_dict: {words}"):
+                    reducer.load_state_dict(wrong)
 
     def test_undo(self):
         def body(net):
@@ -248,6 +277,8 @@ class Memory(unittest.TestCase):
 
 class Networks(unittest.TestCase):
     def test_bad_arguments(self):
+        def reducer(**settings):
+            return lambda: telegrad.Reducer("dense", 4, telegrad.Network.local(1)[0], **settings)
         for call, words in ((lambda: telegrad.Network.local(0), "size=0"),
                             (lambda: telegrad.Network.join("tcp://127.0.0.1:1"), "key"),
                             (lambda: telegrad.Network.join("udp://x", insecure=True), "udp"),
@@ -258,8 +289,15 @@ class Networks(unittest.TestCase):
                             (lambda: telegrad.Reducer(5, 4, telegrad.Network.local(1)[0]), "spec: a int: allowed: a str"),
                             (lambda: telegrad.Reducer("dense", 4, None), "net: a NoneType: allowed: a telegrad.Network"),
                             (lambda: telegrad.Network.local("2"), "size: a str: allowed: an int"),
-                            (lambda: telegrad.Reducer("dense", 4, telegrad.Network.local(1)[0], timeout=0), "timeout=0"),
-                            (lambda: telegrad.Reducer("dense", 4, telegrad.Network.local(1)[0], segments=[(3,)]), "segments")):
+                            (reducer(timeout=0), "timeout=0"),
+                            (reducer(timeout="1"), "timeout: a str: allowed: a number of seconds"),
+                            (reducer(seed=-1), "seed=-1: allowed: 0 to 18446744073709551615"),
+                            (reducer(total_steps=1.5), "total_steps: a float: allowed: an int"),
+                            (reducer(threads=1000), "threads=1000: allowed: 0 to 256"),
+                            (reducer(segments=4), "segments: a int: allowed: a list of shapes"),
+                            (reducer(segments=[4]), "segments[0]: a int: allowed: a shape"),
+                            (reducer(segments=[(2,), (1, "2")]), "segments[1]: a side: a str: allowed: an int"),
+                            (reducer(segments=[(3,)]), "segments")):
             with self.assertRaises(telegrad.ArgumentError) as caught:
                 call()
             self.assertIn(words, str(caught.exception))
