@@ -243,7 +243,7 @@ class Runs(unittest.TestCase):
             model.seen += 5
             opt.load_state_dict(state)
             self.assertEqual(int(model.seen), 8 + net.rank)
-            with self.assertRaisesRegex(telegrad.MismatchError, r"its buffers are \['x'\], but the model has"):
+            with self.assertRaisesRegex(telegrad.MismatchError, r"the state has the buffers \['x'\], but this model has"):
                 opt.load_state_dict({**state, "buffers": {"x": torch.ones(1)}})
         ranks.in_threads(2, body)
 
