@@ -218,22 +218,29 @@ static void print_edges(const struct tune *t)
     }
 }
 
+/* "76.00 to 76.40; seeds 1 to 3", or for one seed "seed 1". */
+static void spread_text(const struct tune *t, const struct summary *s, char text[96])
+{
+    const uint64_t first = t->o->common.seed, last = first + t->o->seeds - 1;
+    const double scale = t->images ? 100 : 1;
+    if (last > first)
+        snprintf(text, 96, "%.*f to %.*f; seeds %" PRIu64 " to %" PRIu64, t->images ? 2 : 4,
+                 scale * s->low, t->images ? 2 : 4, scale * s->high, first, last);
+    else
+        snprintf(text, 96, "seed %" PRIu64, first);
+}
+
 static void print_final(const struct tune *t)
 {
     const struct summary s = summarize(t);
-    const uint64_t first = t->o->common.seed, last = first + t->o->seeds - 1;
-    char seeds[64];
-    if (last > first)
-        snprintf(seeds, sizeof seeds, "seeds %" PRIu64 " to %" PRIu64, first, last);
-    else
-        snprintf(seeds, sizeof seeds, "seed %" PRIu64, first);
+    char spread[96];
+    spread_text(t, &s, spread);
     if (s.diverged)
-        printf("test           a run of the whole length diverged (%s)\n", seeds);
+        printf("test           diverged at full length, with at least one seed\n");
     else if (t->images)
-        printf("test           accuracy %.2f %% (%.2f to %.2f; %s), loss %.4f\n", 100 * s.mean,
-               100 * s.low, 100 * s.high, seeds, s.loss);
+        printf("test           accuracy %.2f %% (%s), loss %.4f\n", 100 * s.mean, spread, s.loss);
     else
-        printf("test           loss %.4f (%.4f to %.4f; %s)%s\n", s.mean, s.low, s.high, seeds,
+        printf("test           loss %.4f (%s)%s\n", s.mean, spread,
                data_text_loss(train_data_unit(t->held), s.mean).text);
 }
 

@@ -220,7 +220,7 @@ static void tell_progress(const struct search *s)
     size_t done, all;
     const double seconds = (double)(tg_now_ns(tg_clock_monotonic()) - s->begin_ns) / 1e9;
     tune_count(s->t, &done, &all);
-    if (s->steps > 0)
+    if (s->steps > 0 && done < all)
         console_remark("%zu of %zu runs done, about %s left", done, all,
                        format_seconds(steps_left(s->t) * seconds / s->steps).text);
 }

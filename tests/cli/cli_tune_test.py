@@ -189,7 +189,7 @@ class Tune(CliTest):
         self.assertIn("1,620 to train, 180 held out", caption)
         self.assertRegex(first, r"^1 +[\d.]+ +[\d.]{6} +[\d.]{6} +\d+ +winner$")
         self.assertRegex(second, r"^2 +[\d.]+ +[\d.]{6} +- +\d +stopped$")
-        self.assertTrue(any(re.match(r"test           loss [\d.]+ .*bits a character$", line) for line in rest))
+        self.assertTrue(any(re.match(r"test           loss [\d.]+ \(seed 1\), [\d.]+ bits a character$", line) for line in rest))
 
     def test_refusals(self):
         """Before anything is trained or written: the value, and what is allowed."""
