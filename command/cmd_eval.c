@@ -11,6 +11,7 @@
 #include "command/output/stop.h"
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,7 +169,7 @@ static tg_status print_table(const struct eval_options *o, const tg_weights *w,
     free(on);
     if (o->common.precision != TRAIN_FP32)
         printf("precision      %s\n", train_precision_names[o->common.precision]);
-    printf("test           accuracy %.2f %%, loss %.4f%s\n", 100 * info->accuracy, info->loss,
+    printf("test           accuracy %s, loss %s\n", data_text_accuracy(info->accuracy).text,
            data_text_loss(train_data_unit(data), info->loss).text);
     printf("time           %s\n", format_seconds(info->seconds).text);
     return output_flush();
@@ -215,6 +216,11 @@ static tg_status evaluate(struct eval_options *o, const tg_weights *w)
     if (status == TG_OK)
         status = (o->common.json ? print_json : print_table)(o, w, data, &info);
     train_data_close(data);
+    if (status == TG_OK && !isfinite(info.loss))
+        return tg_fail(TG_E_NONFINITE,
+                       "weights %s: the test loss is not finite, so there is no accuracy: the "
+                       "training of these weights diverged",
+                       tg_weights_path(w));
     return status;
 }
 

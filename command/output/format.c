@@ -80,6 +80,14 @@ format_text format_ratio(double ratio, const char *suffix)
     return f;
 }
 
+format_text format_loss(double loss)
+{
+    format_text f = {"not finite"};
+    if (isfinite(loss))
+        snprintf(f.text, sizeof f.text, "%.4f", loss);
+    return f;
+}
+
 /* Length in bytes of the UTF-8 character at text; 0 if it is not one. */
 static size_t character(const char *text)
 {

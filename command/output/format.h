@@ -24,6 +24,9 @@ format_text format_seconds(double seconds);
  * "x" -> "812x", 3.14159 -> "3.14x"; "-" if not finite. */
 format_text format_ratio(double ratio, const char *suffix);
 
+/* A loss with four digits after the point; "not finite". */
+format_text format_loss(double loss);
+
 /* Whether text is valid UTF-8 (RFC 3629: no overlong forms, no surrogates). */
 bool format_is_utf8(const char *text);
 

@@ -81,13 +81,14 @@ static tg_status on_step(void *arg, const train_step_info *info)
 static tg_status on_epoch(void *arg, const train_epoch_info *info)
 {
     struct watch *w = arg;
-    char tested[96] = "", line[192];
-    if (isfinite(info->test_accuracy))
-        snprintf(tested, sizeof tested, ", test loss %.4f%s, test accuracy %.2f %%",
-                 info->test_loss, data_text_loss(w->unit, info->test_loss).text,
-                 100 * info->test_accuracy);
-    snprintf(line, sizeof line, "%s%sepoch %llu: train loss %.4f%s", w->title,
-             w->title[0] ? " " : "", (unsigned long long)info->epoch + 1, info->train_loss, tested);
+    char tested[128] = "", line[512];
+    if (!isnan(info->test_loss))
+        snprintf(tested, sizeof tested, ", test loss %s, test accuracy %s",
+                 data_text_loss(w->unit, info->test_loss).text,
+                 data_text_accuracy(info->test_accuracy).text);
+    snprintf(line, sizeof line, "%s%sepoch %llu: train loss %s%s", w->title,
+             w->title[0] ? " " : "", (unsigned long long)info->epoch + 1,
+             format_loss(info->train_loss).text, tested);
     const int64_t now = tg_now_ns(tg_clock_monotonic());
     if (!console_terminal() && heartbeat_due(&w->progress.heartbeat, now, true))
         console_note("%s", line);

@@ -66,12 +66,11 @@ static void close_trace(struct tracing *t)
 
 static void print_quality(const train_end_info *end, train_unit unit)
 {
-    if (isfinite(end->test_accuracy))
-        printf("test           accuracy %.2f %%, loss %.4f%s\n", 100 * end->test_accuracy,
-               end->test_loss, data_text_loss(unit, end->test_loss).text);
+    if (!isnan(end->test_loss))
+        printf("test           accuracy %s, loss %s\n", data_text_accuracy(end->test_accuracy).text,
+               data_text_loss(unit, end->test_loss).text);
     if (isfinite(end->train_loss))
-        printf("train loss     %.4f%s\n", end->train_loss,
-               data_text_loss(unit, end->train_loss).text);
+        printf("train loss     %s\n", data_text_loss(unit, end->train_loss).text);
 }
 
 #define CLUMPS 1.25

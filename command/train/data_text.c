@@ -1,6 +1,7 @@
 #include "command/train/data_text.h"
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 const char *data_text_unit(train_unit unit)
 {
@@ -11,11 +12,20 @@ const char *data_text_unit(train_unit unit)
 
 format_text data_text_loss(train_unit unit, double loss)
 {
-    format_text f = {""};
-    if (unit == TRAIN_WORDS)
-        snprintf(f.text, sizeof f.text, ", perplexity %.2f", exp(loss));
-    if (unit == TRAIN_CHARACTERS)
-        snprintf(f.text, sizeof f.text, ", %.3f bits a character", loss / log(2));
+    format_text f = format_loss(loss);
+    const size_t len = strlen(f.text), room = sizeof f.text - len;
+    if (unit == TRAIN_WORDS && isfinite(loss))
+        snprintf(f.text + len, room, ", perplexity %.2f", exp(loss));
+    if (unit == TRAIN_CHARACTERS && isfinite(loss))
+        snprintf(f.text + len, room, ", %.3f bits a character", loss / log(2));
+    return f;
+}
+
+format_text data_text_accuracy(double accuracy)
+{
+    format_text f = {"-"};
+    if (isfinite(accuracy))
+        snprintf(f.text, sizeof f.text, "%.2f %%", 100 * accuracy);
     return f;
 }
 

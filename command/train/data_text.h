@@ -8,9 +8,12 @@
 /* "images", "characters", "words" */
 const char *data_text_unit(train_unit unit);
 
-/* The loss per token (in nats) in the usual unit: ", perplexity 118.2" for words, ", 2.12 bits a
- * character" for characters, "" for images. */
+/* The loss in nats, and per token in the usual unit: "4.7715, perplexity 118.10" for words,
+ * "1.4700, 2.121 bits a character" for characters, "0.2500" for images; "not finite". */
 format_text data_text_loss(train_unit unit, double loss);
+
+/* "97.25 %"; "-" if not finite. */
+format_text data_text_accuracy(double accuracy);
 
 /* "28 x 28 x 1, 10 classes", "33,278 different words" */
 format_text data_text_input(train_unit unit, const model_input *in);

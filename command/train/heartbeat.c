@@ -20,8 +20,8 @@ void heartbeat_line(char *dst, size_t cap, uint64_t first, uint64_t step, uint64
     const double done = total > 0 ? (double)step / (double)total : 1;
     const double rate = seconds > 0 ? (double)(step - first) / seconds : 0;
     const int used = snprintf(
-        dst, cap, "step %" PRIu64 " of %" PRIu64 " (%.0f %%): %.1f steps/s, loss %.4f, sent %s",
-        step, total, 100 * done, rate, loss, format_bytes(bytes).text);
+        dst, cap, "step %" PRIu64 " of %" PRIu64 " (%.0f %%): %.1f steps/s, loss %s, sent %s", step,
+        total, 100 * done, rate, format_loss(loss).text, format_bytes(bytes).text);
     if (rate > 0 && used > 0 && (size_t)used < cap)
         snprintf(dst + used, cap - (size_t)used, ", %s left",
                  format_seconds((double)(total - step) / rate).text);

@@ -23,8 +23,8 @@ static void draw(const struct progress *p, const train_step_info *info, double s
     int columns = console_columns() - 1;
     int used =
         snprintf(text, sizeof text,
-                 " %3.0f%% %" PRIu64 "/%" PRIu64 "  %5.1f steps/s  loss %.4f  sent %-7s %7s left",
-                 100 * done, info->step, p->total, rate, info->loss,
+                 " %3.0f%% %" PRIu64 "/%" PRIu64 "  %5.1f steps/s  loss %s  sent %-7s %7s left",
+                 100 * done, info->step, p->total, rate, format_loss(info->loss).text,
                  format_bytes((double)p->bytes).text, format_seconds(left).text);
     if (p->simulated && used < (int)sizeof text)
         used += snprintf(text + used, sizeof text - (size_t)used, "  simulated %s",

@@ -23,7 +23,8 @@ extern "C" {
 typedef struct tg_weights tg_weights;
 
 /* Read a file into memory. The error text names the tensor, the field, its value and what is
- * allowed.
+ * allowed. A file of a checkpoint, beside its COMMIT (of final.safetensors: FINAL), must have the
+ * checksum that is recorded there.
  * Errors  TG_E_IO, TG_E_CORRUPT, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_weights_open(const char *path, tg_weights **w_p);
 /* Read the weights of the newest checkpoint in a folder that tg_session_save wrote to, and verify

@@ -368,7 +368,7 @@ static tg_status check_initial(const tg_session *s, const tensor *t)
             return tg_fail(TG_E_NONFINITE,
                            "tensor \"%s\": element %zu of rank 0's initial parameters is %g: "
                            "allowed: finite numbers",
-                           t->name, i, (double)t->param[i]);
+                           t->name, i, isnan(t->param[i]) ? (double)NAN : (double)t->param[i]);
     return TG_OK;
 }
 

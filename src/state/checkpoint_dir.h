@@ -23,5 +23,10 @@ bool tg__ckpt_is_committed(const char *dir, uint64_t step);
 /* suffix: ".tmp" or "", of the folder to write to */
 TG_NODISCARD tg_status tg__ckpt_write_mark(const char *dir, uint64_t step, const char *suffix,
                                            tg__weights_which which, const tg__weights_mark *mark);
+/* What COMMIT or FINAL says of the file of weights beside it. *found_p: false if there is none, or
+ * `weights` is no file of a checkpoint.
+ * Errors  TG_E_CORRUPT, TG_E_IO */
+TG_NODISCARD tg_status tg__ckpt_mark_beside(const char *weights, tg__weights_mark *mark_p,
+                                            bool *found_p);
 
 #endif

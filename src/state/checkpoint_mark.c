@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define MARK_BYTES 160 /* room for a COMMIT or FINAL */
@@ -37,22 +38,35 @@ tg_status tg__ckpt_write_mark(const char *dir, uint64_t step, const char *suffix
 }
 
 /* The text must be exactly what is written for its numbers, so that no damage goes unnoticed. */
-static bool read_mark(const char *bytes, size_t len, uint64_t step, tg__weights_which which,
+static bool read_mark(const char *bytes, size_t len, tg__weights_which which, uint64_t *step_p,
                       tg__weights_mark *mark_p)
 {
     char text[MARK_BYTES];
+    uint64_t step;
     tg__weights_mark mark = {.in = tg__ckpt_parts[which].mark};
     if (len >= sizeof text)
         return false;
     memcpy(text, bytes, len);
     text[len] = '\0';
-    if (sscanf(text, "telegrad checkpoint 2 step %*u %*s %" SCNu64 " bytes, crc32c %" SCNx32,
-               &mark.bytes, &mark.crc) != 2)
+    if (sscanf(text,
+               "telegrad checkpoint 2 step %" SCNu64 " %*s %" SCNu64 " bytes, crc32c %" SCNx32,
+               &step, &mark.bytes, &mark.crc) != 3)
         return false;
     if (print_mark(text, step, which, &mark) != (int)len || memcmp(text, bytes, len) != 0)
         return false;
+    *step_p = step;
     *mark_p = mark;
     return true;
+}
+
+static tg_status read_text(const char *path, char bytes[MARK_BYTES], size_t *len_p)
+{
+    tg__file f;
+    TG_TRY(tg__file_open(path, "checkpoint", &f));
+    *len_p = TG__MIN(f.len, (size_t)MARK_BYTES); /* a COMMIT is shorter */
+    const tg_status status = tg__file_get(&f, 0, bytes, *len_p);
+    tg__file_close(&f);
+    return status;
 }
 
 tg_status tg__ckpt_dir_mark(const char *dir, uint64_t step, tg__weights_which which,
@@ -60,25 +74,57 @@ tg_status tg__ckpt_dir_mark(const char *dir, uint64_t step, tg__weights_which wh
 {
     char path[4096], old[64];
     char bytes[MARK_BYTES];
-    tg__file f;
+    size_t len;
+    uint64_t found;
+    tg__weights_mark mark;
     TG_TRY(tg__ckpt_file_path(dir, step, "", tg__ckpt_parts[which].mark, path, sizeof path));
-    TG_TRY(tg__file_open(path, "checkpoint", &f));
-    const size_t len = TG__MIN(f.len, sizeof bytes); /* a COMMIT is shorter */
-    tg_status status = tg__file_get(&f, 0, bytes, len);
-    tg__file_close(&f);
-    TG_TRY(status);
+    TG_TRY(read_text(path, bytes, &len));
     const int old_len = snprintf(old, sizeof old, "step %" PRIu64 "\n", step);
     if (len == (size_t)old_len && memcmp(bytes, old, len) == 0)
-        status = tg_fail(TG_E_VERSION,
-                         "checkpoint %s has format 1, without model.safetensors: allowed: format "
-                         "2; resume with the version of telegrad that saved it",
-                         path);
-    else if (!read_mark(bytes, len, step, which, mark_p))
-        status = tg_fail(TG_E_CORRUPT,
-                         "checkpoint %s is damaged, or was saved under the name of another step "
-                         "than %" PRIu64 ", the one in the name of its folder",
-                         path, step);
-    return status;
+        return tg_fail(TG_E_VERSION,
+                       "checkpoint %s has format 1, without model.safetensors: allowed: format "
+                       "2; resume with the version of telegrad that saved it",
+                       path);
+    if (!read_mark(bytes, len, which, &found, &mark) || found != step)
+        return tg_fail(TG_E_CORRUPT,
+                       "checkpoint %s is damaged, or was saved under the name of another step "
+                       "than %" PRIu64 ", the one in the name of its folder",
+                       path, step);
+    *mark_p = mark;
+    return TG_OK;
+}
+
+/* The part of a checkpoint that a file of weights is by its name; TG__CKPT_PARTS: none. */
+static size_t part_of(const char *name)
+{
+    size_t which = 0;
+    while (which < TG__CKPT_PARTS && strcmp(tg__ckpt_parts[which].weights, name) != 0)
+        which++;
+    return which;
+}
+
+tg_status tg__ckpt_mark_beside(const char *weights, tg__weights_mark *mark_p, bool *found_p)
+{
+    static const char begins[] = "telegrad checkpoint ";
+    const char *slash = strrchr(weights, '/'), *name = slash ? slash + 1 : weights;
+    const size_t which = part_of(name);
+    char path[4096], bytes[MARK_BYTES];
+    struct stat info;
+    size_t len;
+    uint64_t step;
+    *found_p = false;
+    if (which == TG__CKPT_PARTS ||
+        snprintf(path, sizeof path, "%.*s%s", (int)(name - weights), weights,
+                 tg__ckpt_parts[which].mark) >= (int)sizeof path ||
+        stat(path, &info) != 0 || !S_ISREG(info.st_mode))
+        return TG_OK;
+    TG_TRY(read_text(path, bytes, &len));
+    if (len < sizeof begins - 1 || memcmp(bytes, begins, sizeof begins - 1) != 0)
+        return TG_OK; /* another program's */
+    if (!read_mark(bytes, len, (tg__weights_which)which, &step, mark_p))
+        return tg_fail(TG_E_CORRUPT, "checkpoint %s is damaged", path);
+    *found_p = true;
+    return TG_OK;
 }
 
 /* ---- the weights of a finished run ----------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* Reading weights files. */
 #include "kernel/kernel.h"
 #include "base/arg.h"
+#include "state/checkpoint_dir.h"
 #include "state/file.h"
 #include "state/state.h"
 #include "state/weights_impl.h"
@@ -132,7 +133,10 @@ static tg_status open_file(const char *path, const tg__weights_mark *mark, tg_we
 tg_status tg_weights_open(const char *path, tg_weights **w_p)
 {
     TG__ARGS(path, w_p);
-    return open_file(path, NULL, w_p);
+    tg__weights_mark mark;
+    bool marked;
+    TG_TRY(tg__ckpt_mark_beside(path, &mark, &marked));
+    return open_file(path, marked ? &mark : NULL, w_p);
 }
 
 static tg_status open_which(const char *dir, uint64_t step, tg__weights_which which,

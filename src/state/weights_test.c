@@ -364,12 +364,47 @@ static void checkpoints_are_compared_with_their_mark(void **state)
         bytes[i % len] ^= (uint8_t)(i < len);
         assert_int_equal(tg_weights_open_newest(dir, &f), TG_E_CORRUPT);
         assert_non_null(strstr(tg_error(), "COMMIT beside it says"));
+        assert_int_equal(tg_weights_open(path, &f), TG_E_CORRUPT);
+        assert_non_null(strstr(tg_error(), "COMMIT beside it says"));
     }
     free(bytes);
     snprintf(command, sizeof command, "rm %s", path);
     assert_int_equal(system(command), 0);
     assert_int_equal(tg_weights_open_newest(dir, &f), TG_E_IO);
     assert_non_null(strstr(tg_error(), "model.safetensors"));
+}
+
+/* A file of weights that is given by name is compared, too, if a telegrad COMMIT lies beside it. */
+static void a_file_is_compared_with_the_mark_beside_it(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *commit;
+        tg_status status;
+    } cases[] = {{NULL, TG_OK},
+                 {"", TG_OK},
+                 {"0f3c2a the commit of another program\n", TG_OK},
+                 {"telegrad checkpoint 2\nstep 3\n", TG_E_CORRUPT},
+                 {"telegrad checkpoint 2\nstep 3\nmodel.safetensors 1 bytes, crc32c 00000000\n",
+                  TG_E_CORRUPT}};
+    char commit[sizeof path];
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    snprintf(commit, sizeof commit, "%s/COMMIT", dir);
+    (void)write_file();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tg_weights *f = NULL;
+        if (cases[i].commit) {
+            FILE *file = fopen(commit, "wb");
+            assert_non_null(file);
+            fputs(cases[i].commit, file);
+            assert_int_equal(fclose(file), 0);
+        }
+        assert_int_equal(tg_weights_open(path, &f), cases[i].status);
+        if (cases[i].status == TG_OK)
+            tg_weights_close(f);
+        else
+            assert_non_null(strstr(tg_error(), "COMMIT"));
+    }
 }
 
 /* Weights of the end that are damaged or gone are an error, and those that were saved are still
@@ -409,6 +444,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_DIR(comes_back),
+        IN_DIR(a_file_is_compared_with_the_mark_beside_it),
         IN_DIR(final_weights_that_are_gone_are_missed),
         IN_DIR(what_does_not_fit_is_named),
         IN_DIR(names_that_cannot_be_written),

@@ -271,6 +271,40 @@ class Eval(CliTest):
             file.write(b"\x55\xaa")
         self.refused(1, ["model.safetensors", "CRC-32C", "COMMIT"], "eval", "--resume", folder)
         self.refused(1, ["model.safetensors", "CRC-32C", "COMMIT"], "train", *JOB, "--steps", "50", "--resume", folder)
+        # A file that is given by its name is compared, too.
+        self.refused(1, ["model.safetensors", "CRC-32C", "COMMIT beside it says"], "eval", "--weights", path)
+        self.refused(1, ["model.safetensors", "CRC-32C", "COMMIT beside it says"], "train", *JOB, "--steps", "50", "--init", path)
+
+    def test_weights_that_are_not_finite(self):
+        """A ReLU hides NaN, so it is refused by name before anything is tested."""
+        folder, _ = self.saved()
+        metadata, tensors = safetensors_reader.read(model_of(folder))
+        path = self.path("m.safetensors")
+        for name, at, value, shown in (("fc1.weight", 30, math.nan, "nan"), ("fc3.bias", 2, -math.inf, "-inf")):
+            raw = {key: ("F32", shape, values.tobytes()) for key, (shape, values) in tensors.items()}
+            data = bytearray(raw[name][2])
+            struct.pack_into("<f", data, 4 * at, value)
+            write(path, {**raw, name: (*raw[name][:2], bytes(data))}, metadata)
+            words = [f'tensor "{name}": element {at} ', f" is {shown}: allowed: finite numbers"]
+            self.refused(1, [f"weights {path}: ", *words], "eval", "--weights", path)
+            self.refused(1, words, "train", *JOB, "--steps", "1", "--init", path)
+
+    def test_diverged(self):
+        """Weights that are finite, with outputs that are not: no accuracy, and a failure, as in training."""
+        folder, out = self.path("ck"), self.path("run.jsonl")
+        done = run("train", *JOB, "--lr", "1e9", "--steps", "20", "--save", folder, "--out", out)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("\ntest           accuracy -, loss not finite\n", done.stdout)
+        end = records(out)[-1]
+        self.assertEqual((end["test_accuracy"], end["test_loss"]), (None, None))
+        done = run("eval", "--resume", folder)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("\ntest           accuracy -, loss not finite\n", done.stdout)
+        self.assertIn("the test loss is not finite", done.stderr)
+        done = run("eval", "--resume", folder, "--json")
+        self.assertEqual(done.returncode, 1)
+        mine = json.loads(done.stdout)
+        self.assertEqual((mine["test_accuracy"], mine["test_loss"]), (None, None))
 
     def test_older_format(self):
         folder, _ = self.saved()

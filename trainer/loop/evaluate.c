@@ -1,5 +1,6 @@
 /* Testing: the part shared by training and evaluation, and the evaluation of given weights. */
 #include "trainer/loop/run.h"
+#include <math.h>
 
 tg_status run_test(model *m, loader *test, uint64_t batches, const train_eval_job *job,
                    run_tested *sums)
@@ -24,16 +25,43 @@ tg_status run_test(model *m, loader *test, uint64_t batches, const train_eval_jo
     return TG_OK;
 }
 
+void run_tested_means(const run_tested *sums, double *accuracy_p, double *loss_p)
+{
+    const double loss = sums->loss / sums->labels;
+    const bool result = isfinite(loss);
+    *accuracy_p = result ? sums->correct / sums->labels : (double)NAN;
+    *loss_p = result ? loss : (double)INFINITY;
+}
+
+/* Outputs may be finite although weights are not: a ReLU makes 0 of NaN. */
+static tg_status check_finite(const model *m, const tg_weights *w)
+{
+    for (size_t k = 0; k < m->ntensors; k++) {
+        const float *v = m->params + m->tensors[k].offset;
+        for (size_t i = 0; i < m->tensors[k].n; i++)
+            if (!isfinite(v[i]))
+                return tg_fail(TG_E_NONFINITE,
+                               "weights %s: tensor \"%s\": element %zu is %g: allowed: finite "
+                               "numbers",
+                               tg_weights_path(w), m->tensors[k].name, i,
+                               isnan(v[i]) ? (double)NAN : (double)v[i]);
+    }
+    return TG_OK;
+}
+
 static tg_status evaluate(const train_eval_job *job, model *m, loader *test,
                           train_eval_info *info_p)
 {
     const int64_t start = tg_now_ns(tg_clock_monotonic());
     run_tested sums = {0};
+    double accuracy, loss;
     TG_TRY(run_read_weights(m, job->weights));
+    TG_TRY(check_finite(m, job->weights));
     TG_TRY(run_test(m, test, loader_steps_per_epoch(test), job, &sums));
+    run_tested_means(&sums, &accuracy, &loss);
     *info_p = (train_eval_info){
-        .accuracy = sums.correct / sums.labels,
-        .loss = sums.loss / sums.labels,
+        .accuracy = accuracy,
+        .loss = loss,
         .labels = (size_t)sums.labels,
         .params = m->params_total,
         .seconds = (double)(tg_now_ns(tg_clock_monotonic()) - start) / 1e9,

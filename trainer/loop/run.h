@@ -143,6 +143,9 @@ typedef struct run_tested {
  * the outputs; NULL: neither. (evaluate.c) */
 TG_NODISCARD tg_status run_test(model *m, loader *test, uint64_t batches, const train_eval_job *job,
                                 run_tested *sums);
+/* The means, in nats. If the loss is not finite, it is INFINITY, and the accuracy NAN: some outputs
+ * are not finite, and count as wrong. (evaluate.c) */
+void run_tested_means(const run_tested *sums, double *accuracy_p, double *loss_p);
 
 /* Agreement between ranks outside of the session (run_agree.c). All ranks call these together.
  *

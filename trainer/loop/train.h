@@ -142,8 +142,10 @@ typedef struct train_epoch_info {
     uint64_t epoch, step;
     /* Mean over the epoch's steps and all ranks, of the finite losses; NAN if there are none. */
     double train_loss;
-    double test_accuracy, test_loss; /* of the global parameters, on the whole test set; nats */
-    double seconds;                  /* training time so far, evaluation excluded */
+    /* Of the global parameters, on the whole test set, in nats; NAN if not evaluated. If the loss
+     * is not finite, it is INFINITY, and the accuracy NAN. */
+    double test_accuracy, test_loss;
+    double seconds; /* training time so far, evaluation excluded */
     uint64_t bytes_sent;
     train_waits waits; /* of this run's part of the epoch; valid during the call */
 } train_epoch_info;
@@ -151,7 +153,7 @@ typedef struct train_epoch_info {
 typedef struct train_end_info {
     int world;
     uint64_t steps, epochs;                   /* done since the start, over all resumed runs */
-    double test_accuracy, test_loss;          /* NAN if not evaluated */
+    double test_accuracy, test_loss;          /* as in train_epoch_info */
     double train_loss;                        /* of the last epoch, or part of one */
     double seconds;                           /* training time of this run, evaluation excluded */
     double step_ms_median, compute_ms_median; /* as in train_step_info */
@@ -349,14 +351,15 @@ typedef struct train_eval_job {
 } train_eval_job;
 
 typedef struct train_eval_info {
-    double accuracy, loss; /* mean over the labels */
+    double accuracy, loss; /* means over the labels, as in train_epoch_info */
     size_t labels, params; /* labels: images or tokens tested */
     double seconds;
 } train_eval_info;
 
 /* Evaluate weights on the test set, in one thread, as train_run does with its own.
  * Errors  TG_E_SPEC (the model), TG_E_ARG (samples or outputs for a text),
- *         TG_E_MISMATCH (weights of another model), TG_E_UNSUPPORTED (the CPU has no bf16),
+ *         TG_E_MISMATCH (weights of another model), TG_E_NONFINITE (weights that are not finite),
+ *         TG_E_UNSUPPORTED (the CPU has no bf16),
  *         and what outputs returns */
 TG_NODISCARD tg_status train_evaluate(const train_eval_job *job, const train_data *data,
                                       train_eval_info *info_p);

@@ -55,8 +55,10 @@ static tg_status close_epoch(run *r, bool test)
                        "the ranks tested %.0f labels in all, but the test set has %zu", sums[4],
                        data_test_labels(r->data));
     r->end.train_loss = sums[0] / sums[1]; /* NAN if no loss was finite */
-    r->end.test_loss = test ? sums[2] / sums[4] : NAN;
-    r->end.test_accuracy = test ? sums[3] / sums[4] : NAN;
+    r->end.test_loss = r->end.test_accuracy = NAN;
+    if (test)
+        run_tested_means(&(run_tested){sums[2], sums[3], sums[4]}, &r->end.test_accuracy,
+                         &r->end.test_loss);
     r->loss_sum = 0;
     r->loss_count = r->loss_steps = 0;
     if (!r->events || !r->events->epoch)
