@@ -44,7 +44,8 @@ function sortableTable(columns, rows, caption) {
 
 const endOf = (run, name) => run.end && isNumber(run.end[name]) ? run.end[name] : null;
 /* The record that tells of a run's last test, or of its last training loss: that of its end, or of an epoch where it ended untested or was cut. */
-const lastOf = (run, name) => run.end && name in run.end && (name === "train_loss" || isNumber(run.end.test_accuracy)) ? run.end : run.last;
+const tested = run => isNumber(run.end.test_accuracy) || (run.settings.evaluate === true && !run.settings.sim_only && !run.end.interrupted);
+const lastOf = (run, name) => run.end && name in run.end && (name === "train_loss" || tested(run)) ? run.end : run.last;
 const finalOf = (run, name) => isNumber(lastOf(run, name)[name]) ? lastOf(run, name)[name] : null;
 const notFinite = run => lastOf(run, "test_loss").test_loss === null || ((run.steps.loss || run.epochs.train_loss) && lastOf(run, "train_loss").train_loss === null);
 const bestOf = (run, name, pick) => run.epochs[name] ? Math[pick](...run.epochs[name][1]) : null;

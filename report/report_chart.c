@@ -11,12 +11,12 @@
 /* What may be drawn, in the order of preference. */
 static const struct measure {
     size_t column;
-    const char *title;
+    const char *name, *unit;
     double scale;
-} measures[] = {{EPOCH_TEST_ACCURACY, "test accuracy, %", 100},
-                {EPOCH_PERPLEXITY, "test perplexity", 1},
-                {EPOCH_TEST_LOSS, "test loss", 1},
-                {EPOCH_TRAIN_LOSS, "training loss", 1}};
+} measures[] = {{EPOCH_TEST_ACCURACY, "test accuracy", ", %", 100},
+                {EPOCH_PERPLEXITY, "test perplexity", "", 1},
+                {EPOCH_TEST_LOSS, "test loss", "", 1},
+                {EPOCH_TRAIN_LOSS, "training loss", "", 1}};
 
 static bool has(const run_file_run *run, const struct measure *m)
 {
@@ -28,17 +28,36 @@ static bool has(const run_file_run *run, const struct measure *m)
     return false;
 }
 
-/* The first measure that all runs have; NULL: there is none. */
+/* The first measure that some run has, and all that did not fail; NULL: there is none. */
 static const struct measure *choose(const run_files *files)
 {
     for (size_t k = 0; k < sizeof measures / sizeof *measures; k++) {
-        size_t runs = 0;
-        while (runs < files->count && has(&files->runs[runs], &measures[k]))
-            runs++;
-        if (runs == files->count)
+        size_t have = 0, lack = 0;
+        for (size_t i = 0; i < files->count; i++) {
+            const bool there = has(&files->runs[i], &measures[k]);
+            have += there;
+            lack += !there && !files->runs[i].failed;
+        }
+        if (have > 0 && lack == 0)
             return &measures[k];
     }
     return NULL;
+}
+
+/* Why there is no picture. */
+static tg_status nothing(const run_files *files)
+{
+    if (files->count > 1)
+        return tg_fail(
+            TG_E_STATE,
+            "the runs have no measure in common: allowed: runs with at least one complete epoch");
+    const run_file_run *run = &files->runs[0];
+    return tg_fail(TG_E_STATE,
+                   run->failed ? "run \"%.64s\" failed: it has no accuracy or loss that is finite, "
+                                 "so there is nothing to draw"
+                               : "run \"%.64s\" has no complete epoch yet, so there is nothing to "
+                                 "draw: a page (-o report.html) shows its steps",
+                   run->name);
 }
 
 static tg_status take(const run_file_run *run, const struct measure *m, chart_panel *p)
@@ -79,7 +98,9 @@ static void fit(chart_panel *p)
             high = fmax(high, l->y[i]);
         }
     }
-    const double room = fmax(0.05 * (high - low), 1e-3 * fmax(fabs(high), 1e-3));
+    double room = fmax(0.05 * (high - low), 1e-3 * fabs(high));
+    if (high == low) /* the values do not say how large a difference matters */
+        room = high != 0 ? 0.1 * fabs(high) : 1;
     p->y.low = low - room;
     p->y.high = high + room;
     p->x.log = longest > 10 * shortest;
@@ -93,17 +114,21 @@ static tg_status draw(const run_files *files, const char *title, FILE *out)
     chart_panel panel = {.x = {.title = "seconds of training", .text = chart_text_number},
                          .y = {.text = chart_text_number},
                          .mark = -1};
+    char title_of_y[32];
     tg_status status = TG_OK;
     if (files->count > CHART_LINES_MAX)
         return tg_fail(TG_E_SPEC, "%zu runs for one chart: allowed: at most %d", files->count,
                        CHART_LINES_MAX);
     if (!m)
-        return tg_fail(
-            TG_E_STATE,
-            "the runs have no measure in common: allowed: runs with at least one complete epoch");
-    panel.title = m->title;
+        return nothing(files);
+    snprintf(title_of_y, sizeof title_of_y, "%s%s", m->name, m->unit);
+    panel.title = title_of_y;
     for (size_t i = 0; i < files->count && status == TG_OK; i++)
-        status = take(&files->runs[i], m, &panel);
+        if (has(&files->runs[i], m))
+            status = take(&files->runs[i], m, &panel);
+        else
+            tg_log(TG_LOG_WARN, "run \"%s\" failed, and has no %s: it is not drawn",
+                   files->runs[i].name, m->name);
     if (status == TG_OK) {
         fit(&panel);
         chart_write(out, title ? title : "Training over time", PLOT_W, &panel, 1);

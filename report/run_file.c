@@ -126,6 +126,12 @@ static tg_status add_epoch(const place *at, run_file_run *run, const json_t *rec
     epoch_waits_add(&run->waits, record);
     row[EPOCH_SECONDS] += run->seconds_before;
     row[EPOCH_SENT] += run->sent_before;
+    /* The outputs of a test were not finite, and none of them counts; older records say 0. */
+    if (isfinite(row[EPOCH_TEST_ACCURACY]) &&
+        json_is_null(json_object_get(record, run_epoch_names[EPOCH_TEST_LOSS]))) {
+        row[EPOCH_TEST_ACCURACY] = NAN;
+        row[EPOCH_TEST_LOSS] = INFINITY;
+    }
     if (!isfinite(row[EPOCH_PERPLEXITY]) && number(run->start, "context") > 0)
         row[EPOCH_PERPLEXITY] = exp(row[EPOCH_TEST_LOSS]);
     return TG_OK;
@@ -226,6 +232,7 @@ static void go_on(run_file_run *run, const json_t *start)
     epoch_waits_drop_after(run->waits, number(start, "first_step"));
     json_decref(run->end);
     run->end = NULL;
+    run->failed = false;
     run->sent_before = whole && isfinite(sent) ? sent : last_of(&run->epochs, EPOCH_SENT);
     if (!clock || strcmp(clock, "virtual") != 0)
         run->seconds_before =
@@ -328,10 +335,12 @@ static tg_status add_record(place *at, json_t *record)
         const char *why = text(record, "error");
         note(at->files, TG_LOG_INFO,
              json_sprintf("%s: the run failed: %s", at->path, why ? why : "?"));
+        run->failed = true;
         return TG_OK;
     }
     json_decref(run->end);
     run->end = json_incref(record);
+    run->failed = json_is_true(json_object_get(record, "diverged"));
     return TG_OK;
 }
 

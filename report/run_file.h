@@ -55,6 +55,7 @@ typedef struct run_file_run {
     const char *last_path;  /* file of the run's last part; borrowed */
     char *name;             /* as in compare; else the file's name without folder and ending */
     json_t *start, *end;    /* records; end is NULL if the run was cut off */
+    bool failed;            /* it ended by an error, or diverged */
     run_rows steps, epochs; /* ordered by step */
     json_t *waits;          /* waits by epoch, see epoch_waits.h; NULL: none */
     double seconds_before,

@@ -79,16 +79,28 @@ static json_t *epoch_curves(const run_rows *epochs, size_t most, size_t *kept)
     return object;
 }
 
-/* The values of the last epoch records; one that is not finite is null. Test results are those of
- * the last test, since an interrupted run ends without one. */
-static json_t *last_epoch(const run_rows *epochs)
+/* Whether the epoch of this row ended with a test, whose results may be not finite. A run that is
+ * interrupted ends without one. */
+static bool was_tested(const run_file_run *run, const double *row, bool is_last)
 {
+    if (!isnan(row[EPOCH_TEST_ACCURACY]) || !isnan(row[EPOCH_TEST_LOSS]))
+        return true;
+    return json_is_true(json_object_get(run->start, "evaluate")) &&
+           !json_is_true(json_object_get(run->start, "sim_only")) &&
+           !(is_last && json_is_true(json_object_get(run->end, "interrupted")));
+}
+
+/* The values of the last epoch records; one that is not finite is null. Test results are those of
+ * the last test. */
+static json_t *last_epoch(const run_file_run *run)
+{
+    const run_rows *epochs = &run->epochs;
     json_t *object = json_object();
     const double *row = epochs->v + epochs->count * epochs->columns;
     bool trained = false, tested = false;
     while (row > epochs->v && !tested) {
         row -= epochs->columns;
-        tested = isfinite(row[EPOCH_TEST_ACCURACY]) || isfinite(row[EPOCH_TEST_LOSS]);
+        tested = was_tested(run, row, !trained);
         for (size_t c = EPOCH_TRAIN_LOSS; c < EPOCH_COLUMNS; c++)
             if (c == EPOCH_TRAIN_LOSS ? !trained : tested)
                 json_object_set_new(object, run_epoch_names[c], real(row[c]));
@@ -157,9 +169,9 @@ static json_t *one_run(const run_file_run *run, const run_mark *marks, size_t nm
     return json_pack("{s:s, s:s, s:o, s:O?, s:o, s:o, s:o, s:o, s:o, s:o, s:I}", "name", run->name,
                      "file", run->path, "settings", settings(run->start), "end", run->end, "marks",
                      marks_json(marks, nmarks, most), "steps", step_curves(&run->steps, most, kept),
-                     "epochs", epoch_curves(&run->epochs, most, kept), "last",
-                     last_epoch(&run->epochs), "means", means(&run->steps), "waits",
-                     waits_of(run, most), "records", (json_int_t)run->steps.count);
+                     "epochs", epoch_curves(&run->epochs, most, kept), "last", last_epoch(run),
+                     "means", means(&run->steps), "waits", waits_of(run, most), "records",
+                     (json_int_t)run->steps.count);
 }
 
 static tg_status add_run(json_t *list, const run_file_run *run, size_t most, size_t *kept)

@@ -1,6 +1,7 @@
 /* time to finish = seconds of training; if timed: median step over the link * steps
  * time per step = time to finish / steps, because runs may have different numbers of steps
- * speed-up = time per step of the first dense S-SGD run / time per step */
+ * speed-up = time per step of the first dense S-SGD run that did not fail / time per step
+ * A run that diverged skipped steps, so its ratio and speed-up would mean nothing. */
 #include "command/compare/compare_report.h"
 #include "command/train/cli_run.h"
 #include "command/output/jsonl.h"
@@ -27,12 +28,29 @@ static double step_seconds(const struct compare_row *row)
     return time_to_finish(row) / (double)row->result.end.steps;
 }
 
+static bool did_fail(const struct compare_row *row)
+{
+    return row->failed || row->result.verdict.failed;
+}
+
+/* The run that others are compared with; count: there is none. */
+static size_t base_of(const struct compare_row *rows, size_t count)
+{
+    size_t i = 0;
+    while (i < count && (!rows[i].dense || did_fail(&rows[i])))
+        i++;
+    return i;
+}
+
 static double speed_up(const struct compare_row *rows, size_t count, const struct compare_row *row)
 {
-    for (size_t i = 0; i < count; i++)
-        if (rows[i].dense && !rows[i].failed)
-            return step_seconds(&rows[i]) / step_seconds(row);
-    return NAN;
+    const size_t base = base_of(rows, count);
+    return base < count && !did_fail(row) ? step_seconds(&rows[base]) / step_seconds(row) : NAN;
+}
+
+static double ratio_of(const struct compare_row *row, double ratio)
+{
+    return did_fail(row) ? (double)NAN : ratio;
 }
 
 void report_row_free(struct compare_row *row)
@@ -75,7 +93,7 @@ static void fill_row(struct table *t, const struct compare_row *rows, size_t cou
         snprintf(text, sizeof text, "-");
     table_cell(t, text);
     table_cell(t, format_bytes(result->end.bytes_per_step).text);
-    table_cell(t, format_ratio(result->end.ratio, "x").text);
+    table_cell(t, format_ratio(ratio_of(row, result->end.ratio), "x").text);
     snprintf(text, sizeof text, "%s%s", format_ratio(1e3 * step_seconds(row), "").text, mark);
     table_cell(t, text);
     snprintf(text, sizeof text, "%s%s", format_seconds(time_to_finish(row)).text, mark);
@@ -105,6 +123,17 @@ static void print_lengths(const struct compare_row *rows, size_t count)
         printf("the runs have %" PRIu64 " to %" PRIu64
                " steps: the speed-up is that of a step, not of the time to finish\n",
                least, most);
+}
+
+/* Say which run the others are compared with, if the first that might be failed. */
+static void print_base(const struct compare_row *rows, size_t count)
+{
+    const size_t base = base_of(rows, count);
+    size_t first = 0;
+    while (first < count && !rows[first].dense)
+        first++;
+    if (first < base && base < count)
+        printf("the speed-up is over %s, the first dense run that did not fail\n", rows[base].name);
 }
 
 /* Explain the marks behind names. */
@@ -192,6 +221,7 @@ tg_status report_table(const struct run_about *about, const char *simulated,
     TG_TRY(status);
     print_footnote(rows, count);
     print_lengths(rows, count);
+    print_base(rows, count);
     print_optimizers(rows, count);
     print_remarks(rows, count);
     return output_flush();
@@ -212,7 +242,8 @@ static json_t *row_json(const struct compare_row *rows, size_t count, const stru
         "strategy", row->failed ? o->strategy : row->result.strategy,                     /**/
         "steps", (json_int_t)end->steps, "test_accuracy", jsonl_real(end->test_accuracy), /**/
         "bytes_per_step", jsonl_real(end->bytes_per_step),                                /**/
-        "ratio", jsonl_real(end->ratio), "ratio_wire", jsonl_real(end->ratio_wire),       /**/
+        "ratio", jsonl_real(ratio_of(row, end->ratio)),                                   /**/
+        "ratio_wire", jsonl_real(ratio_of(row, end->ratio_wire)),                         /**/
         "step_ms", jsonl_real(1e3 * step_seconds(row)),                                   /**/
         "time_to_finish", jsonl_real(time_to_finish(row)),                                /**/
         "speed_up", jsonl_real(speed_up(rows, count, row)),                               /**/

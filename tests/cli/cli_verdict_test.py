@@ -105,9 +105,24 @@ class Verdict(CliTest):
         rows = records(out)[-1]["rows"]
         self.assertEqual([row["diverged"] for row in rows], [False, True])
         self.assertEqual([bool(row["remarks"]) for row in rows], [False, True])
+        self.assertNotIn("the speed-up is over", done.stdout)
         done = run("compare", *JOB, "--steps", "20", "--json", "--run", "strategy=cd:warmup=20")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(done.stdout)["remarks"][0]["what"], "not_started")
+
+    def test_compare_without_the_first_run(self):
+        """A run that failed has no ratio and no speed-up, and is not what others are compared with."""
+        runs = ["--run", "name=a;lr=1e9", "--run", "name=few;method=topk:density=0.01", "--run", "name=b"]
+        out = self.path("c.jsonl")
+        done = run("compare", *JOB, "--steps", "20", "--out", out, *runs)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("\nthe speed-up is over b, the first dense run that did not fail\n", done.stdout)
+        rows = {row["run"]: row for row in records(out)[-1]["rows"]}
+        self.assertEqual([rows["a"][key] for key in ("ratio", "ratio_wire", "speed_up", "test_accuracy")], [None] * 4)
+        self.assertEqual(rows["b"]["speed_up"], 1)
+        self.assertAlmostEqual(rows["few"]["speed_up"], rows["b"]["step_ms"] / rows["few"]["step_ms"])
+        row = next(line for line in done.stdout.splitlines() if line.strip().startswith("a !"))
+        self.assertEqual([row.split().count("-"), row.split()[-1]], [3, "-"], row)
 
 
 if __name__ == "__main__":

@@ -340,6 +340,42 @@ class Report(CliTest):
         self.refused(2, ["9 runs", "at most 8"], "report", *(write_run(self.path(f"{i}.jsonl")) for i in range(9)), "-o", out)
         self.refused(1, ["complete epoch"], "report", write_run(self.path("short.jsonl"), steps=10), "-o", out)
 
+    def test_picture_of_a_run_that_diverged(self):
+        """What is not finite is not drawn: not the accuracy of outputs that are not, and not the run that has nothing else."""
+        def diverged(name, **end):
+            path = write_run(self.path(name + ".jsonl"), name=name)
+            with open(path, encoding="utf-8") as file:
+                lines = [json.loads(line) for line in file]
+            for line in lines:
+                line.update({"test_accuracy": end.get("accuracy"), "test_loss": None, "train_loss": None} if line["type"] == "epoch" else {})
+            lines[-1].update(test_accuracy=None, test_loss=None, diverged=True)
+            with open(path, "w", encoding="utf-8") as file:
+                file.writelines(json.dumps(line) + "\n" for line in lines)
+            return path
+        out, good = self.path("x.svg"), write_run(self.path("good.jsonl"), name="good")
+        for accuracy in None, 0.0:
+            bad = diverged("bad", accuracy=accuracy)
+            self.refused(1, ['run "bad" failed: it has no accuracy or loss that is finite'], "report", bad, "-o", out)
+            self.assertFalse(os.path.exists(out))
+            done = run("report", good, bad, "-o", out)
+            self.assertEqual((done.returncode, done.stderr),
+                             (0, 'telegrad: warning: run "bad" failed, and has no test accuracy: it is not drawn\n'))
+            with open(out, encoding="utf-8") as file:
+                text = file.read()
+            self.assertNotIn(">bad<", text)
+            self.assertEqual(text.count('class="l"'), 1)
+            os.remove(out)
+        self.refused(1, ['run "short" has no complete epoch yet'], "report", write_run(self.path("short.jsonl"), name="short", steps=10), "-o", out)
+
+    def test_picture_of_one_value(self):
+        """The axis has a range in which a difference could be seen."""
+        for quality, ticks in ((0.55, {"46", "50", "54"}), (0.05, {"-1", "0", "1"})):
+            out = self.path("x.svg")
+            self.ok("report", write_run(self.path("once.jsonl"), quality=quality, steps=20), "-o", out)
+            texts = {text.firstChild.data for text in xml.dom.minidom.parse(out).documentElement.getElementsByTagName("text")}
+            self.assertLessEqual(ticks, texts)
+            self.assertFalse({text for text in texts if "e-" in text}, texts)
+
     def test_interrupt(self):
         """Ends it at once, and nothing is left."""
         records = self.path("pipe")
