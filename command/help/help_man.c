@@ -138,5 +138,5 @@ void help_man(const struct cli_command *const *commands)
     for (; *commands; commands++)
         put_command(*commands);
     printf(".SH EXIT STATUS\n"
-           "0: done. 1: failed. 2: wrong usage. 130, 143: interrupted.\n");
+           "0: done. 1: failed. 2: wrong usage. 129, 130, 143: interrupted.\n");
 }

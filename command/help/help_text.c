@@ -171,7 +171,7 @@ int help_text_main(const struct cli_command *const *commands, const char *exampl
     put_paragraphs(
         &p, "telegrad help COMMAND or telegrad COMMAND --help explains a command. telegrad help "
             "--completion bash or zsh prints a completion script, telegrad help --man the manual "
-            "page.\n\nExit status: 0 done, 1 failed, 2 wrong usage, 130 or 143 interrupted.");
+            "page.\n\nExit status: 0 done, 1 failed, 2 wrong usage, 129, 130 or 143 interrupted.");
     put_examples(example);
     help_pager_end(&pager);
     return ferror(stdout) ? CLI_FAILED : CLI_OK;

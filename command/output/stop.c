@@ -12,15 +12,24 @@ static volatile sig_atomic_t guarded, at_once, says;
 static struct timespec arrived; /* written before stop_signal is set */
 static char guarded_path[PATH_MAX];
 
+static const char *name_of(int signal_number)
+{
+    return signal_number == SIGTERM ? "SIGTERM" : signal_number == SIGHUP ? "SIGHUP" : "SIGINT";
+}
+
 /* With what a signal handler may call. */
 static void say_ended(int signal_number)
 {
-    static const char *const texts[2][2] = {
-        {"telegrad: interrupted again by SIGINT: ended at once, without saving\n",
-         "telegrad: interrupted again by SIGTERM: ended at once, without saving\n"},
-        {"telegrad: interrupted by SIGINT\n", "telegrad: interrupted by SIGTERM\n"}};
-    const char *text = texts[at_once != 0][signal_number == SIGTERM];
-    ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
+    const char *const parts[] = {
+        at_once ? "telegrad: interrupted by " : "telegrad: interrupted again by ",
+        name_of(signal_number), at_once ? "\n" : ": ended at once, without saving\n"};
+    char text[96] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        memcpy(text + used, parts[i], strlen(parts[i]));
+        used += strlen(parts[i]);
+    }
+    ssize_t ignored = write(STDERR_FILENO, text, used);
     (void)ignored;
 }
 
@@ -37,6 +46,9 @@ static void on_signal(int signal_number)
 {
     /* timeout(1) signals a process, and then its group: one interrupt that comes twice. */
     if (stop_signal && !stop_came_before(200))
+        return;
+    /* A terminal that closes may send more than one, from its shell and from the system. */
+    if (stop_signal && signal_number == SIGHUP)
         return;
     if (stop_signal || at_once) {
         if (guarded)
@@ -57,8 +69,13 @@ void stop_install(bool speaks)
     sigemptyset(&action.sa_mask);
     sigaddset(&action.sa_mask, SIGINT);
     sigaddset(&action.sa_mask, SIGTERM);
+    sigaddset(&action.sa_mask, SIGHUP);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    /* nohup has it ignored; and rank 0 reads its list of keys again (tcp_join.h). */
+    struct sigaction before;
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+        sigaction(SIGHUP, &action, NULL);
 }
 
 void stop_install_at_once(bool speaks)
@@ -83,7 +100,7 @@ int stop_exit_status(void)
 
 const char *stop_signal_name(void)
 {
-    return stop_signal == SIGTERM ? "SIGTERM" : "SIGINT";
+    return name_of(stop_signal);
 }
 
 const char *stop_words(void)

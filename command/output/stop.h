@@ -1,5 +1,5 @@
-/* SIGINT and SIGTERM: the first asks the run to stop after its step, the second ends the
- * process. */
+/* SIGINT, SIGTERM and SIGHUP: the first asks the run to stop after its step, the second ends the
+ * process. A SIGHUP that is ignored, or that has a handler already, stays so. */
 #ifndef TG_CLI_STOP_H
 #define TG_CLI_STOP_H
 
@@ -31,7 +31,7 @@ extern int stop_rank;
  * valid until the next call. */
 const char *stop_words(void);
 
-/* "SIGINT" or "SIGTERM", whichever ended the run. */
+/* "SIGINT", "SIGTERM" or "SIGHUP", whichever ended the run. */
 const char *stop_signal_name(void);
 
 #endif

@@ -150,6 +150,36 @@ void save_folder_checkpoint(const char *dir, uint64_t step, char path[PATH_MAX])
     (void)snprintf(path, PATH_MAX, "%.*s/step-%012" PRIu64, (int)len, dir, step);
 }
 
+/* Whether the folder is a checkpoint: it has a COMMIT, and the name of a step, unless it is the
+ * folder that was given. */
+static bool is_checkpoint(const char *path, bool given)
+{
+    char commit[PATH_MAX + 8];
+    struct stat info;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    snprintf(commit, sizeof commit, "%s/COMMIT", path);
+    return (given || strncmp(name, "step-", 5) == 0) && stat(commit, &info) == 0 &&
+           S_ISREG(info.st_mode);
+}
+
+/* What is saved inside a checkpoint would be lost, or half of the checkpoint, when it is removed
+ * for its age. */
+static tg_status check_outside(const char *dir, const char *path)
+{
+    char whole[PATH_MAX];
+    if (!realpath(path, whole))
+        return tg_fail(TG_E_IO, "--save %s: %s", dir, strerror(errno));
+    for (bool given = true; whole[0]; given = false) {
+        if (is_checkpoint(whole, given))
+            return tg_fail(TG_E_IO,
+                           "--save %s: %s is a single checkpoint: give the folder of checkpoints "
+                           "that contains it, or another",
+                           dir, whole);
+        *strrchr(whole, '/') = '\0';
+    }
+    return TG_OK;
+}
+
 /* A checkpoint of the same step would be replaced, and one of an earlier step could not be
  * saved. */
 static tg_status check_own(const char *dir, const char *resumed)
@@ -197,6 +227,8 @@ tg_status save_folder_open(const char *dir, const char *resumed, uint64_t job, b
 {
     *folder = (save_folder){.fd = -1};
     tg_status status = open_folder(dir, folder);
+    if (status == TG_OK)
+        status = check_outside(dir, folder->path);
     if (status == TG_OK)
         status = lock(dir, job, joins, folder);
     if (status == TG_OK)

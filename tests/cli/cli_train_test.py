@@ -325,7 +325,8 @@ class Train(CliTest):
         return process.returncode, stdout, stderr, out
 
     def test_interrupt(self):
-        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        self.addCleanup(signal.signal, signal.SIGHUP, signal.signal(signal.SIGHUP, signal.SIG_DFL))
+        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
             code, stdout, stderr, out = self.interrupted(number)
             end = records(out)[-1]
             self.assertEqual((code, stderr), (status, f"telegrad: interrupted by {number.name} after step {end['steps']} of 1000000; "
@@ -335,6 +336,27 @@ class Train(CliTest):
             self.assertTrue(re.search(r"steps +%d of 1000000, interrupted" % end["steps"], stdout))
             self.assertEqual(os.listdir(self.folder), ["run.jsonl"])
             os.remove(out)
+
+    def test_hangup(self):
+        """That of a closed terminal is one interrupt, however often it is sent; under nohup it is none."""
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        self.addCleanup(signal.signal, signal.SIGHUP, before)
+        code, stdout, stderr, out = self.interrupted(signal.SIGHUP, signal.SIGTERM)
+        self.assertEqual(code, 143)
+        self.assertIn("interrupted by SIGTERM after step", stderr)
+        os.remove(out)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        process = start("train", *TINY, "--steps", "1000000", "--workers", "2", "--link", "1600kbit", "--model", "mlp", "--out", out,
+                        "--save", self.path("saved"))
+        end = time.monotonic() + 60
+        while not (os.path.exists(out) and os.path.getsize(out)):
+            self.assertTrue(process.poll() is None and time.monotonic() < end)
+            time.sleep(0.02)
+        for _ in range(3):  # a step takes more than 2 s
+            process.send_signal(signal.SIGHUP)
+            time.sleep(0.3)
+        self.assertIn("interrupted by SIGHUP", process.communicate(timeout=60)[1])
+        self.assertEqual(process.returncode, 129)
 
     def test_interrupt_saves(self):
         code, stdout, stderr, out = self.interrupted(signal.SIGINT, extra=("--save", self.path("saved")))
@@ -347,6 +369,17 @@ class Train(CliTest):
         self.assertIn(f"; saved: {where}; to continue: --resume {self.path('saved')}\n", stderr)
         text, lines = self.train("--steps", str(steps + 2), "--workers", "2", "--resume", self.path("saved"))
         self.assertEqual((lines[0]["first_step"], lines[-1]["steps"]), (steps, steps + 2))
+
+    def test_a_checkpoint_is_no_folder_to_save_to(self):
+        """It would be half removed when it is too old."""
+        self.train("--steps", "3", "--save", self.path("ck"))
+        step = self.path("ck/step-000000000003")
+        before = sorted(os.listdir(step))
+        for folder in step, step + "/", step + "/more/folders", self.path("ck/../ck/step-000000000003"):
+            self.refused(1, [f"--save {folder}: ", "step-000000000003 is a single checkpoint: give the folder of checkpoints that contains it"],
+                         "train", *TINY, "--steps", "3", "--save", folder)
+            self.assertEqual(sorted(os.listdir(step)), before)
+        self.ok("train", *TINY, "--steps", "3", "--save", self.path("ck/apart"))
 
     def test_says_where_it_saved(self):
         text, lines = self.train("--steps", "3", "--save", self.path("saved/"))
@@ -413,7 +446,7 @@ class Train(CliTest):
             time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)  # as timeout(1) does: to the process, and to its group; both count as one
-        time.sleep(0.3)
+        time.sleep(0.8)  # a busy machine may deliver them late
         self.assertIsNone(process.poll())
         process.send_signal(signal.SIGTERM)
         said = process.communicate(timeout=10)[1]
