@@ -2,6 +2,7 @@
  * contents and which rank would get which classes. */
 #include "command/output/cli.h"
 #include "command/output/console.h"
+#include "command/train/cli_run.h"
 #include "command/train/data_text.h"
 #include "command/job/options.h"
 #include "command/output/output.h"
@@ -249,6 +250,8 @@ static int cmd_data(int argc, char **argv)
     if (parsed >= 0)
         return parsed;
     tg_status status = check(&o);
+    if (status == TG_OK)
+        run_warn_of_data_place();
     if (o.specs.count == 0 && status == TG_OK)
         status = o.json ? list_json() : list_table();
     for (size_t i = 0; i < o.specs.count && status == TG_OK; i++)

@@ -238,7 +238,7 @@ static tg_status print_command(const struct advise_answer *a)
 {
     char *command;
     TG_TRY(advise_command(a, &command));
-    printf("\nTo train so (the first of %d epochs is warm-up where the choice has one):\n\n%s\n",
+    printf("\nTo train this way, for %d epochs (a warm-up takes the first of them):\n\n%s\n",
            ADVISE_EPOCHS, command);
     free(command);
     return TG_OK;

@@ -36,10 +36,34 @@ bool launch_under_mpi(int *rank_p, int *size_p)
     return false;
 }
 
+/* How many processes a launcher started that connects none of them, as it does those of its own
+ * library; 0: none did. */
+static int started_by_others(const char **by_p)
+{
+    *by_p = "torchrun";
+    if ((getenv("TORCHELASTIC_RUN_ID") || getenv("MASTER_ADDR")) && env_number("RANK") >= 0 &&
+        env_number("WORLD_SIZE") > 1)
+        return env_number("WORLD_SIZE");
+    *by_p = "Horovod";
+    return env_number("HOROVOD_RANK") >= 0 && env_number("HOROVOD_SIZE") > 1
+               ? env_number("HOROVOD_SIZE")
+               : 0;
+}
+
 tg_status launch_check_alone(const struct net_options *net)
 {
     const int tasks = env_number("SLURM_STEP_NUM_TASKS");
-    if (tasks > 1 && !launch_of_processes(net))
+    const char *by;
+    if (launch_of_processes(net))
+        return TG_OK;
+    const int others = started_by_others(&by);
+    if (others > 0)
+        return tg_fail(TG_E_SPEC,
+                       "started by %s as one of %d processes that do not know each other: use "
+                       "mpirun -n %d, or --listen at rank 0 and --join at the others, or --workers "
+                       "N for a separate job in each process",
+                       by, others, others);
+    if (tasks > 1)
         return tg_fail(TG_E_SPEC,
                        "started by srun as one of %d tasks that do not know each other: use srun "
                        "--mpi=pmix (or another of srun --mpi=list, depending on how MPI was "

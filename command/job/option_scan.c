@@ -50,6 +50,16 @@ static bool is_it(void *arg, const struct argp_option *option)
     return option->name[s->len] != '\0';
 }
 
+static bool has_option(const struct argp *parser, const char *name, size_t len)
+{
+    struct search s = {.name = name, .len = len};
+    tg_nearest_begin(&s.near, "");
+    (void)for_all(parser, is_it, &s);
+    return s.found && strlen(s.found->name) == len;
+}
+
+#define RANKS "use mpirun, or --listen at rank 0 and --join at the others; "
+
 /* Words that other programs have for an option, as mpirun has -n, and the value that says as much.
  * The first whose option the command has counts; option NULL: there is none, which `value` says. */
 static const struct {
@@ -99,26 +109,37 @@ static const struct {
                 {"gpu", NULL, "telegrad trains on CPUs; "},
                 {"cuda", NULL, "telegrad trains on CPUs; "},
                 {"o", "out", ""},
-                {"output", "out", ""}};
+                {"output", "out", ""},
+                {"log", "out", " FILE' or '--log-every N"},
+                {"rate", "link", ""},
+                {"arch", "model", ""},
+                {"network", "model", ""},
+                {"dataset", "data", ""},
+                {"codec", "method", ""},
+                {"b", "batch", ""},
+                {"e", "epochs", ""},
+                {"nproc", "workers", ""},
+                {"threads", "codec-threads", " N' (for compression) or '--workers N"},
+                {"threads", "workers", ""},
+                {"hosts", NULL, "start each rank on its machine: " RANKS},
+                {"host", NULL, "start each rank on its machine: " RANKS},
+                {"hostfile", NULL, "start each rank on its machine: " RANKS},
+                {"local-rank", NULL, "torchrun does not connect the ranks: " RANKS},
+                {"version", NULL, "telegrad --version prints it; "}};
 
-enum { HINT = 96 };
+enum { HINT = 160 };
 
-/* Whether it has a meaning of its own elsewhere, though it begins an option: --rank and --ranks. */
-static bool is_foreign(const char *word, size_t len)
+/* Whether it has a meaning of its own elsewhere, though it begins an option: --rank and --ranks. A
+ * letter is not one: it begins many. */
+static bool is_foreign(const struct argp *parser, const char *word, size_t len)
 {
-    for (size_t i = 0; i < TG_COUNT(synonyms); i++)
-        if (!synonyms[i].option && strlen(synonyms[i].word) == len &&
-            strncmp(word, synonyms[i].word, len) == 0)
+    for (size_t i = 0; i < TG_COUNT(synonyms) && len > 1; i++) {
+        const char *option = synonyms[i].option;
+        if (strlen(synonyms[i].word) == len && strncmp(word, synonyms[i].word, len) == 0 &&
+            (!option || has_option(parser, option, strlen(option))))
             return true;
+    }
     return false;
-}
-
-static bool has_option(const struct argp *parser, const char *name, size_t len)
-{
-    struct search s = {.name = name, .len = len};
-    tg_nearest_begin(&s.near, "");
-    (void)for_all(parser, is_it, &s);
-    return s.found && strlen(s.found->name) == len;
 }
 
 /* Write which option the word probably means, to follow the error; "": none. */
@@ -229,7 +250,7 @@ static tg_status scan_long(const struct argp *parser, const char *command, const
     struct search s = {.name = word + 2, .len = strcspn(word + 2, "=")};
     tg_nearest_begin(&s.near, "");
     (void)for_all(parser, is_it, &s);
-    if (!s.found || (strlen(s.found->name) != s.len && is_foreign(s.name, s.len)))
+    if (!s.found || (strlen(s.found->name) != s.len && is_foreign(parser, s.name, s.len)))
         return unknown(parser, word, command);
     /* An option in the place of its value is the next one: no value looks like that. */
     const bool follows =

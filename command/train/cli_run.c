@@ -86,9 +86,8 @@ static tg_status on_epoch(void *arg, const train_epoch_info *info)
         snprintf(tested, sizeof tested, ", test loss %s, test accuracy %s",
                  data_text_loss(w->unit, info->test_loss).text,
                  data_text_accuracy(info->test_accuracy).text);
-    snprintf(line, sizeof line, "%s%sepoch %llu: train loss %s%s", w->title,
-             w->title[0] ? " " : "", (unsigned long long)info->epoch + 1,
-             format_loss(info->train_loss).text, tested);
+    snprintf(line, sizeof line, "%s%sepoch %llu: train loss %s%s", w->title, w->title[0] ? " " : "",
+             (unsigned long long)info->epoch + 1, format_loss(info->train_loss).text, tested);
     const int64_t now = tg_now_ns(tg_clock_monotonic());
     if (!console_terminal() && heartbeat_due(&w->progress.heartbeat, now, true))
         console_note("%s", line);
@@ -302,15 +301,25 @@ static bool reads_texts(const struct run_options *o, const char **usual_p)
     return model_usual_data(o->model, usual_p, &in) == TG_OK && in.context > 0;
 }
 
+void run_warn_of_data_place(void)
+{
+    const char *place = getenv("TELEGRAD_DATA");
+    struct stat info;
+    if (!place || !*place)
+        return;
+    if (stat(place, &info) != 0)
+        console_warning("TELEGRAD_DATA=%s: %s", place,
+                        errno == ENOENT ? "there is no such folder" : strerror(errno));
+    else if (!S_ISDIR(info.st_mode))
+        console_warning("TELEGRAD_DATA=%s: this is not a folder", place);
+}
+
 const char *run_data_name(const struct run_options *o)
 {
     const char *dir = NULL, *usual;
     if (o->data)
         return o->data;
-    const char *place = getenv("TELEGRAD_DATA");
-    struct stat info;
-    if (place && *place && (stat(place, &info) != 0 || !S_ISDIR(info.st_mode)))
-        console_warning("TELEGRAD_DATA=%s: there is no such folder", place);
+    run_warn_of_data_place();
     if (reads_texts(o, &usual)) {
         console_remark("data: %s", usual);
         return usual;

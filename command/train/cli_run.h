@@ -35,6 +35,9 @@ TG_NODISCARD tg_status run_check_session(const struct run_options *o, const char
 /* Check that --resume DIR names a folder. Errors TG_E_IO */
 TG_NODISCARD tg_status run_check_resume(const char *dir);
 
+/* Warn if TELEGRAD_DATA names no folder. */
+void run_warn_of_data_place(void);
+
 /* The data that the options name; default: mnist if its files are found, else glyphs, with a
  * remark. */
 const char *run_data_name(const struct run_options *o);

@@ -186,12 +186,12 @@ static void print_run(const struct plan *p)
 static tg_status print_table(const struct plan *p, double dense)
 {
     TG_TRY(output_table(p->table));
-    printf("\n%s elements in %u bucket%s: %s an exchange and worker, %s of the %s gradient\n"
-           "(after warm-ups, on a normal random gradient of deviation 1)\n\n",
+    printf("\n%s elements in %u bucket%s: %s per exchange and worker; the gradient has %s, ratio "
+           "%s\n(after warm-ups, for a random gradient with a standard normal distribution)\n\n",
            format_count(p->elements).text, p->buckets, p->buckets == 1 ? "" : "s",
-           format_bytes(p->bytes).text, format_ratio(dense / p->bytes, "x").text,
-           format_bytes(dense).text);
-    printf("bytes a step   %s, on average\n", format_bytes(p->bytes_per_step).text);
+           format_bytes(p->bytes).text, format_bytes(dense).text,
+           format_ratio(dense / p->bytes, "x").text);
+    printf("bytes per step %s on average\n", format_bytes(p->bytes_per_step).text);
     print_run(p);
     return output_flush();
 }

@@ -34,14 +34,13 @@ static void warn(const train_start_info *info, const tg_spec *spec, const char *
         count++;
     if (done == 0)
         console_warning("%s%slr-schedule %.128s%s: the first reduction comes after the end of this "
-                        "run, which has %" PRIu64 " steps: allowed: %s",
+                        "run, which has %" PRIu64 " steps: use %s",
                         title, colon, tg_spec_text(spec),
                         at || tg_spec_has(spec, "every") ? "" : ",every=30ep", info->steps,
-                        at ? "earlier ones in at=" : "a smaller every=");
+                        at ? "earlier steps in at=" : "a smaller every=");
     else if (at && done > 0 && done < count)
         console_warning("%s%slr-schedule %.128s: the last %d of its %d reductions come after the "
-                        "end of this run, which has %" PRIu64 " steps: allowed: earlier ones in "
-                        "at=",
+                        "end of this run, which has %" PRIu64 " steps: use earlier steps in at=",
                         title, colon, tg_spec_text(spec), count - (int)done, count, info->steps);
 }
 

@@ -191,13 +191,20 @@ static void check_nodes(struct run_options *o)
 {
     const uint64_t ranks = launch_ranks_told(&o->net, o->workers);
     const char *coding = coding_of(o);
-    if (o->nodes > 0 && o->nodes != OPT_NODES_AUTO && ranks > 1 && ranks <= o->nodes && coding)
+    if (o->nodes == 0 || o->nodes == OPT_NODES_AUTO || ranks < 2 || ranks > o->nodes)
+        return;
+    if (coding)
         run_notes_add(o, true,
-                      "--nodes %d with %d workers: all are in one node, where gradients travel "
-                      "whole: %s %.100s codes and decodes their mean, and no bytes are saved; "
-                      "allowed: fewer than the workers",
+                      "--nodes %d with %d workers: all workers are in one node, within which "
+                      "gradients are exchanged uncompressed: %s %.100s saves no bytes; use nodes "
+                      "of fewer workers",
                       (int)o->nodes, (int)ranks, coding == options_method(o) ? "method" : "rule",
                       coding);
+    else if (ranks < o->nodes)
+        run_notes_add(o, true,
+                      "--nodes %d with %d workers: all workers are in one node, so there is "
+                      "nothing to exchange between nodes",
+                      (int)o->nodes, (int)ranks);
 }
 
 static bool methods_matter(const struct run_options *o)

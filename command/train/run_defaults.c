@@ -52,6 +52,37 @@ static tg_status complete(struct run_options *o, const char *written, const tg_s
     return TG_OK;
 }
 
+/* Say which keys that were not given have a value of the method, or of the strategy, which is not
+ * the usual one. */
+static tg_status say_open(struct run_options *o, const char *subject, tg_kind kind,
+                          const tg_spec *own)
+{
+    static const char *const names[] = {"lr", "momentum"};
+    tg_spec *now, *usual;
+    char keys[96] = "", values[64] = "";
+    int count = 0;
+    TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, o->settled.optimizer, &now));
+    const tg_status status = tg_registry_parse(TG_KIND_OPTIMIZER, OPT_OPTIMIZER, &usual);
+    for (size_t i = 0; i < sizeof names / sizeof *names && status == TG_OK; i++) {
+        const double value = tg_spec_real(now, names[i]), other = tg_spec_real(usual, names[i]);
+        if (tg_spec_given(own, names[i]) || value == other)
+            continue;
+        const char *and = count++ ? " and " : "";
+        const size_t k = strlen(keys), v = strlen(values);
+        snprintf(keys + k, sizeof keys - k, "%s%s=%.9g", and, names[i], value);
+        snprintf(values + v, sizeof values - v, "%s%.9g", and, other);
+    }
+    if (status == TG_OK)
+        tg_spec_free(usual);
+    tg_spec_free(now);
+    if (count > 0)
+        run_notes_add(o, false,
+                      "%s: %s, which you did not set, %s of the %s; the usual default%s %s",
+                      subject, keys, count > 1 ? "are those" : "is that", tg_kind_name(kind),
+                      count > 1 ? "s are" : " is", values);
+    return status;
+}
+
 /* written: the optimizer from the command line, own: the same parsed; "" and NULL: none. needed:
  * the optimizer that the strategy needs, or NULL. */
 static tg_status settle(struct run_options *o, const char *written, const tg_spec *own,
@@ -77,19 +108,20 @@ static tg_status settle(struct run_options *o, const char *written, const tg_spe
     else if (o->lr)
         snprintf(o->settled.optimizer, sizeof o->settled.optimizer, "%s", written);
     tg_spec_free(usual);
-    if (status == TG_OK && needed && !options_given(o, "optimizer"))
-        run_notes_add(o, false,
-                      "strategy %.64s: optimizer %.300s, which it needs, in the place of %s",
+    TG_TRY(status);
+    if (needed && !options_given(o, "optimizer"))
+        run_notes_add(o, false, "strategy %.64s needs optimizer %.300s, and has it instead of %s",
                       o->strategy, o->settled.optimizer, OPT_OPTIMIZER);
-    else if (status == TG_OK && !needed && same && wish.hint && open)
-        run_notes_add(o, false,
-                      own ? "%s %.*s: optimizer %.300s: the method's what was left open, "
-                            "in the place of those of %s"
-                          : "%s %.*s: optimizer %.300s, with which it learns, in the "
-                            "place of %s",
-                      tg_kind_name(wish.kind), (int)strcspn(wish.spec, ":"), wish.spec,
-                      o->settled.optimizer, OPT_OPTIMIZER);
-    return status;
+    if (needed || !same || !wish.hint || !open)
+        return TG_OK;
+    char subject[80];
+    snprintf(subject, sizeof subject, "%s %.*s", tg_kind_name(wish.kind),
+             (int)strcspn(wish.spec, ":"), wish.spec);
+    if (own)
+        return say_open(o, subject, wish.kind, own);
+    run_notes_add(o, false, "%s: the default optimizer is %.300s, with which it learns, not %s",
+                  subject, o->settled.optimizer, OPT_OPTIMIZER);
+    return TG_OK;
 }
 
 /* Options that have no effect on a single worker. */
@@ -157,12 +189,18 @@ static void check_slow(struct run_options *o)
                           o->slow[i].rank, o->slow[i].from, o->slow[i].to, o->steps);
 }
 
-static tg_status check_zero_rate(struct run_options *o)
+/* Warn of values that are allowed, and with which nothing is learned. */
+static tg_status check_optimizer(struct run_options *o)
 {
     tg_spec *spec;
     TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, options_optimizer(o), &spec));
     if (tg_spec_real(spec, "lr") == 0)
         run_notes_add(o, true, "optimizer %s with lr=0: nothing is learned", tg_spec_name(spec));
+    if (tg_spec_has(spec, "momentum") && tg_spec_real(spec, "momentum") == 1)
+        run_notes_add(o, true,
+                      "optimizer %s with momentum=1: the velocity never decays, so steps grow "
+                      "without bound; usual: 0.9",
+                      tg_spec_name(spec));
     tg_spec_free(spec);
     return TG_OK;
 }
@@ -202,6 +240,6 @@ tg_status run_defaults_settle(struct run_options *o)
     check_simulated(o);
     check_fusion(o);
     check_slow(o);
-    TG_TRY(check_zero_rate(o));
+    TG_TRY(check_optimizer(o));
     return rate_hints_check(o);
 }

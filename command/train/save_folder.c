@@ -228,9 +228,9 @@ tg_status save_folder_open(const char *dir, const char *resumed, uint64_t job, b
     *folder = (save_folder){.fd = -1};
     tg_status status = open_folder(dir, folder);
     if (status == TG_OK)
-        status = check_outside(dir, folder->path);
-    if (status == TG_OK)
         status = lock(dir, job, joins, folder);
+    if (status == TG_OK)
+        status = check_outside(dir, folder->path);
     if (status == TG_OK)
         status = check_own(dir, resumed);
     if (status != TG_OK)

@@ -178,7 +178,7 @@ tg_status tg__ckpt_dir_steps(const char *dir, bool tells, uint64_t steps[TG__CKP
                        dir);
     if (f.committed == 0)
         return tg_fail(TG_E_IO, "no finished checkpoint in %s: it holds %s%s%s", dir,
-                       f.example[0] ? "only others, such as " : "nothing", f.example,
+                       f.example[0] ? "only other files, such as " : "nothing", f.example,
                        f.aside ? " (unfinished)" : "");
     if (tells)
         tell_skipped(dir, &f);

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "telegrad/tools.h"
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define RATE_MAX 1e18 /* bits per second */
@@ -78,6 +79,31 @@ static unsigned parse_item(const char *item, size_t len, tg_link *link, const ch
     return 0;
 }
 
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* Write what is wrong with a unit that is nearly one of a rate, to stand before what is allowed;
+ * "": nothing to say. */
+static void explain(const char *item, size_t len, char why[96])
+{
+    size_t at = len;
+    while (at > 0 && is_letter(item[at - 1]))
+        at--;
+    const char *unit = item + at;
+    const size_t n = len - at;
+    const bool prefix = n == 1 || (strchr("kKmMgGtT", unit[0]) && (n == 2 || unit[1] == 'i'));
+    why[0] = '\0';
+    if (at == 0 || len > 24)
+        return;
+    if (n >= 3 && memcmp(unit + n - 3, "BPS", 3) == 0)
+        snprintf(why, 96, "BPS may be bits or bytes: write bps for bits, Bps for bytes; ");
+    else if (n >= 1 && n <= 3 && prefix && (unit[n - 1] == 'b' || unit[n - 1] == 'B'))
+        snprintf(why, 96, "a number of %s, not a rate: did you mean \"%.*s/s\"? ",
+                 unit[n - 1] == 'b' ? "bits" : "bytes", (int)len, item);
+}
+
 tg_status tg_link_parse(const char *text, tg_link *link_p)
 {
     TG__ARGS(text, link_p);
@@ -90,10 +116,13 @@ tg_status tg_link_parse(const char *text, tg_link *link_p)
         while (tail > lead && item[tail - 1] == ' ')
             tail--;
         const char *allowed;
+        char why[96];
         unsigned sets = parse_item(item + lead, tail - lead, &link, &allowed);
-        if (!sets)
-            return tg_fail(TG_E_SPEC, "link \"%.64s\": \"%.*s\": allowed: %s", text, shown, item,
-                           allowed);
+        if (!sets) {
+            explain(item + lead, tail - lead, why);
+            return tg_fail(TG_E_SPEC, "link \"%.64s\": \"%.*s\": %sallowed: %s", text, shown, item,
+                           why, allowed);
+        }
         if (seen & sets)
             return tg_fail(TG_E_SPEC,
                            "link \"%.64s\": \"%.*s\" sets something a second time: allowed: a rate "

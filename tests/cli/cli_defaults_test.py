@@ -59,10 +59,10 @@ class Defaults(CliTest):
     def test_methods_that_want_another_rate(self):
         for method, lr in ("signsgd", "0.001"), ("signum", "0.001"), ("randomk:density=0.05", "0.05"):
             name = method.split(":")[0]
-            said = [f"telegrad: method {name}: optimizer sgd:lr={lr},momentum=0, with which it learns"]
+            said = [f"telegrad: method {name}: the default optimizer is sgd:lr={lr},momentum=0, with which it learns, not sgd:lr=0.05,momentum=0.9\n"]
             start = self.started("--method", method, said=said)
             self.assertIn(f"sgd:lr={lr},momentum=0,", start["optimizer"])
-            self.assertIn(said[0][10:], start["note"])
+            self.assertIn(said[0][10:-1], start["note"])
         fine = ["--optimizer", "sgd:lr=0.0005,momentum=0"]
         self.assertIsNone(self.started("--method", "signum", *fine)["note"])
         for wrong in "sgd:lr=0.05,momentum=0", "sgd:lr=0.0001,momentum=0.9", "sgd:lr=1e-7,momentum=0":
@@ -74,8 +74,11 @@ class Defaults(CliTest):
     def test_a_rate_that_is_given_is_taken(self):
         """And what is left open besides is the method's."""
         for args in ["--lr", "0.003"], ["--optimizer", "sgd:lr=0.003"], ["--lr", "0.003", "--optimizer", "sgd"]:
-            start = self.started("--method", "signum", *args, said=["telegrad: method signum: optimizer sgd:lr=0.003,momentum=0"])
+            start = self.started("--method", "signum", *args, said=[
+                "telegrad: method signum: momentum=0, which you did not set, is that of the method; the usual default is 0.9\n"])
             self.assertIn("sgd:lr=0.003,momentum=0,", start["optimizer"])
+        self.started("--method", "signum", "--optimizer", "sgd:weight_decay=0.001", said=[
+            "signum: lr=0.001 and momentum=0, which you did not set, are those of the method; the usual defaults are 0.05 and 0.9\n"])
         wrong = self.started("--method", "signum", "--lr", "0.05", said=["warning: method signum with lr=0.05, momentum=0: "])
         self.assertIn("sgd:lr=0.05,momentum=0,", wrong["optimizer"])
         self.assertIn("try --optimizer sgd:lr=0.001,momentum=0", wrong["note"])
@@ -135,7 +138,7 @@ class Defaults(CliTest):
         end = "after the end of this run, which has 3 steps: allowed: "
         for spec, words in (("step", ["lr-schedule step:factor=0.1,warmup=0,every=30ep: the first reduction comes " + end + "a smaller every="]),
                             ("step:every=3", ["the first reduction comes " + end]),
-                            ("step:at=3+9", ["the first reduction comes " + end + "earlier ones in at="]),
+                            ("step:at=3+9", ["the first reduction comes " + end + "use earlier steps in at="]),
                             ("step:at=1+2+1ep+2ep", ["the last 2 of its 4 reductions come " + end])):
             self.started("--lr-schedule", spec, said=["warning: ", *words])
         for spec in "step:every=2", "step:at=1+2", "step:every=2,factor=1", "cosine":
@@ -188,6 +191,18 @@ class Defaults(CliTest):
     def test_a_rate_of_zero_is_warned_of(self):
         for args in ["--lr", "0"], ["--optimizer", "adam:lr=0"]:
             self.started(*args, said=["telegrad: warning: optimizer ", " with lr=0: nothing is learned\n"])
+
+    def test_a_momentum_of_one_is_warned_of(self):
+        words = "telegrad: warning: optimizer sgd with momentum=1: the velocity never decays, so steps grow without bound; usual: 0.9\n"
+        self.started("--optimizer", "sgd:momentum=1", said=[words])
+        self.started("--optimizer", "sgd:momentum=0.999")
+
+    def test_nodes_that_hold_all_workers_are_warned_of(self):
+        alone = "telegrad: warning: --nodes 5 with 3 workers: all workers are in one node, so there is nothing to exchange between nodes\n"
+        self.started("--workers", "3", "--nodes", "5", said=[alone])
+        self.started("--workers", "3", "--nodes", "3")
+        self.started("--workers", "3", "--nodes", "3", "--method", "topk", said=[
+            "--nodes 3 with 3 workers: all workers are in one node, within which gradients are exchanged uncompressed: method topk saves no bytes"])
 
     def test_a_model_of_texts_takes_its_usual_text(self):
         job = ["train", "--model", "gpt:layers=1,heads=1,embed=8,context=16", "--batch", "2", "--steps", "2", "--no-eval"]

@@ -10,7 +10,7 @@ TELEGRAD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "telegrad"
 TINY = ["--data", "glyphs:train=512,test=128", "--batch", "16"]
 
 # Not as a rank of an MPI job or a task of Slurm, whatever started the tests; no data of the user's.
-LAUNCHERS = ("OMPI_", "PMI_", "PMIX_", "SLURM_")
+LAUNCHERS = ("OMPI_", "PMI_", "PMIX_", "SLURM_", "TORCHELASTIC_", "HOROVOD_", "WORLD_SIZE", "MASTER_ADDR")
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith((*LAUNCHERS, "TELEGRAD_", "COLUMNS"))}
 
 

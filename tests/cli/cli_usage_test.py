@@ -89,6 +89,9 @@ TRAIN = [
     (["--method", "powersgd:k=4"], ['unknown key "k" of method "powersgd": allowed: rank']),
     (["--lr-schedule", "step:every=2,gamma=0.1"], ['step has no key "gamma": did you mean "factor"?']),
     (["--rank", "1"], ["unrecognized option '--rank': the rank with --listen is rank 0, and numbers the others; see telegrad train --help"]),
+    (["--hosts", "a,b"], ["unrecognized option '--hosts': start each rank on its machine: use mpirun, or --listen at rank 0 and --join"]),
+    (["--local_rank=0"], ["unrecognized option '--local_rank=0': torchrun does not connect the ranks: use mpirun, or --listen"]),
+    (["--version"], ["unrecognized option '--version': telegrad --version prints it; see telegrad train --help"]),
     (["--device", "cuda"], ["unrecognized option '--device': telegrad trains on CPUs; "]),
     (["--strategy", "cd=5"], ['did you mean "cd:k=5"?']),
     (["--shard", "label:classes=11", "--workers", "2", *TINY], ["shard=label:classes=11: the data have 10 classes: allowed: 1 to 10"]),
@@ -125,6 +128,15 @@ NEAR = [
     (["train", "--batch_size", "2"], "'--batch'"),
     (["train", "--nproc-per-node=2"], "'--workers'"),
     (["train", "--backend", "gloo"], "'--transport'"),
+    (["train", "--rate", "10mbit"], "'--link'"),
+    (["train", "--arch", "lenet5"], "'--model'"),
+    (["train", "--codec", "topk"], "'--method'"),
+    (["train", "--log", "x"], "'--out FILE' or '--log-every N'"),
+    (["train", "--nproc", "4"], "'--workers'"),
+    (["train", "--threads", "2"], "'--codec-threads N' (for compression) or '--workers N'"),
+    (["bench", "train", "--threads", "2"], "'--workers'"),
+    (["train", "-b", "32"], "'--batch'"),
+    (["train", "-e", "3"], "'--epochs'"),
     (["train", "--checkpoint", "ck"], "'--save'"),
     (["eval", "--checkpoint", "ck"], "'--resume'"),
     (["compare", "method=topk"], "'--run method=topk'"),
@@ -255,6 +267,13 @@ class Usage(CliTest):
                    TELEGRAD_DATA=self.path("nowhere"))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("nowhere: there is no such folder", done.stderr)
+        done = run("data", TELEGRAD_DATA=self.path("nowhere"))
+        self.assertEqual((done.returncode, done.stderr),
+                         (0, f"telegrad: warning: TELEGRAD_DATA={self.path('nowhere')}: there is no such folder\n"))
+        with open(self.path("file"), "w", encoding="utf-8"):
+            pass
+        for args in ["data", "--json"], ["data", "glyphs:train=20,test=5"]:
+            self.assertIn("/file: this is not a folder\n", run(*args, TELEGRAD_DATA=self.path("file")).stderr)
 
     def test_of_another_kind(self):
         self.refused(2, ['unknown method "cd", which is a strategy: allowed: dense'], "train", "--method", "cd:k=5")
@@ -268,7 +287,10 @@ class Usage(CliTest):
                      ["--clock", "virtual", "--tau", "20 ms"]):
             with self.subTest(args=args):
                 self.refused(1, ["--out"], "train", *args, "--out", self.path("none/x"))
-        self.refused(2, ['"100MBPS"', "12.5MB/s with a capital B"], "train", "--link", "100MBPS")
+        self.refused(2, ['"100MBPS": BPS may be bits or bytes: write bps for bits, Bps for bytes; allowed: ', "12.5MB/s with a capital B"],
+                     "train", "--link", "100MBPS")
+        self.refused(2, ['"100Mb": a number of bits, not a rate: did you mean "100Mb/s"? allowed: '], "train", "--link", "100Mb,5ms")
+        self.refused(2, ['"1.5 MiB": a number of bytes, not a rate: did you mean "1.5 MiB/s"? '], "train", "--link", "1.5 MiB")
         self.refused(2, ['--timeout "3min 5s"', "allowed: a number of seconds, or a time such as 500ms"], "train", "--timeout", "3min 5s")
         plan = [self.ok("train", "--dry-run", "--json", "--method", "topk:density=" + d) for d in ("1%", "0.01")]
         self.assertEqual(*plan)
@@ -373,6 +395,21 @@ class Usage(CliTest):
         self.assertEqual(os.listdir(self.folder), [])
         self.ok("train", *TINY, "--dry-run", "--workers", "1", **task)  # a job of its own, as asked
         self.ok("train", *TINY, "--dry-run", **{**task, "SLURM_STEP_NUM_TASKS": "1"})
+
+    def test_as_one_of_many_processes(self):
+        """torchrun and Horovod connect only the processes that use their own libraries."""
+        torch = {"WORLD_SIZE": "4", "RANK": "1"}
+        save = ["--save", self.path("ck")]
+        for name, more in (("torchrun", {**torch, "MASTER_ADDR": "a"}), ("torchrun", {**torch, "TORCHELASTIC_RUN_ID": "7"}),
+                           ("Horovod", {"HOROVOD_SIZE": "4", "HOROVOD_RANK": "0"})):
+            words = [f"started by {name} as one of 4 processes that do not know each other: use mpirun -n 4, or --listen", "--workers N"]
+            self.refused(2, words, "train", *TINY, "--steps", "1", *save, **more)
+            self.refused(2, words, "compare", *TINY, "--steps", "1", "--run", "name=a", **more)
+            self.refused(2, words, "bench", "exchange", "--elements", "1000", **more)
+            self.ok("train", *TINY, "--dry-run", "--workers", "1", **more)
+        self.assertEqual(os.listdir(self.folder), [])
+        for fine in torch, {**torch, "WORLD_SIZE": "1", "MASTER_ADDR": "a"}, {"HOROVOD_SIZE": "1", "HOROVOD_RANK": "0"}:
+            self.ok("train", *TINY, "--dry-run", **fine)
 
     @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
     def test_started_by_another_mpi(self):

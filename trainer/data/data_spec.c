@@ -98,7 +98,8 @@ static tg_status parse(const char *text, data_spec *spec, char *keys)
     memcpy(keys, text, len);
     keys[len] = '\0';
     if (text[len] == ':' && !text[len + 1])
-        return tg_fail(TG_E_SPEC, "data set %s: a key or a path is missing after the colon", text);
+        return tg_fail(TG_E_SPEC, "data set \"%s\": a key or a path is missing after the colon",
+                       text);
     if (text[len] == ':')
         TG_TRY(split_items(spec, text + len + 1, keys + len));
     const tg_status status = tg_spec_parse("data set", &spec->set->entry, 1, keys, &spec->keys);
