@@ -72,7 +72,11 @@ typedef struct bench_exchange_options {
     /* Makes this process one rank of a job: creates a transport over all ranks, which call it at
      * the same times. NULL: the ranks are threads of this process. */
     tg_status (*connect)(tg_transport **t_p);
-    void (*begin)(void *arg, const char *method, size_t workers, const char *link);
+    /* Called before a row is measured; in a job of several processes only on rank 0. Method,
+     * workers, elements, tensors, behind and link of the row are set.
+     * seconds  that it will take, as predicted; NAN: unknown (no emulated link)
+     * A failure ends the row, and is its error */
+    tg_status (*begin)(void *arg, const bench_exchange_row *row, double seconds);
     /* Called with each row; what `row` points to is valid until it returns. In a job of several
      * processes only rank 0 calls it, except for a row with an error, which all of them get. */
     tg_status (*row)(void *arg, const bench_exchange_row *row);

@@ -130,16 +130,16 @@ typedef struct seen {
     const char *link[ROWS];
     char error[ROWS][256];
     size_t rows, begun;
+    double predicted[ROWS];
     tg_status answer;
 } seen;
 
-static void begun(void *arg, const char *method, size_t workers, const char *link)
+static tg_status begun(void *arg, const bench_exchange_row *row, double seconds)
 {
     seen *s = arg;
-    (void)method;
-    (void)workers;
-    (void)link;
-    s->begun++;
+    assert_true(s->begun < ROWS && row->elements > 0 && row->tensors > 0 && row->workers > 0);
+    s->predicted[s->begun++] = seconds;
+    return TG_OK;
 }
 
 static tg_status saw(void *arg, const bench_exchange_row *row)
@@ -196,6 +196,9 @@ static void test_threads(void **state)
         assert_true(r->codec_ms.min > 0 && r->processor_ms > 0);
         assert_true(r->delays == (alone ? 0 : delays[method]));
         assert_true(fabs(r->bytes - r->bytes_predicted) <= 0.02 * r->bytes_predicted);
+        /* at least two steps */
+        assert_true(i % 2 == 0 ? isnan(s.predicted[i])
+                               : alone || s.predicted[i] >= 2 * 1e-3 * r->wire_ms);
         if (i % 2 == 1) /* least time of an emulated link, delays of slices overlapping */
             assert_true(r->ms.min * 1.001 > r->wire_ms - (delays[method] - 1) * 2);
     }

@@ -157,16 +157,60 @@ static tg_status take_steps(rank *r, lane *l, step_samples *s, lane *off, step_s
     }
 }
 
+static bench_exchange_row row_of(const rank *r, size_t i)
+{
+    const rank_job *job = r->job;
+    return (bench_exchange_row){.method = job->method,
+                                .workers = (size_t)r->size,
+                                .elements = job->o->n,
+                                .tensors = job->layout->count,
+                                .behind = job->o->behind,
+                                .link = &job->run[i]};
+}
+
+/* Seconds that take_steps needs if a step takes `step`. */
+static double time_of_steps(double step, double seconds)
+{
+    step_samples s = {.count = 0};
+    bool warm = false;
+    size_t taken = 0;
+    for (; step > 0 && taken < WARM_UP + BENCH_SAMPLES; taken++) {
+        const double spent = (double)taken * step;
+        warm = warm || taken == WARM_UP || spent > seconds;
+        if (over(&s, spent, seconds))
+            break;
+        s.count += warm;
+    }
+    return (double)taken * step;
+}
+
+/* Announce a row. With the network off (off; NULL: it is always on), a step shows what will be sent
+ * over the link, and so how long that takes. */
+static tg_status announce(rank *r, size_t i, lane *off)
+{
+    const rank_job *job = r->job;
+    bench_exchange_row row = row_of(r, i);
+    double seconds = NAN;
+    bool more = true;
+    step_samples *s;
+    TG_TRY(tg_alloc(1, sizeof *s, &s));
+    tg_status status = off ? together(r, off, &more, s) : TG_OK;
+    if (status == TG_OK && off && r->rank == 0) {
+        bench_step_row(s, s, &row);
+        seconds = time_of_steps((row.wire_ms + row.codec_ms.median) * 1e-3, job->o->seconds);
+    }
+    free(s);
+    row = row_of(r, i);
+    if (status == TG_OK && r->rank == 0 && job->o->begin)
+        status = job->o->begin(job->o->arg, &row, seconds);
+    return status;
+}
+
 static tg_status give_out(const rank *r, size_t i, const step_samples *s,
                           const step_samples *without)
 {
     const rank_job *job = r->job;
-    bench_exchange_row row = {.method = job->method,
-                              .workers = (size_t)r->size,
-                              .elements = job->o->n,
-                              .tensors = job->layout->count,
-                              .behind = job->o->behind,
-                              .link = &job->run[i]};
+    bench_exchange_row row = row_of(r, i);
     snprintf(row.exchange, sizeof row.exchange, "%s", r->exchange);
     bench_step_row(s, without, &row);
     return job->o->row(job->o->arg, &row);
@@ -177,9 +221,8 @@ static tg_status run(rank *r, size_t i)
     const rank_job *job = r->job;
     lane *off = i > 0 && !job->run[0].real ? &r->lane[0] : NULL;
     step_samples *s;
+    TG_TRY(announce(r, i, off));
     TG_TRY(tg_alloc(2, sizeof *s, &s));
-    if (r->rank == 0 && job->o->begin)
-        job->o->begin(job->o->arg, job->method, (size_t)r->size, job->run[i].text);
     tg_status status = take_steps(r, &r->lane[i], s, off, s + 1);
     if (status == TG_OK && r->rank == 0)
         status = give_out(r, i, s, off ? s + 1 : s);

@@ -64,7 +64,14 @@ int64_t bench_now(const bench *b);
 bench_row bench_row_of(const bench *b, const char *group, const char *name);
 /* Fill in limit and gb_s from the bytes that must be touched. */
 void bench_row_bytes(bench_row *row, double bytes);
-/* Whether the filter selects a row; if so, announces it to o->begin. */
+/* Whether the filter (NULL: none) selects a row. */
+bool bench_matches(const char *filter, const char *group, const char *name);
+/* Whether it selects any row of a group. */
+bool bench_any_target(const char *filter);
+bool bench_any_method(const char *filter);
+bool bench_any_index(const char *filter);
+bool bench_any_kernel(const char *filter);
+/* The same for a row that comes next; if so, announces it to o->begin. */
 bool bench_wanted(const bench *b, const char *group, const char *name);
 /* Report the row; with `status` as its error unless that is TG_OK. */
 TG_NODISCARD tg_status bench_report(bench *b, bench_row *row, tg_status status);

@@ -164,10 +164,14 @@ void bench_row_bytes(bench_row *row, double bytes)
     row->gb_s = bytes / row->ns;
 }
 
+bool bench_matches(const char *filter, const char *group, const char *name)
+{
+    return !filter || strstr(name, filter) || strcmp(group, filter) == 0;
+}
+
 bool bench_wanted(const bench *b, const char *group, const char *name)
 {
-    const char *filter = b->o->filter;
-    if (filter && !strstr(name, filter) && strcmp(group, filter) != 0)
+    if (!bench_matches(b->o->filter, group, name))
         return false;
     if (b->o->begin)
         b->o->begin(b->o->arg, b->n, name);

@@ -115,11 +115,28 @@ static tg_status measure(indices *x, bench_row *row)
     return TG_OK;
 }
 
+static void print_name(char name[64], int coding, double density)
+{
+    snprintf(name, 64, "%s %g %%", names[coding], 100 * density);
+}
+
+bool bench_any_index(const char *filter)
+{
+    char name[64];
+    for (int coding = 0; coding < TG__INDEX_CODINGS; coding++)
+        for (size_t d = 0; d < TG_COUNT(densities); d++) {
+            print_name(name, coding, densities[d]);
+            if (bench_matches(filter, "index", name))
+                return true;
+        }
+    return false;
+}
+
 static tg_status index_row(bench *b, int coding, double density)
 {
     char name[64];
     indices x;
-    snprintf(name, sizeof name, "%s %g %%", names[coding], 100 * density);
+    print_name(name, coding, density);
     if (!bench_wanted(b, "index", name))
         return TG_OK;
     bench_row row = bench_row_of(b, "index", name);

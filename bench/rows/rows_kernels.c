@@ -165,9 +165,19 @@ static tg_status measure_all(bench *b, vectors *v)
     return TG_OK;
 }
 
+bool bench_any_kernel(const char *filter)
+{
+    size_t i = 0;
+    while (i < TG_COUNT(rows) && !bench_matches(filter, "kernel", rows[i].name))
+        i++;
+    return i < TG_COUNT(rows);
+}
+
 tg_status bench_kernels(bench *b)
 {
     vectors v;
+    if (!bench_any_kernel(b->o->filter))
+        return TG_OK;
     tg_status status = vectors_open(&v, b);
     if (status == TG_OK)
         status = measure_all(b, &v);

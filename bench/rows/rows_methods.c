@@ -28,16 +28,44 @@ static tg_status decode_row(bench *b, work_method *w, const char *name)
     return bench_report(b, &row, status);
 }
 
+typedef struct row_names {
+    char encode[64], decode[64];
+} row_names;
+
+static row_names names_of(const char *method)
+{
+    row_names names;
+    snprintf(names.encode, sizeof names.encode, "%s encode", method);
+    snprintf(names.decode, sizeof names.decode, "%s decode + add", method);
+    return names;
+}
+
+static bool any_of(const char *filter, const char *method)
+{
+    const row_names names = names_of(method);
+    return bench_matches(filter, "method", names.encode) ||
+           bench_matches(filter, "method", names.decode);
+}
+
+bool bench_any_method(const char *filter)
+{
+    size_t count, i = 0;
+    const tg_entry *const *list = tg__method_entries(&count);
+    while (i < count && !any_of(filter, list[i]->name))
+        i++;
+    return i < count;
+}
+
 static tg_status both_rows(bench *b, const char *method)
 {
     work_method w;
-    char encode[64], decode[64];
-    snprintf(encode, sizeof encode, "%s encode", method);
-    snprintf(decode, sizeof decode, "%s decode + add", method);
+    const row_names names = names_of(method);
+    if (!any_of(b->o->filter, method))
+        return TG_OK;
     tg_status opened = work_method_open(&w, b, method), status;
-    status = encode_row(b, &w, opened, encode);
+    status = encode_row(b, &w, opened, names.encode);
     if (status == TG_OK && opened == TG_OK)
-        status = decode_row(b, &w, decode);
+        status = decode_row(b, &w, names.decode);
     work_method_close(&w);
     return status;
 }

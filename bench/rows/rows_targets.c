@@ -183,6 +183,14 @@ static tg_status measure_target(bench *b, const struct target *t, bench_row *row
     return measure_method(b, t->kind, t->spec, row);
 }
 
+bool bench_any_target(const char *filter)
+{
+    size_t i = 0;
+    while (i < TG_COUNT(targets) && !bench_matches(filter, "target", targets[i].name))
+        i++;
+    return i < TG_COUNT(targets);
+}
+
 tg_status bench_targets(bench *b)
 {
     for (size_t i = 0; i < TG_COUNT(targets); i++) {

@@ -72,12 +72,12 @@ static tg_status row(void *arg, const bench_exchange_row *r)
     return TG_OK;
 }
 
-static void begin(void *arg, const char *method, size_t workers, const char *link)
+static tg_status begin(void *arg, const bench_exchange_row *r, double seconds)
 {
     (void)arg;
-    (void)workers;
-    (void)link;
-    console_status(method);
+    (void)seconds;
+    console_status(r->method);
+    return TG_OK;
 }
 
 /* Time an exchange of n elements. tensor (tensors): their layout; NULL: matrices. */

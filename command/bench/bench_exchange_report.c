@@ -135,6 +135,15 @@ static tg_status print_table(const struct bench_exchange_report *r)
     return r->table ? output_table(r->table) : TG_OK;
 }
 
+tg_status bench_exchange_report_begin(struct bench_exchange_report *r,
+                                      const bench_exchange_row *row)
+{
+    if (r->json || r->table)
+        return TG_OK;
+    TG_TRY(head(r, row));
+    return print_table(r);
+}
+
 tg_status bench_exchange_report_row(struct bench_exchange_report *r, const bench_exchange_row *row)
 {
     if (r->json)

@@ -13,6 +13,11 @@ struct bench_exchange_report {
     struct table *table;
 };
 
+/* Print the heading of a table before its first row is measured, unless it has been printed.
+ * row     as in bench_exchange_options.begin
+ * Errors  TG_E_IO, TG_E_NOMEM */
+TG_NODISCARD tg_status bench_exchange_report_begin(struct bench_exchange_report *r,
+                                                   const bench_exchange_row *row);
 /* Print a row at once. Errors TG_E_IO, TG_E_NOMEM */
 TG_NODISCARD tg_status bench_exchange_report_row(struct bench_exchange_report *r,
                                                  const bench_exchange_row *row);

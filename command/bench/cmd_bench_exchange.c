@@ -5,6 +5,7 @@
 #include "command/bench/bench_exchange_report.h"
 #include "command/output/cli.h"
 #include "command/output/console.h"
+#include "command/output/format.h"
 #include "command/output/stop.h"
 #include "command/job/launch.h"
 #include "command/job/options.h"
@@ -16,6 +17,7 @@
 enum { LINKS_MAX = 16, METHODS_MAX = 64, WORKERS_MAX = 16 };
 #define ELEMENTS 1000000
 #define WORKERS 4
+#define LONG 5.0 /* seconds of a row; longer ones are announced */
 
 static const char *const usual[] = {"dense",
                                     "dense:exchange=ring",
@@ -188,13 +190,20 @@ static tg_status complete(struct command *c)
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-static void begin(void *arg, const char *method, size_t workers, const char *link)
+/* The heading comes at once, and whoever waits learns for how long. */
+static tg_status begin(void *arg, const bench_exchange_row *row, double seconds)
 {
-    char line[160];
-    (void)arg;
-    snprintf(line, sizeof line, "%.80s, %zu workers, %.40s", method, workers,
-             link ? link : "no link");
+    struct command *c = arg;
+    char line[200], time[64] = "";
+    TG_TRY(bench_exchange_report_begin(&c->report, row));
+    if (seconds >= LONG)
+        snprintf(time, sizeof time, ": about %s", format_seconds(seconds).text);
+    snprintf(line, sizeof line, "%.80s, %zu workers, %.40s%s", row->method, row->workers,
+             row->link->text ? row->link->text : "no link", time);
+    if (time[0] && !console_terminal())
+        console_note("%s", line);
     console_status(line);
+    return TG_OK;
 }
 
 static tg_status row(void *arg, const bench_exchange_row *row)

@@ -3,7 +3,7 @@ import json
 import os
 import re
 import unittest
-from cli_tool import CliTest, run
+from cli_tool import CliTest, run, start
 from mpi_tool import AVAILABLE, WHY, mpirun
 
 QUICK = ["--elements", "20000", "--workers", "2", "--seconds", "0.01"]
@@ -72,6 +72,17 @@ class BenchExchange(CliTest):
         self.assertEqual([line.split()[:4] for line in lines[head + 2:]],
                          [["dense", "direct", "none", "2"], ["randomk", "direct", "none", "2"]])
         self.assertNotIn("behind", lines[head])
+
+    def test_a_row_that_takes_long_is_announced(self):
+        """The heading stands at once, and how long the first row will take: 80 kB at 100 kbit/s, thrice."""
+        process = start("bench", "exchange", *QUICK, "--link", "100kbit", "dense")
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        self.assertRegex(process.stderr.readline(), r"^telegrad: dense, 2 workers, 100kbit: about \d+\.\d s\n$")
+        lines = [process.stdout.readline() for _ in range(4)]
+        self.assertIn(" elements in ", lines[0])
+        self.assertTrue(lines[3].startswith("method"), lines)
+        self.assertIsNone(process.poll())
 
     def test_behind(self):
         """What an urgent exchange takes behind the step's own: a column, a field."""

@@ -135,10 +135,10 @@ class Defaults(CliTest):
 
     def test_reductions_after_the_end_are_warned_of(self):
         """The run has 3 steps; an epoch would have 16."""
-        end = "after the end of this run, which has 3 steps: allowed: "
+        end = "after the end of this run, which has 3 steps: use "
         for spec, words in (("step", ["lr-schedule step:factor=0.1,warmup=0,every=30ep: the first reduction comes " + end + "a smaller every="]),
                             ("step:every=3", ["the first reduction comes " + end]),
-                            ("step:at=3+9", ["the first reduction comes " + end + "use earlier steps in at="]),
+                            ("step:at=3+9", ["the first reduction comes " + end + "earlier steps in at="]),
                             ("step:at=1+2+1ep+2ep", ["the last 2 of its 4 reductions come " + end])):
             self.started("--lr-schedule", spec, said=["warning: ", *words])
         for spec in "step:every=2", "step:at=1+2", "step:every=2,factor=1", "cosine":
@@ -154,7 +154,7 @@ class Defaults(CliTest):
             return done.stderr
         self.assertIn(f"warning: method topk{self.CODED_IN_VAIN}mpirun -n N or srun -n N with N >= 2\n", said(1, "--method", "topk", "--link", "100mbit"))
         self.assertNotIn("warning", said(2, "--method", "topk:density=0.1"))
-        self.assertIn("--nodes 2 with 2 workers: all are in one node", said(2, "--method", "topk:density=0.1", "--nodes", "2"))
+        self.assertIn("--nodes 2 with 2 workers: all workers are in one node", said(2, "--method", "topk:density=0.1", "--nodes", "2"))
 
     @unittest.skipUnless(net_tool.AVAILABLE, net_tool.WHY)
     def test_a_single_rank_of_a_network(self):
@@ -216,7 +216,7 @@ class Defaults(CliTest):
         self.assertEqual(run(*job[:-3], "--dry-run", TELEGRAD_DATA=self.folder).returncode, 0)
 
     def test_a_single_node_is_warned_of(self):
-        self.started("--nodes", "2", "--method", "topk", said=["warning: --nodes 2 with 2 workers: all are in one node", "method topk codes and decodes their mean, and no bytes are saved"])
+        self.started("--nodes", "2", "--method", "topk", said=["warning: --nodes 2 with 2 workers: all workers are in one node", "method topk saves no bytes"])
         self.started("--nodes", "1", "--method", "topk")
 
     def test_methods_of_rules_are_warned_of(self):
