@@ -1,7 +1,7 @@
 /* telegrad compare */
 #include "command/output/cli.h"
+#include "command/compare/compare_agree.h"
 #include "command/compare/compare_plan.h"
-#include "command/job/clock_options.h"
 #include "command/compare/compare_report.h"
 #include "command/output/console.h"
 #include "command/train/cli_run.h"
@@ -336,30 +336,20 @@ static tg_status compare(const struct launch *l, const struct compare_options *o
     return status;
 }
 
-/* What ranks must agree on before they can talk: the number of runs, and their links. */
-static void describe(const struct compare_plan *plan, char text[JOB_COMMAND])
-{
-    snprintf(text, JOB_COMMAND, "compare of %zu run%s", plan->count, plan->count == 1 ? "" : "s");
-    for (size_t i = 0; i < plan->count; i++)
-        if (plan->runs[i].options.link || plan->runs[i].options.links_of_count > 0) {
-            job_command_add(text, ", run %zu", i + 1);
-            clock_options_tell_links(&plan->runs[i].options, text);
-        }
-}
-
 static int run_compare(struct compare_options *o)
 {
     struct launch launch = {0};
     char command[JOB_COMMAND];
     int exit_status = CLI_OK;
     tg_status status = make_plan(o);
-    describe(&o->plan, command);
+    compare_agree_describe(&o->plan, command);
     if (status == TG_OK)
-        status =
+        status = compare_agree_explain(
             launch_open(&launch, &(struct job_call){.net = &o->common.net,
                                                     .command = command,
                                                     .trains = true,
-                                                    .timeout_s = options_patience(&o->common)});
+                                                    .timeout_s = options_patience(&o->common)}),
+            &o->plan);
     if (status != TG_OK)
         return launch_fail(&launch, status);
     stop_install(launch.speaks);

@@ -101,6 +101,11 @@ class Faults(CliTest):
             self.assertNotEqual(done.returncode, 0)
             for word in ["ranks were started differently: ", *words]:
                 self.assertIn(word, done.stderr)
+        runs = [[*compare, "--run", "name=a", "--run", f"name=b;method=topk:density={d}"] for d in ("1%", "0.01", "0.02")]
+        done = mpi_tool.mpirun((1, runs[0]), (1, runs[2]))
+        self.assertEqual((done.returncode != 0, done.stdout), (True, ""))
+        self.assertIn('ranks were started differently: run 2, "b", does not have the same settings on all ranks', done.stderr)
+        self.assertEqual(mpi_tool.mpirun((1, runs[0]), (1, runs[1])).returncode, 0)
         done = mpi_tool.mpirun((2, [*JOB, "--steps", "5", "--fault", "2=fault:drop=0.1"]))
         self.assertEqual(done.returncode, 2)
         self.assertIn("--fault 2=fault:drop=0.1: allowed: ranks 0 to 1", done.stderr)

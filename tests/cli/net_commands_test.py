@@ -51,6 +51,8 @@ class Commands(net_tool.NetTest):
         self.refuse([*base, *runs], [*base, *runs[:2]], 'job "compare of 2 runs": this meeting point is for job "compare of 3 runs"')
         self.refuse([*base, *runs], [*base, runs[0], runs[1] + ";link=1gbit", runs[2] + ";link=1gbit"],
                     'job "compare of 3 runs, run 2 over --link 1gbit, run 3 over --link 1gbit": this meeting point is for job "compare of 3 runs"')
+        self.refuse([*base, *runs], [*base, *runs[:2], runs[2] + ":density=0.5"], "ranks were started differently: run 3, ",
+                    "does not have the same settings on all ranks")
         bench = ["bench", "exchange", "dense", "--elements", "2000", "--seconds", "0.01"]
         self.refuse([*bench, "--link", "none"], [*bench, "topk"], 'job "bench exchange of 2000 elements by dense, topk": ', ' by dense"')
         self.refuse([*bench, "--link", "none"], [*bench, "--link", "1gbit"], ' by dense over --link 1gbit": ')
