@@ -107,6 +107,9 @@ static const struct cli_command *find(const char *name)
                       name);
     else if (!name)
         console_error("no command: allowed: %s; see telegrad --help", list);
+    else if (name[0] == '-')
+        console_error("unknown option \"%.64s\": %ssee telegrad --help", name,
+                      tg_nearest_hint(&near));
     else if (!near.word[0] && registry_hint(name, hint, sizeof hint))
         console_error("unknown command \"%.64s\": %s; see telegrad --help", name, hint);
     else
@@ -136,6 +139,12 @@ static int help(int argc, char **argv, bool follows)
     const struct cli_command *command = find(argv[1]);
     if (!command)
         return CLI_USAGE;
+    const int words = command->parts ? 3 : 2; /* "help bench codec", "help train" */
+    if (argc > words) {
+        console_error("\"%.64s\": help takes a command and nothing else: telegrad help %s",
+                      argv[words], command->name);
+        return CLI_USAGE;
+    }
     memmove(argv, argv + 1, (size_t)(argc - 1) * sizeof *argv);
     argv[argc - 1] = option;
     return command->run(argc, argv);

@@ -34,10 +34,16 @@ tg_status bench_args_list(const char *name, const char *text, size_t min, size_t
     for (size_t count = 0;; at++) {
         double n;
         if (count == room || !take_number(&at, (double)min, (double)max, &n) || n != floor(n))
-            return tg_fail(TG_E_SPEC,
-                           "--%s \"%.64s\": allowed: whole numbers from %zu to %zu, e.g. 1000000 "
-                           "or 1e6, at most %zu of them, separated by commas",
-                           name, text, min, max, room);
+            return room == 1
+                       ? tg_fail(TG_E_SPEC,
+                                 "--%s \"%.64s\": allowed: a whole number from %zu to %zu, "
+                                 "e.g. 1000000 or 1e6",
+                                 name, text, min, max)
+                       : tg_fail(
+                             TG_E_SPEC,
+                             "--%s \"%.64s\": allowed: whole numbers from %zu to %zu, e.g. 1000000 "
+                             "or 1e6, at most %zu of them, separated by commas",
+                             name, text, min, max, room);
         list[count++] = (size_t)n;
         if (*at == '\0') {
             *count_p = count;

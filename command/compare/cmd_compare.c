@@ -339,10 +339,11 @@ static tg_status compare(const struct launch *l, const struct compare_options *o
 static int run_compare(struct compare_options *o)
 {
     struct launch launch = {0};
-    char command[JOB_COMMAND];
+    char command[JOB_COMMAND] = "";
     int exit_status = CLI_OK;
     tg_status status = make_plan(o);
-    compare_agree_describe(&o->plan, command);
+    if (status == TG_OK)
+        compare_agree_describe(&o->plan, command);
     if (status == TG_OK)
         status = compare_agree_explain(
             launch_open(&launch, &(struct job_call){.net = &o->common.net,

@@ -60,7 +60,11 @@ static tg_status check(const struct command *c)
     if (!net_options_join(&c->net))
         return tg_fail(TG_E_SPEC, "doctor requires --listen tcp://0.0.0.0:PORT (rank 0) or --join "
                                   "tcp://HOST:PORT (the others)");
-    return net_options_check(&c->net);
+    TG_TRY(net_options_check(&c->net));
+    return c->net.listen && c->net.ranks == 1
+               ? tg_fail(TG_E_SPEC,
+                         "--ranks 1: one rank has no link to measure: allowed: 2 and more")
+               : TG_OK;
 }
 
 /* ---- measuring ------------------------------------------------------------------------------- */

@@ -9,6 +9,7 @@
 #include "telegrad/tools.h"
 #include "trainer/data/shard.h"
 #include "trainer/model/model.h"
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,17 +93,21 @@ bool options_repeatable(const char *name)
     return option && cli_repeatable(&option->o);
 }
 
-static tg_status not_in_form(const struct option_def *option, const char *value)
+static tg_status not_allowed(const struct option_def *option, const char *value)
 {
-    return tg_fail(TG_E_SPEC, "--%s \"%.64s\": allowed: a number%s", option->o.name, value,
-                   option->form == FORM_SECONDS ? " of seconds, or a time such as 500ms, 60s, 2min"
-                                                : "");
+    if (option->form == FORM_SECONDS)
+        return tg_fail(TG_E_SPEC,
+                       "--%s %.64s: allowed: %g to %.15g seconds, as a number of seconds or a time "
+                       "such as 500ms, 60s, 2min",
+                       option->o.name, value, option->min, option->max);
+    const uint64_t most = option->max < (double)INT64_MAX ? (uint64_t)option->max : INT64_MAX;
+    return tg_fail(TG_E_SPEC, "--%s %.64s: allowed: whole numbers from %.0f to %" PRIu64,
+                   option->o.name, value, option->min, most);
 }
 
-/* Numbers follow the rules of spec strings, so that messages and ranges look alike. */
+/* Numbers follow the rules of spec strings. */
 static tg_status set_number(void *member, const struct option_def *option, const char *value)
 {
-    static const char prefix[] = "option \"option\": ";
     const bool real = option->form == FORM_SECONDS;
     const tg_key keys[] = {{.name = option->o.name,
                             .type = real ? TG_KEY_REAL : TG_KEY_INT,
@@ -122,12 +127,10 @@ static tg_status set_number(void *member, const struct option_def *option, const
     double unused;
     const bool wrong = strpbrk(number, ",[] \t") || strlen(number) > 64;
     if (wrong || (real && !tg_real_parse(number, &unused)))
-        return not_in_form(option, value);
+        return not_allowed(option, value);
     snprintf(text, sizeof text, "option:%s=%s", option->o.name, number);
     if (tg_spec_parse("option", entries, 1, text, &spec) != TG_OK)
-        return strncmp(tg_error(), prefix, sizeof prefix - 1) == 0
-                   ? tg_fail(TG_E_SPEC, "--%s", tg_error() + sizeof prefix - 1)
-                   : not_in_form(option, value);
+        return not_allowed(option, value);
     if (real)
         *(double *)member = tg_spec_real(spec, option->o.name);
     else
@@ -244,9 +247,11 @@ static tg_status set_fusion(uint64_t *bytes, const struct option_def *option, co
 
 static tg_status set_nodes(uint64_t *nodes, const struct option_def *option, const char *value)
 {
-    if (strcmp(value, "auto") != 0)
-        return set_number(nodes, option, value);
-    *nodes = OPT_NODES_AUTO;
+    if (strcmp(value, "auto") == 0)
+        *nodes = OPT_NODES_AUTO;
+    else if (set_number(nodes, option, value) != TG_OK)
+        return tg_fail(TG_E_SPEC, "--%s %.64s: allowed: auto, or whole numbers from %.0f to %.0f",
+                       option->o.name, value, option->min, option->max);
     return TG_OK;
 }
 

@@ -24,7 +24,7 @@ struct own {
 struct outer {
     struct own own;
     struct net_options *net; /* NULL: it has none of those options */
-    bool helped;
+    bool helped, quiet, verbose;
     const struct argp *parser;
     const char *command;
 };
@@ -40,18 +40,24 @@ static error_t parse_outer(int key, char *arg, struct argp_state *state)
         state->child_inputs[2] = outer;
         return 0;
     case CLI_QUIET:
+        outer->quiet = true;
         console_silent();
-        return 0;
+        break;
     case CLI_VERBOSE:
+        outer->verbose = true;
         console_verbose();
-        return 0;
+        break;
     case CLI_HELP:
     case CLI_USAGE_KEY:
         outer->helped = true;
         state->next = state->argc; /* ignore the remaining arguments */
         return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
     }
-    return ARGP_ERR_UNKNOWN;
+    return outer->quiet && outer->verbose
+               ? cli_parsed(tg_fail(TG_E_SPEC, "--quiet and --verbose cannot be combined"))
+               : 0;
 }
 
 static bool has_key(const struct cli_option *list, int key)

@@ -4,6 +4,7 @@
 #include "command/job/parts.h"
 #include "command/output/cli.h"
 #include "command/output/console.h"
+#include "command/output/outfile.h"
 #include "command/output/output.h"
 #include "telegrad/net.h"
 #include <stdio.h>
@@ -46,6 +47,9 @@ static void print_public(const tg_key_pair *key)
 static tg_status make(const char *path)
 {
     tg_key_pair *key;
+    if (outfile_is_stdout(path))
+        return tg_fail(TG_E_SPEC,
+                       "key new -: a key must go to a file (./- is a file of that name)");
     TG_TRY(tg_key_create(&key));
     tg_status status = tg_key_save(key, path);
     if (status == TG_OK) {

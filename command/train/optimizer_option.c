@@ -18,7 +18,9 @@ static tg_status add_rate(const struct run_options *o, char text[OPTIMIZER_OPTIO
     tg_spec *spec = NULL;
     const size_t used = strlen(text);
     if (o->lr[strcspn(o->lr, ",:[]")] != '\0')
-        return tg_fail(TG_E_SPEC, "--lr \"%.64s\": allowed: a number", o->lr);
+        return tg_fail(TG_E_SPEC,
+                       "--lr \"%.64s\": allowed: a number, with a point for a fraction, as 0.1",
+                       o->lr);
     TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, text, &spec));
     const bool has_rate = tg_spec_given(spec, "lr");
     const tg_status same = has_rate ? same_rate(o, spec) : TG_OK;

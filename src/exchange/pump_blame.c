@@ -77,8 +77,8 @@ void tg__pump_give_up(tg__pump *p)
     char *more = p->failure.error + len;
     const size_t room = sizeof p->failure.error - len;
     if (rank != p->culprit && adopted)
-        snprintf(more, room, ": rank %d gave up because of rank %d%s", p->culprit, rank,
-                 rank == t->rank ? ", this one" : "");
+        snprintf(more, room, ": rank %d gave up because of %srank %d", p->culprit,
+                 rank == t->rank ? "this rank, " : "", rank);
     else if (rank != p->culprit)
         snprintf(more, room, ": because of rank %d", rank);
     else if (said == rank)

@@ -417,10 +417,10 @@ tg_status tg__session_settle_takeover(tg_session *s)
                  tg_spec_name(s->strategy->spec));
     if (s->transport->rank == 0)
         tg_log(TG_LOG_WARN,
-               "resumed from %d workers with %d: residuals and other state of single workers "
+               "resumed from %d workers with %d: residuals and other state of single workers were "
                "redistributed%s%s",
                s->from.ranks, s->transport->size,
-               anew == NULL ? "" : "; started anew: ", s->from.anew);
+               anew == NULL ? "" : "; started again: ", s->from.anew);
     return TG_OK;
 }
 

@@ -14,7 +14,7 @@ REFUSED = [
     (["--workers", "2,"], ['--workers "2,"', "allowed: "]),
     (["--link", "fast"], ["fast", "allowed"]),
     (["--real-link", "1gbit"], ["--real-link 1gbit requires mpirun", "--link 1gbit"]),
-    (["--elements", "0"], ['--elements "0"', "allowed: "]),
+    (["--elements", "0"], ['--elements "0": allowed: a whole number from 1 to 268435456, e.g. 1000000 or 1e6']),
     (["--elements", "10,20"], ['--elements "10,20"', "allowed: "]),
     (["--behind", "0"], ['--behind "0"', "allowed: "]),
     (["--model", "resnet2000"], ['"resnet2000"', "allowed: "]),

@@ -126,7 +126,7 @@ class Bench(CliTest):
         self.refused(1, ["--dump-gradients", "is not a directory"], *job, "--dump-gradients", self.path("file"))
         self.refused(1, ["--dump-gradients", "cannot make it"], *job, "--dump-gradients", self.path("no/where"))
         self.refused(2, ["--dump-every 5 requires --dump-gradients"], *job, "--dump-every", "5")
-        self.refused(2, ["codec-threads=0", "allowed: 1 <= codec-threads <= 256"], *job, "--codec-threads", "0")
+        self.refused(2, ["--codec-threads 0: allowed: whole numbers from 1 to 256"], *job, "--codec-threads", "0")
 
     def test_gradient_errors(self):
         with open(self.path("g.npy"), "wb") as file:

@@ -121,12 +121,12 @@ class Data(CliTest):
         for model in "gpt", "lstm:hidden=4":
             self.refused(2, [f"model {model} reads texts, the data are images", "allowed: --data text, shakespeare, words, "
                              "wikitext-2"], "train", *TINY, "--model", model)
-        self.refused(2, ["context=5", "texts only"], "train", *TINY, "--context", "5")
+        self.refused(2, ["--context 5: allowed with texts only"], "train", *TINY, "--context", "5")
         with open(self.path("t"), "w", encoding="utf-8") as file:
             file.write("to be or not to be: " * 20)
         self.refused(2, ["model lenet5 reads images, the data are a text", "allowed: --data mnist, fashion-mnist, glyphs, cifar10"],
                      "train", "--data", "text:" + self.path("t"))
-        self.refused(2, ["shard=label", "which has no classes: allowed: iid, contiguous"], "data", "text:" + self.path("t"), "--shard", "label")
+        self.refused(2, ["--shard label", "which has no classes: allowed: iid, contiguous"], "data", "text:" + self.path("t"), "--shard", "label")
 
 
 if __name__ == "__main__":

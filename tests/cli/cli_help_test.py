@@ -135,7 +135,7 @@ class Help(CliTest):
         base = ("train", *TINY, "--model", "mlp:hidden=8", "--epochs", "1")
         self.assertEqual(run(*base).stderr, "")
         self.assertIn("epoch 1: train loss", run(*base, "-v").stderr)
-        self.assertEqual(run(*base, "-q", "-v").stderr, "")
+        self.refused(2, ["--quiet and --verbose cannot be combined"], *base, "-q", "-v")
         self.assertRegex(run(*base[:1], "--data", "mnits", "-q").stderr, "unknown data set")
 
 

@@ -187,7 +187,7 @@ class SimOnly(CliTest):
         self.refused(2, ["--slow 5000", "ranks 0 to 3"], *sim, "--workers", "4", "--slow", "5000:2x")
         self.refused(2, ["--link-of 5000", "ranks 0 to 3"], *sim, "--workers", "4", "--link-of", "5000=1ms")
         self.refused(2, ["--slow", "1000000:2x"], *sim, "--workers", "4", "--slow", "1000000:2x")
-        self.refused(2, ["--epochs=0: allowed: 1 <= epochs"], *sim, "--epochs", "0")
+        self.refused(2, ["--epochs 0: allowed: whole numbers from 1"], *sim, "--epochs", "0")
         self.refused(2, ["--fusion auto"], *sim, "--fusion", "auto")
         self.refused(2, ["5000", "4096", "--sim-only"], *MODEL, *VIRTUAL, "--workers", "5000")
         self.refused(2, ["1000001", "4096"], *sim, "--workers", "1000001")

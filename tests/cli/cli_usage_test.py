@@ -22,20 +22,20 @@ TRAIN = [
     (["--workers", "2x"], ['--workers "2x"', "allowed: 1 to 4096"]),
     (["--workers", "1,batch=3"], ["--workers", "1,batch=3", "allowed: 1 to 4096"]),
     (["--workers", ""], ["--workers", "no value"]),
-    (["--batch", "0"], ["--batch=0", "allowed: 1 <= batch"]),
-    (["--steps", "0"], ["--steps=0", "allowed: 1 <= steps"]),
-    (["--log-every", "0"], ["--log-every=0", "allowed: 1 <="]),
-    (["--save-every", "0"], ["--save-every=0", "allowed: 1 <="]),
-    (["--seed", "-1"], ["--seed=-1", "allowed: 0 <= seed <= 9.2233"]),
-    (["--seed", "99999999999999999999"], ["not a whole number of 64 bits"]),
-    (["--timeout", "0"], ["--timeout=0", "allowed: 0.001 <= timeout"]),
-    (["--timeout", "soon"], ['--timeout "soon"', "allowed: a number of seconds, or a time such as 500ms"]),
+    (["--batch", "0"], ["--batch 0: allowed: whole numbers from 1 to 1000000"]),
+    (["--steps", "0"], ["--steps 0: allowed: whole numbers from 1 to 1000000000000"]),
+    (["--log-every", "0"], ["--log-every 0: allowed: whole numbers from 1 to "]),
+    (["--save-every", "0"], ["--save-every 0: allowed: whole numbers from 1 to "]),
+    (["--seed", "-1"], ["--seed -1: allowed: whole numbers from 0 to 9223372036854775807"]),
+    (["--seed", "99999999999999999999"], ["allowed: whole numbers from 0 to 9223372036854775807"]),
+    (["--timeout", "0"], ["--timeout 0: allowed: 0.001 to 1000000 seconds, as a number of seconds or a time such as 500ms"]),
+    (["--timeout", "soon"], ["--timeout soon: allowed: ", "a number of seconds or a time such as 500ms"]),
     (["--driver", "car"], ['--driver "car"', "allowed: auto, thread, inline"]),
     (["--overlap", "some"], ['--overlap "some"', "allowed: backward, full, none"]),
     (["--fusion", "0"], ['--fusion "0"', "allowed: auto, or 1 to 4096M bytes"]),
     (["--fusion", "5000M"], ['--fusion "5000M"', "allowed: auto, or 1 to 4096M bytes"]),
     (["--fusion", "-1"], ['--fusion "-1"', "e.g. 500000, 64K, 4M"]),
-    (["--nodes", "0"], ["--nodes=0", "1 <= nodes <= 4096"]),
+    (["--nodes", "0"], ["--nodes 0: allowed: auto, or whole numbers from 1 to 4096"]),
     (["--nodes", "some"], ["--nodes", "some"]),
     (["--nodes", "auto", "--workers", "2"], ["--nodes auto requires mpirun", "--nodes N"]),
     (["--fusion", "4Mbit"], ['--fusion "4Mbit"', "e.g. 500000, 64K, 4MiB (of 1024), 4MB (of 1000)"]),
@@ -56,12 +56,12 @@ TRAIN = [
     (["--optimizer", "sgd:momentum=0.5,lr=0.2", "--lr", "0.1"], ["both give a rate"]),
     (["--lr", "fast"], ["--lr fast", "not a finite decimal number"]),
     (["--lr", "-1"], ["--lr -1", "lr=-1: allowed: "]),
-    (["--batch", "\x01"], ["--batch ", "allowed: a number"]),
-    (["--lr", "0.1,momentum=0"], ["--lr", "allowed: a number"]),
+    (["--batch", "\x01"], ["--batch ", "allowed: whole numbers"]),
+    (["--lr", "0.1,momentum=0"], ['--lr "0.1,momentum=0": allowed: a number, with a point for a fraction, as 0.1']),
     (["--lr-schedule", "up"], ['unknown lr-schedule "up"', "allowed: constant"]),
     (["--lr-schedule", "step:at=3ep+2ep"], ["at=3ep+2ep", "2ep is step", "in ascending order"]),
     (["--lr-scale", "cubic"], ['--lr-scale "cubic"', "allowed: none, sqrt, linear"]),
-    (["--accumulate", "0"], ["--accumulate=0", "allowed: 1 <= accumulate"]),
+    (["--accumulate", "0"], ["--accumulate 0: allowed: whole numbers from 1 to "]),
     (["--accumulate", "33", *TINY], ["--accumulate 33: allowed: 1 to 32"]),
     (["--optimizer", "adam:beta1=1"], ["beta1=1", "allowed: 0 <= beta1"]),
     (["--optimizer", "adam", "--method", "dgc"], ['method "dgc" accumulates', "use optimizer sgd"]),
@@ -94,19 +94,19 @@ TRAIN = [
     (["--version"], ["unrecognized option '--version': telegrad --version prints it; see telegrad train --help"]),
     (["--device", "cuda"], ["unrecognized option '--device': telegrad trains on CPUs; "]),
     (["--strategy", "cd=5"], ['did you mean "cd:k=5"?']),
-    (["--shard", "label:classes=11", "--workers", "2", *TINY], ["shard=label:classes=11: the data have 10 classes: allowed: 1 to 10"]),
+    (["--shard", "label:classes=11", "--workers", "2", *TINY], ["--shard label:classes=11: the data have 10 classes: allowed: 1 to 10"]),
     (["--link-of", "0=1e30gbit"], ['--link-of 0=...: link "1e30gbit"', "allowed: "]),
     (["--data", "/etc/passwd"], ["/etc/passwd", "as text:/etc/passwd)"]),
     (["--data", "pets"], ["pets", "allowed: mnist, fashion-mnist, glyphs, cifar10, text, shakespeare, words"]),
-    (["--holdout", "1000000", *TINY], ["holdout=1000000", "allowed: 0 to"]),
+    (["--holdout", "1000000", *TINY], ["--holdout 1000000: allowed: 0 to"]),
     (["--batch", "100000", *TINY[:2]], ["--batch 100000: allowed: 1 to"]),
     (["--fault", "1"], ['--fault "1"', "allowed: RANK=SPEC"]),
     (["--fault", "0=fault:drop=2"], ["drop=2", "allowed: 0 <= drop <= 1"]),
     (["--fault", "1=die"], ["--fault 1=die: unknown fault", "allowed: fault"]),
     (["--workers", "2", "--fault", "2=fault:drop=0.1"], ["--fault 2=", "allowed: ranks 0 to 1"]),
     (["--steps", "5", "--epochs", "3"], ["--steps 5 with --epochs 3", "give only one of them"]),
-    (["--epochs", "0"], ["--epochs=0: allowed: 1 <= epochs <= 1e+09"]),
-    (["--epochs", "0.5"], ["--epochs=0.5: not a whole number", "allowed: 1 <= epochs <= 1e+09"]),
+    (["--epochs", "0"], ["--epochs 0: allowed: whole numbers from 1 to 1000000000"]),
+    (["--epochs", "0.5"], ["--epochs 0.5: allowed: whole numbers from 1 to 1000000000"]),
     (["--save-every", "5"], ["--save-every 5 requires --save DIR", "requires --save DIR"]),
     (["--method", "dgc:momentum=0.9", "--optimizer", "sgd:lr=0.1,momentum=0.5"], ["0.9", "0.5", "momentum"]),
 ]
@@ -176,12 +176,12 @@ COMPARE = [
     (["--dense-timed", "0", "--run", "name=a"], ['--dense-timed "0"', "allowed: 1 to"]),
     (["--save", "x", "--run", "name=a"], ["unrecognized option '--save': train has it, and compare does not; see telegrad compare --help"]),
     (["--steps", "5", "--epochs", "3", "--run", "name=a"], ["--steps 5 with --epochs 3", "give only one of them"]),
-    (["--epochs", "0", "--run", "name=a"], ["--epochs=0: allowed: 1 <= epochs"]),
+    (["--epochs", "0", "--run", "name=a"], ["--epochs 0: allowed: whole numbers from 1"]),
 ]
 
 SPEC = [
     ("just words\n", [":1:", "allowed: name: key=value"]),
-    ("\n# fine\n--batch 0\n", [":3:", "--batch=0", "allowed: 1 <= batch"]),
+    ("\n# fine\n--batch 0\n", [":3:", "--batch 0: allowed: whole numbers from 1 to 1000000"]),
     ("--batch 3\n--rule a=f32\n--rule b=f32\n--batch 4\n", [":4:", "--batch is given twice"]),
     ("--save x\n", [":1:", 'unknown option "save"']),
     ("--no-eval 1\n", [":1:", "takes no value"]),
@@ -236,7 +236,9 @@ class Usage(CliTest):
         for option in "-q", "-v", "--json":
             self.refused(2, [f'"{option}" stands before the command: write telegrad COMMAND [OPTION]'], option, "methods")
         self.refused(2, ["--weights has no value"], "eval", "--weights", "")
-        self.refused(2, ['did you mean "dgc"?'], "methods", "dgc:density=0.1")
+        for both in ["-q", "-v"], ["-vq"], ["--verbose", "--quiet"]:
+            self.refused(2, ["--quiet and --verbose cannot be combined"], "train", *TINY, "--steps", "1", *both)
+        self.refused(2, ['"dgc:density=0.1" has keys, and a name alone is wanted here: telegrad methods dgc'], "methods", "dgc:density=0.1")
 
     def test_no_short_options(self):
         """But -h, -q and -v, which all commands have: each would be a second name that nobody can take away again."""
@@ -255,11 +257,14 @@ class Usage(CliTest):
 
     def test_near_misses_of_options_without_a_command(self):
         for word, meant in (("--versoin", "--version"), ("--hlep", "--help"), ("hlep", "help")):
-            self.refused(2, [f'did you mean "{meant}"? '], word)
+            kind = "option" if word[0] == "-" else "command"
+            self.refused(2, [f'unknown {kind} "{word}": did you mean "{meant}"? '], word)
         self.assertEqual(self.ok("help", "help"), self.ok("help"))
+        self.refused(2, ['"extra": help takes a command and nothing else: telegrad help train'], "help", "train", "extra")
+        self.refused(2, ['"dgc": help takes a command and nothing else: telegrad help bench'], "help", "bench", "exchange", "dgc")
 
     def test_a_time_without_a_unit_that_is_known(self):
-        self.refused(2, ['--timeout "5m": allowed: a number of seconds, or a time such as 500ms, 60s, 2min'],
+        self.refused(2, ['--timeout 5m: allowed: 0.001 to 1000000 seconds, as a number of seconds or a time such as 500ms, 60s, 2min'],
                      "train", "--timeout", "5m", "--steps", "1")
 
     def test_a_folder_of_data_that_is_not_there(self):
@@ -291,7 +296,7 @@ class Usage(CliTest):
                      "train", "--link", "100MBPS")
         self.refused(2, ['"100Mb": a number of bits, not a rate: did you mean "100Mb/s"? allowed: '], "train", "--link", "100Mb,5ms")
         self.refused(2, ['"1.5 MiB": a number of bytes, not a rate: did you mean "1.5 MiB/s"? '], "train", "--link", "1.5 MiB")
-        self.refused(2, ['--timeout "3min 5s"', "allowed: a number of seconds, or a time such as 500ms"], "train", "--timeout", "3min 5s")
+        self.refused(2, ["--timeout 3min 5s: allowed: ", "a number of seconds or a time such as 500ms"], "train", "--timeout", "3min 5s")
         plan = [self.ok("train", "--dry-run", "--json", "--method", "topk:density=" + d) for d in ("1%", "0.01")]
         self.assertEqual(*plan)
 

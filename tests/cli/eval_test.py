@@ -243,8 +243,8 @@ class Eval(CliTest):
                 (["--weights with --resume"], ["--weights", path, "--resume", folder]),
                 (["--samples", "allowed: 1 to"], ["--weights", path, "--samples", "0"]),
                 (["--samples", "allowed: 1 to"], ["--weights", path, "--samples", "-1"]),
-                (["samples=129: allowed: 1 to 128"], ["--weights", path, "--samples", "129"]),
-                (["--batch=0", "allowed"], ["--weights", path, "--batch", "0"]),
+                (["--samples 129: allowed: 1 to 128"], ["--weights", path, "--samples", "129"]),
+                (["--batch 0: allowed: whole numbers from 1"], ["--weights", path, "--batch", "0"]),
                 (["unrecognized option '--steps'"], ["--weights", path, "--steps", "1"]),
                 (["no value"], ["--weights", ""])):
             with self.subTest(args=args):
@@ -264,7 +264,7 @@ class Eval(CliTest):
         self.refused(1, ["--logits", none], "eval", "--weights", path, "--logits", none + "/x")
         self.refused(2, ["mpirun"], "eval", "--weights", path, OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0")
         before = sorted(os.listdir(self.folder))
-        self.refused(2, ["samples=129"], "eval", "--weights", path, "--samples", "129", "--logits", self.path("l.npy"))
+        self.refused(2, ["--samples 129"], "eval", "--weights", path, "--samples", "129", "--logits", self.path("l.npy"))
         self.assertEqual(sorted(os.listdir(self.folder)), before)
         with open(path, "r+b") as file:
             file.seek(os.path.getsize(path) // 2)

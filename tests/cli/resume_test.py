@@ -210,7 +210,7 @@ class Resume(CliTest):
         before = self.ok("eval", "--resume", folder).splitlines()[:-1]
         done = run(*job, "--workers", "3", "--steps", "20", "--save", folder, "--resume", folder, "--out", out)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("resumed from 4 workers with 3: residuals and other state of single workers redistributed\n",
+        self.assertIn("resumed from 4 workers with 3: residuals and other state of single workers were redistributed\n",
                       done.stderr)
         start = records(out)[0]
         self.assertEqual((start["resumed_workers"], start["started_anew"], start["first_step"]), (4, None, 20))
@@ -235,7 +235,7 @@ class Resume(CliTest):
         self.ok(*job, "--workers", "2", "--steps", "5", "--save", folder)
         done = run(*job, "--workers", "3", "--steps", "9", "--resume", folder, "--out", out)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("started anew: what the model carries from batch to batch", done.stderr)
+        self.assertIn("started again: what the model carries from batch to batch", done.stderr)
         self.assertEqual(records(out)[0]["started_anew"], "what the model carries from batch to batch")
 
     def test_damaged(self):

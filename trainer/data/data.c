@@ -122,7 +122,7 @@ static tg_status hold_out(train_data *d, size_t holdout)
     const bool images = d->set->unit == TRAIN_IMAGES;
     const size_t least = images ? 1 : 2; /* the first token of a text is no label */
     if (holdout < least || train->count < least || holdout > train->count - least)
-        return tg_fail(TG_E_ARG, "holdout=%zu: allowed: 0%s to %zu (training %s - %zu)", holdout,
+        return tg_fail(TG_E_ARG, "--holdout %zu: allowed: 0%s to %zu (training %s - %zu)", holdout,
                        images ? "" : ", or 2", train->count > least ? train->count - least : 0,
                        images ? "samples" : "tokens", least);
     const size_t left = train->count - holdout;

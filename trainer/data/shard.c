@@ -65,7 +65,7 @@ tg_status shard_text(const tg_spec *spec, const char *name, bool *contiguous_p)
     if (!*contiguous_p && !shard_is_iid(spec))
         return tg_fail(
             TG_E_ARG,
-            "shard=%s: data set %s is a text, which has no classes: allowed: iid, contiguous",
+            "--shard %s: data set %s is a text, which has no classes: allowed: iid, contiguous",
             tg_spec_text(spec), name);
     return TG_OK;
 }
@@ -114,7 +114,7 @@ tg_status shard_classes(const tg_spec *spec, size_t classes)
     return own <= classes
                ? TG_OK
                : tg_fail(TG_E_ARG,
-                         "shard=label:classes=%zu: the data have %zu classes: allowed: 1 to %zu",
+                         "--shard label:classes=%zu: the data have %zu classes: allowed: 1 to %zu",
                          own, classes, classes);
 }
 
@@ -124,7 +124,7 @@ static tg_status assign_label(plan *p, size_t classes)
     uint32_t *perm;
     if (pieces > p->samples)
         return tg_fail(TG_E_ARG,
-                       "shard=label:classes=%zu: %zu ranks need %zu pieces, but there are %zu "
+                       "--shard label:classes=%zu: %zu ranks need %zu pieces, but there are %zu "
                        "samples: each piece needs at least one",
                        classes, p->world, pieces, p->samples);
     const tg_rng_key key = {
@@ -204,7 +204,7 @@ static tg_status assign_dirichlet(plan *p, double alpha)
     TG_TRY(status);
     if (!enough)
         return tg_fail(TG_E_ARG,
-                       "shard=dirichlet:alpha=%g: none of %d draws gives each of %zu ranks %zu "
+                       "--shard dirichlet:alpha=%g: none of %d draws gives each of %zu ranks %zu "
                        "samples: use a larger alpha, or fewer ranks",
                        alpha, TRIES, p->world, least);
     return TG_OK;

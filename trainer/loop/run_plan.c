@@ -35,13 +35,17 @@ static tg_status length_of(const train_job *job, const char *data, int world, co
     size_t samples;
     TG_TRY(train_data_samples(data, job->holdout, &samples));
     const size_t share = (in->context > 0 ? samples - 1 : samples) / context / (size_t)world;
+    const char *of = in->context > 0 ? "tokens" : "samples";
+    char accumulated[64] = "";
+    if (parts > 1)
+        snprintf(accumulated, sizeof accumulated, ", %zu batches in each step", parts);
+    if (share / parts == 0)
+        return tg_fail(TG_E_ARG, "%zu training %s are too few for %d rank%s%s", samples, of, world,
+                       world == 1 ? "" : "s", accumulated);
     if (job->batch == 0 || share / job->batch / parts == 0)
         return tg_fail(
-            TG_E_ARG,
-            "--batch %zu: allowed: 1 to %zu (%zu training %s over %d rank%s, %zu parts of a "
-            "step)",
-            job->batch, share / parts, samples, in->context > 0 ? "tokens" : "samples", world,
-            world == 1 ? "" : "s", parts);
+            TG_E_ARG, "--batch %zu: allowed: 1 to %zu (%zu training %s over %d rank%s%s)",
+            job->batch, share / parts, samples, of, world, world == 1 ? "" : "s", accumulated);
     const size_t total = in->context > 0 ? samples - 1 : samples;
     info->steps_per_epoch = total / ((size_t)world * job->batch * context * parts);
     info->steps = job->steps ? job->steps : job->epochs * info->steps_per_epoch;

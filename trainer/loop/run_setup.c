@@ -50,7 +50,7 @@ tg_status run_context(const char *model_spec, size_t context, train_unit unit, s
 {
     tg_spec *spec;
     if (unit == TRAIN_IMAGES && context > 0)
-        return tg_fail(TG_E_ARG, "context=%zu: allowed with texts only", context);
+        return tg_fail(TG_E_ARG, "--context %zu: allowed with texts only", context);
     TG_TRY(check_unit(model_spec, unit));
     TG_TRY(model_parse(model_spec, &spec));
     const size_t own = tg_spec_has(spec, "context") ? (size_t)tg_spec_int(spec, "context") : 0;
@@ -271,7 +271,7 @@ static void take_over(run *r, const tg_resumed *from, const saved *s)
     run_clear_state(r);
     add_anew(r, "what the model carries from batch to batch");
     if (r->transport->rank == 0)
-        tg_log(TG_LOG_WARN, "started anew: what the model carries from batch to batch, because the "
+        tg_log(TG_LOG_WARN, "started again: what the model carries from batch to batch, because the "
                             "text is divided differently now");
 }
 

@@ -192,7 +192,7 @@ static void test_context_of_images(void **state)
     (void)state;
     train_job job = basic();
     job.context = 5;
-    refused(&job, TG_E_ARG, "context=5: allowed with texts only");
+    refused(&job, TG_E_ARG, "--context 5: allowed with texts only");
 }
 
 int main(void)
