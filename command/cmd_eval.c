@@ -206,7 +206,7 @@ static tg_status test(const struct eval_options *o, const tg_weights *w, const t
 static tg_status evaluate(struct eval_options *o, const tg_weights *w)
 {
     train_data *data = NULL;
-    train_eval_info info;
+    train_eval_info info = {.loss = 0};
     const bool named = options_given(&o->common, "data") || options_given(&o->common, "holdout");
     TG_TRY(complete(o, w));
     TG_TRY(run_open_data(&o->common, &data));

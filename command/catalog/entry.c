@@ -95,8 +95,7 @@ tg_status entry_unknown(int kind, const char *name)
     snprintf(bare, sizeof bare, "%.*s", (int)(strcspn(name, ":") < 63 ? strcspn(name, ":") : 63),
              name);
     if (strchr(name, ':') && entry_find(kind, bare))
-        return tg_fail(TG_E_SPEC,
-                       "\"%.64s\" has keys, and a name alone is wanted here: telegrad %s %s", name,
+        return tg_fail(TG_E_SPEC, "\"%.64s\": allowed: a name without keys: telegrad %s %s", name,
                        names[kind].all, bare);
     char hint[160] = "", all[640];
     tg_nearest_begin(&near, bare);

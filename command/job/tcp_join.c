@@ -69,13 +69,27 @@ static tg_status read_list(const char *path, tg_keys **allow_p)
                : tg_fail(status == TG_E_SPEC ? TG_E_IO : status, "--allow %s", tg_error());
 }
 
+/* Ranks may share a key, but then the list does not tell which of them it lets in. */
+static void remark_few(const struct net_options *o, const tg_keys *allow)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT; /* some commands join more than once */
+    const size_t count = tg_keys_count(allow);
+    if (o->ranks > count + 1 && !atomic_flag_test_and_set(&said))
+        console_remark(
+            "--allow %s has %zu key%s for %zu other ranks: add those that are missing, or "
+            "let ranks share a key",
+            o->allow, count, count == 1 ? "" : "s", (size_t)o->ranks - 1);
+}
+
 static tg_status read_keys(const struct net_options *o, tg_key_pair **key_p, tg_keys **allow_p)
 {
     char unused[TG_KEY_TEXT];
     if (o->key && tg_key_load(o->key, key_p) != TG_OK)
         return tg_fail(TG_E_IO, "--key %s", tg_error());
-    if (o->allow)
+    if (o->allow) {
         TG_TRY(read_list(o->allow, allow_p));
+        remark_few(o, *allow_p);
+    }
     if (o->peer_key && tg_key_fingerprint(o->peer_key, unused) != TG_OK)
         return tg_fail(TG_E_SPEC, "--peer-key %s%s", tg_error(),
                        access(o->peer_key, F_OK) == 0 ? ", as printed by telegrad key show FILE"

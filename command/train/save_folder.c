@@ -139,6 +139,7 @@ static tg_status lock(const char *dir, uint64_t job, bool joins, save_folder *fo
         own.st_dev != named.st_dev || own.st_ino != named.st_ino)
         return tg_fail(TG_E_IO, "--save %s: another run is saving to this folder: choose another",
                        dir);
+    folder->locked = held;
     return held && job != 0 ? tell_job(dir, job, folder) : TG_OK;
 }
 
@@ -238,8 +239,23 @@ tg_status save_folder_open(const char *dir, const char *resumed, uint64_t job, b
     return status;
 }
 
+/* Remove the empty folders that saves leave when they fail. */
+static void remove_empty(const char *path)
+{
+    DIR *d = opendir(path);
+    for (struct dirent *e; d && (e = readdir(d)) != NULL;) {
+        const char *end = strrchr(e->d_name, '.');
+        if (strncmp(e->d_name, "step-", 5) == 0 && end && strcmp(end, ".tmp") == 0)
+            (void)unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR); /* only if it is empty */
+    }
+    if (d)
+        closedir(d);
+}
+
 void save_folder_close(save_folder *folder)
 {
+    if (folder->locked)
+        remove_empty(folder->path);
     if (folder->tells)
         (void)unlinkat(folder->fd, LOCK_FILE, 0);
     remove_made(folder->path, folder->made); /* before the lock is given up */

@@ -12,6 +12,7 @@
 typedef struct save_folder {
     char path[PATH_MAX];
     int fd;      /* holds the lock */
+    bool locked; /* by this process, not by another rank of its job */
     bool tells;  /* the folder has a file that says which job it is locked by */
     size_t made; /* folders that were created, removed again if nothing is saved */
 } save_folder;

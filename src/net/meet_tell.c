@@ -28,6 +28,14 @@ static bool ranks_are_known(const tg__hall *h)
     return true;
 }
 
+/* A key that the list gives no name. */
+static void print_mark(const tg__public_key *key, char name[80])
+{
+    char mark[TG_KEY_TEXT];
+    tg__key_mark(key, mark);
+    snprintf(name, 80, "key %.70s", mark);
+}
+
 /* What the meeting point waits for: "2 of 3 other ranks (not here: anna, bob)".
  * lacks  who has not come: the same, or the name alone, and "has" or "have" */
 static void describe(const tg__hall *h, char waits[TG__TEXT_MAX], char lacks[TG__TEXT_MAX])
@@ -45,9 +53,10 @@ static void describe(const tg__hall *h, char waits[TG__TEXT_MAX], char lacks[TG_
     for (int k = first; k <= last; k++) {
         if (is_here(h, k) || at + sizeof name + 4 > room)
             continue;
-        if (list)
-            snprintf(name, sizeof name, "%s",
-                     *list->entry[k].name ? list->entry[k].name : "one without a name");
+        if (list && *list->entry[k].name)
+            snprintf(name, sizeof name, "%s", list->entry[k].name);
+        else if (list)
+            print_mark(&list->entry[k].key, name);
         else
             snprintf(name, sizeof name, "rank %d", k);
         at +=

@@ -160,12 +160,17 @@ class Compare(CliTest):
                      "name=fine", "--run", "name=other;steps=2", "--out", out)
         self.assertEqual(os.listdir(self.folder), [])
 
+    def test_fewer_samples_than_ranks(self):
+        self.refused(2, ['run "a": 3 training samples over 4 ranks: too few for one step'], "compare", "--data", "glyphs:train=3,test=3",
+                     "--workers", "4", "--run", "name=a")
+
     def test_wrong_combinations_are_found_before_training(self):
         """Although each value is right by itself."""
         out = self.path("c.jsonl")
         for wrong, words in (("strategy=diloco:every=4;method=dgc", "would accumulate the momentum of gradients"),
                              ("rule=fc9*=f32", 'the rule for "fc9*" matches no tensor'),
                              ("method=topk:exchange=reducescatter,feedback=none", "use feedback=residual"),
+                             ("accumulate=1000", "over 2 ranks, 1000 batches in each step: too few for one step"),
                              ("accumulate=1000", "512 training samples over 2 ranks")):
             self.refused(2, ['run "b": ', words], "compare", *BASE, "--out", out, "--run", "name=a;steps=1000000", "--run", f"name=b;{wrong}")
             self.assertFalse(os.path.exists(out))

@@ -238,7 +238,7 @@ class Usage(CliTest):
         self.refused(2, ["--weights has no value"], "eval", "--weights", "")
         for both in ["-q", "-v"], ["-vq"], ["--verbose", "--quiet"]:
             self.refused(2, ["--quiet and --verbose cannot be combined"], "train", *TINY, "--steps", "1", *both)
-        self.refused(2, ['"dgc:density=0.1" has keys, and a name alone is wanted here: telegrad methods dgc'], "methods", "dgc:density=0.1")
+        self.refused(2, ['"dgc:density=0.1": allowed: a name without keys: telegrad methods dgc'], "methods", "dgc:density=0.1")
 
     def test_no_short_options(self):
         """But -h, -q and -v, which all commands have: each would be a second name that nobody can take away again."""

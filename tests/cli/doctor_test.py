@@ -41,6 +41,8 @@ class Doctor(NetTest):
     def test_usage(self):
         self.refused(2, ["doctor requires --listen"], "doctor")
         self.refused(2, ["--ranks"], "doctor", "--listen", self.meeting)
+        self.refused(2, ["--ranks 1: one rank has no link to measure: allowed: 2 and more"], "doctor", "--listen", self.meeting,
+                     "--ranks", "1", "--insecure")
         for option, value in (("--seconds", "0"), ("--seconds", "1h"), ("--timeout", "-1")):
             self.refused(2, [option, value, "allowed"], "doctor", "--listen", self.meeting, option, value)
 

@@ -24,6 +24,7 @@ class FailingIo(CliTest):
         folder = self.path(f"{call}-{part.replace('/', '-')}")
         self.ok(*JOB, "--steps", "2", "--save", folder)
         self.fails(call, error, part, *JOB, "--steps", "6", "--save-every", "2", "--save", folder, "--resume", folder)
+        self.assertFalse([n for n in os.listdir(folder) if n.endswith(".tmp") and not os.listdir(os.path.join(folder, n))])
         newest = max(n for n in os.listdir(folder) if not n.endswith((".tmp", ".old")))
         self.assertIn(newest, ("step-000000000002", FOLDER))
         self.assertTrue(os.path.exists(os.path.join(folder, newest, "COMMIT")))

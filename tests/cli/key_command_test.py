@@ -71,6 +71,7 @@ class Key(CliTest):
         self.refused(2, ["key new: no argument: allowed: telegrad key new FILE"], "key", "new")
         self.refused(2, ["key show: more than one argument"], "key", "show", "a", "b")
         self.refused(2, ["key fingerprint: an empty name: allowed: telegrad key fingerprint FILE|tgk1:..."], "key", "fingerprint", "")
+        self.refused(2, ["key new -: a key must go to a file (./- is a file of that name)"], "key", "new", "-", cwd=self.folder)
         self.refused(2, ["unrecognized option '--force'"], "key", "new", "--force", self.path("x"))
         done = run("key", "new", self.path("x"), OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0")
         self.assertEqual(done.returncode, 2)

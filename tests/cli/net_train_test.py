@@ -114,6 +114,14 @@ class Train(net_tool.NetTest):
             self.assertEqual((guest.returncode, net_tool.Done(host).returncode), (1, 1))
             self.assertIn(words, guest.stderr.splitlines()[-1])
 
+    def test_a_list_that_is_short(self):
+        """Said to a person: ranks may share a key."""
+        self.new_keys(2)
+        host = self.start("train", *TINY, "-v", "--timeout", "1", *self.options(0, 4))
+        done = net_tool.Done(host, 30)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"--allow {self.path('friends')} has 1 key for 3 other ranks: add those that are missing, or let ranks share a key\n", done.stderr)
+
     def test_nobody_there(self):
         """Each says what it waits for, and gives up after --timeout."""
         self.new_keys(2)

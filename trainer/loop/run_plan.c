@@ -1,6 +1,7 @@
 /* A job's plan, made with its model and a session of one rank, which sends nothing. */
 #include "trainer/loop/run.h"
 #include "telegrad/tools.h"
+#include <stdio.h>
 #include <stdlib.h>
 
 static tg_status plan(const model *m, tg_session *s, train_plan_info *info,
@@ -40,8 +41,8 @@ static tg_status length_of(const train_job *job, const char *data, int world, co
     if (parts > 1)
         snprintf(accumulated, sizeof accumulated, ", %zu batches in each step", parts);
     if (share / parts == 0)
-        return tg_fail(TG_E_ARG, "%zu training %s are too few for %d rank%s%s", samples, of, world,
-                       world == 1 ? "" : "s", accumulated);
+        return tg_fail(TG_E_ARG, "%zu training %s over %d rank%s%s: too few for one step", samples,
+                       of, world, world == 1 ? "" : "s", accumulated);
     if (job->batch == 0 || share / job->batch / parts == 0)
         return tg_fail(
             TG_E_ARG, "--batch %zu: allowed: 1 to %zu (%zu training %s over %d rank%s%s)",
