@@ -271,8 +271,9 @@ static void take_over(run *r, const tg_resumed *from, const saved *s)
     run_clear_state(r);
     add_anew(r, "what the model carries from batch to batch");
     if (r->transport->rank == 0)
-        tg_log(TG_LOG_WARN, "started again: what the model carries from batch to batch, because the "
-                            "text is divided differently now");
+        tg_log(TG_LOG_WARN,
+               "started again: what the model carries from batch to batch, because the "
+               "text is divided differently now");
 }
 
 /* Restore this rank's part of a checkpoint. */
