@@ -10,14 +10,21 @@ const char *data_text_unit(train_unit unit)
     return names[unit];
 }
 
+format_text data_text_per_token(train_unit unit, double loss)
+{
+    format_text f = {""};
+    if (unit == TRAIN_WORDS && isfinite(loss))
+        snprintf(f.text, sizeof f.text, ", perplexity %.2f", exp(loss));
+    if (unit == TRAIN_CHARACTERS && isfinite(loss))
+        snprintf(f.text, sizeof f.text, ", %.3f bits a character", loss / log(2));
+    return f;
+}
+
 format_text data_text_loss(train_unit unit, double loss)
 {
     format_text f = format_loss(loss);
-    const size_t len = strlen(f.text), room = sizeof f.text - len;
-    if (unit == TRAIN_WORDS && isfinite(loss))
-        snprintf(f.text + len, room, ", perplexity %.2f", exp(loss));
-    if (unit == TRAIN_CHARACTERS && isfinite(loss))
-        snprintf(f.text + len, room, ", %.3f bits a character", loss / log(2));
+    const size_t len = strlen(f.text);
+    snprintf(f.text + len, sizeof f.text - len, "%s", data_text_per_token(unit, loss).text);
     return f;
 }
 

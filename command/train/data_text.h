@@ -8,6 +8,10 @@
 /* "images", "characters", "words" */
 const char *data_text_unit(train_unit unit);
 
+/* The loss per token (in nats) in the usual unit: ", perplexity 118.10" for words, ", 2.121 bits a
+ * character" for characters, "" for images. */
+format_text data_text_per_token(train_unit unit, double loss);
+
 /* The loss in nats, and per token in the usual unit: "4.7715, perplexity 118.10" for words,
  * "1.4700, 2.121 bits a character" for characters, "0.2500" for images; "not finite". */
 format_text data_text_loss(train_unit unit, double loss);

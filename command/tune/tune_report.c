@@ -241,7 +241,7 @@ static void print_final(const struct tune *t)
         printf("test           accuracy %.2f %% (%s), loss %.4f\n", 100 * s.mean, spread, s.loss);
     else
         printf("test           loss %.4f (%s)%s\n", s.mean, spread,
-               data_text_loss(train_data_unit(t->held), s.mean).text);
+               data_text_per_token(train_data_unit(t->held), s.mean).text);
 }
 
 tg_status tune_print(const struct tune *t)
