@@ -14,6 +14,7 @@ from telegrad._errors import ArgumentError, StateError, StoppedError, check
 def check_network(value: object) -> None:
     if not isinstance(value, Network):
         raise ArgumentError(f"net: a {type(value).__name__}: allowed: a telegrad.Network, connected by meet, join or local")
+    value.handle()  # refuses one that is closed
 
 
 def _check_key(name: str, value: object) -> None:

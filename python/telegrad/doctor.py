@@ -71,9 +71,10 @@ def _torch() -> str:
         return f"no PyTorch in this Python ({error}): telegrad.Reducer works with NumPy arrays all the same"
     if not torch.distributed.is_available():
         raise _Bad(f"PyTorch {torch.__version__} was built without torch.distributed: install another build")
+    import torch.distributed.fsdp
     import telegrad.torch  # noqa: F401
-    fsdp = "telegrad.torch.ddp" + (" and fsdp" if hasattr(torch.distributed, "fsdp") and int(torch.__version__.split(".")[0]) > 1 else "")
-    return f"PyTorch {torch.__version__}: {fsdp}"
+    fsdp = " and fsdp" if hasattr(torch.distributed.fsdp, "fully_shard") else ""  # from 2.6 on
+    return f"PyTorch {torch.__version__}: telegrad.torch.ddp{fsdp}"
 
 
 def _seconds(net: telegrad.Network, spec: str, n: int, count: int) -> float:

@@ -134,6 +134,9 @@ def case_refused(net):
     for words, wrong in (("group: a int: allowed: a process group", {"group": 5}), ("host: a int: allowed: a str", {"host": 5}),
                          ("timeout=-1: allowed: above 0", {"timeout": -1})):
         refused(telegrad.ArgumentError, words, lambda: telegrad.torch.Network(**wrong))
+    closed = telegrad.Network.local(1)[0]
+    closed.close()
+    refused(telegrad.StateError, "the network is closed", lambda: telegrad.torch.ddp(model(), "dense", closed))
     double = DistributedDataParallel(Model().double())
     refused(telegrad.UnsupportedError, "float64", lambda: telegrad.torch.ddp(double, "dense", net))
     sparse = DistributedDataParallel(torch.nn.Sequential(torch.nn.Embedding(10, 4, sparse=True), torch.nn.Linear(4, 4)))

@@ -40,6 +40,7 @@ class Package(unittest.TestCase):
         self.assertEqual((status, errors), (0, ""), text)
         for check in ("libraries", "means", "tcp", "torch"):
             self.assertRegex(text, rf"(?m)^ok   {check}: ")
+        self.assertRegex(text, r"(?m): telegrad.torch.ddp" + (" and fsdp$" if int(jobs.version.split(".")[0]) > 1 else "$"))
         self.assertEqual(doctor("-h")[0], 0)
         self.assertEqual(doctor("--all"), (2, "", "telegrad.doctor: '--all': allowed: no arguments\n"))
         where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(torch_jobs.free_port()), "RANK": "0", "WORLD_SIZE": "1"}
