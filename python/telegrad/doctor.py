@@ -71,10 +71,17 @@ def _torch() -> str:
         return f"no PyTorch in this Python ({error}): telegrad.Reducer works with NumPy arrays all the same"
     if not torch.distributed.is_available():
         raise _Bad(f"PyTorch {torch.__version__} was built without torch.distributed: install another build")
-    import torch.distributed.fsdp
     import telegrad.torch  # noqa: F401
-    fsdp = " and fsdp" if hasattr(torch.distributed.fsdp, "fully_shard") else ""  # from 2.6 on
-    return f"PyTorch {torch.__version__}: telegrad.torch.ddp{fsdp}"
+    return f"PyTorch {torch.__version__}: telegrad.torch.ddp{' and fsdp' if _has_fsdp() else ''}"
+
+
+def _has_fsdp() -> bool:
+    """PyTorch 2.6 and newer."""
+    try:
+        from torch.distributed.fsdp import fully_shard  # noqa: F401
+        return True
+    except Exception:  # PyTorch 1.13 has an FSDP that Python 3.11 cannot import
+        return False
 
 
 def _seconds(net: telegrad.Network, spec: str, n: int, count: int) -> float:
