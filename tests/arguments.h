@@ -94,6 +94,34 @@ static inline tg_transport *arg_transport(void)
     return t;
 }
 
+/* A rank of a job with a server, or the server's, which is alone. */
+static inline tg_transport *arg_one_of_two(int rank)
+{
+    tg_transport *t[2];
+    arg_need(tg_transport_inproc(2, t));
+    tg_transport_destroy(t[1 - rank]);
+    return t[rank];
+}
+
+static inline const tg_server_config *arg_server_config(void)
+{
+    static const tg_server_config config = {.struct_size = sizeof config};
+    return &config;
+}
+
+static inline tg_server *arg_server(void)
+{
+    tg_server *s = NULL;
+    arg_need(tg_server_create(arg_one_of_two(1), 1, arg_server_config(), &s));
+    return s;
+}
+
+static inline tg_server_stats *arg_server_stats(void)
+{
+    static tg_server_stats stats = {.struct_size = sizeof stats};
+    return &stats;
+}
+
 static inline tg_codec *arg_codec(void)
 {
     tg_codec *codec = NULL;

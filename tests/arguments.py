@@ -37,6 +37,8 @@ VALID = {
     "FILE *": "stderr", "tg_trace *": "arg_trace()", "const tg_trace *": "arg_trace()", "tg_trace **": "(tg_trace **)arg_bytes()",
     "tg_reducer *": "arg_reducer()", "const tg_reducer *": "arg_reducer()", "tg_reducer **": "(tg_reducer **)arg_bytes()",
     "const tg_reducer_config *": "arg_reducer_config()", "tg_reducer_slot *": "arg_reducer_slot()",
+    "tg_server *": "arg_server()", "const tg_server *": "arg_server()", "tg_server **": "(tg_server **)arg_bytes()",
+    "const tg_server_config *": "arg_server_config()", "tg_server_stats *": "arg_server_stats()",
     "tg_session *": "arg_session()", "const tg_session *": "arg_session()", "tg_session **": "(tg_session **)arg_bytes()",
     "const tg_session_config *": "arg_session_config()", "const tg_tensor *": "arg_tensor()",
     "tg_turn *": "arg_turn()",
@@ -73,6 +75,7 @@ THIS = {
     ("tg_lr_schedule_create", "spec"): '"constant"', ("tg_reducer_create", "method"): '"dense"',
     ("tg_registry_parse", "text"): '"topk"', ("tg_registry_method_card", "method"): '"topk"',
     ("tg_registry_strategy_method", "strategy"): '"ssgd"', ("tg_registry_rate_hint", "name"): '"signsgd"',
+    ("tg_server_create", "transport"): "arg_one_of_two(1)", ("tg_transport_worker", "inner"): "arg_one_of_two(0)",
     ("tg_session_add", "s"): "arg_session_empty()", ("tg_session_begin", "s"): "arg_session_new()",
     ("tg_session_load", "s"): "arg_session_new()", ("tg_session_load", "dir"): "arg_dir",
     ("tg_session_load_memory", "s"): "arg_session_new()", ("tg_session_load_memory", "bytes"): "arg_memory(&(size_t){0})",
@@ -110,7 +113,7 @@ NULL_IS_FINE = {
     ("tg_fail", "format"), ("tg_log_set", "fn"), ("tg_log_set", "arg"), ("tg_array_f32", "data"),
     ("tg_codec_encode", "ctx"), ("tg_reducer_create", "config"), ("tg_reducer_start", "on_done"),
     ("tg_reducer_start", "arg"), ("tg_reducer_start_as", "on_done"), ("tg_reducer_start_as", "arg"), ("tg_registry_strategy_method", "strategy"), ("tg_session_step", "info"),
-    ("tg_session_plan", "arg"), ("tg_simulation_run", "end_p"), ("tg_clock_thread_start", "arg"), ("tg_readfile_open", "size_p"), ("tg_transport_shaped_links", "nodes"),
+    ("tg_server_create", "config"), ("tg_session_plan", "arg"), ("tg_simulation_run", "end_p"), ("tg_clock_thread_start", "arg"), ("tg_readfile_open", "size_p"), ("tg_transport_shaped_links", "nodes"),
     ("tg_utf8_decode", "code_p"),
 }
 # Values in the place of a status for which NULL gives neither 0, NULL nor false.

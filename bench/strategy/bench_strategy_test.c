@@ -38,6 +38,8 @@ static void every_strategy_has_rows(void **state)
     const tg_entry *const *entry = tg__strategy_entries(&count);
     for (size_t i = 0; i < count; i++) {
         char name[64];
+        if (strcmp(entry[i]->name, "server") == 0) /* its work is the servers' */
+            continue;
         snprintf(name, sizeof name, " %s:", entry[i]->name);
         if (strstr(s.names, name) == NULL)
             fail_msg("strategy %s has no row", entry[i]->name);

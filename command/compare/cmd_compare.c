@@ -336,6 +336,19 @@ static tg_status compare(const struct launch *l, const struct compare_options *o
     return status;
 }
 
+/* Processes keep their part, and runs have different numbers of servers. */
+static tg_status check_servers(const struct compare_plan *plan)
+{
+    for (size_t i = 0; i < plan->count; i++)
+        if (plan->runs[i].options.servers > 0)
+            return tg_fail(
+                TG_E_SPEC,
+                "--servers %d of run \"%s\": processes compare without servers: allowed: "
+                "with --workers N, or telegrad train under mpirun",
+                (int)plan->runs[i].options.servers, plan->runs[i].name);
+    return TG_OK;
+}
+
 static int run_compare(struct compare_options *o)
 {
     struct launch launch = {0};
@@ -354,7 +367,9 @@ static int run_compare(struct compare_options *o)
     if (status != TG_OK)
         return launch_fail(&launch, status);
     stop_install(launch.speaks);
-    status = compare(&launch, o, &exit_status);
+    status = launch.processes ? check_servers(&o->plan) : TG_OK;
+    if (status == TG_OK)
+        status = compare(&launch, o, &exit_status);
     if (status != TG_OK)
         return launch_fail(&launch, status);
     launch_close(&launch);
@@ -398,8 +413,8 @@ const struct cli_command command_compare = {
         "Train the same network several ways on the same samples, and print one table.\n\n"
         "A RUN is a list of key=value pairs separated by semicolons. Each key is optional: name, "
         "method, rule, strategy, optimizer, lr, lr-schedule, lr-scale, accumulate, precision, "
-        "link, overlap, fusion, nodes, steps. They mean what the options of that name mean, which "
-        "hold for runs without that key.",
+        "link, overlap, fusion, nodes, servers, server-mode, steps. They mean what the options of "
+        "that name mean, which hold for runs without that key.",
     .options = own,
     .set = set,
     .shared = options_of_compare,

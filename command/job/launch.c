@@ -132,7 +132,25 @@ void launch_close(const struct launch *l)
 
 int launch_world(const struct launch *l, const struct run_options *o)
 {
-    return l->processes ? l->size : (int)o->workers;
+    return l->processes ? l->size - (int)o->servers : (int)o->workers;
+}
+
+bool launch_servers_keep(const struct run_options *o)
+{
+    return strcmp(o->strategy, "server") == 0;
+}
+
+bool launch_serves(const struct launch *l, const struct run_options *o)
+{
+    return o->servers > 0 && l->processes && l->rank >= launch_world(l, o);
+}
+
+tg_status launch_check_servers(const struct launch *l, const struct run_options *o)
+{
+    if (!l->processes || o->servers == 0 || launch_world(l, o) > 0)
+        return TG_OK;
+    return tg_fail(TG_E_SPEC, "--servers %d of %d processes: at least one must train",
+                   (int)o->servers, l->size);
 }
 
 tg_status launch_check_machines(const struct launch *l)

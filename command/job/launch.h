@@ -50,8 +50,16 @@ void launch_close(const struct launch *l);
  * MPI job are not checked. All ranks call it. Errors TG_E_SPEC (names a rank), TG_E_NOMEM */
 TG_NODISCARD tg_status launch_check_machines(const struct launch *l);
 
-/* Number of ranks of a run with these options. */
+/* Number of ranks of a run with these options, without servers. */
 int launch_world(const struct launch *l, const struct run_options *o);
+/* Whether the options' servers keep the parameters: --strategy server. */
+bool launch_servers_keep(const struct run_options *o);
+/* Whether this process is one of the servers, and has to call launch_serve. */
+bool launch_serves(const struct launch *l, const struct run_options *o);
+/* Check that processes are left that train. Errors TG_E_SPEC */
+TG_NODISCARD tg_status launch_check_servers(const struct launch *l, const struct run_options *o);
+/* Be a server until all ranks have left. Errors those of tg_server_run */
+TG_NODISCARD tg_status launch_serve(const struct launch *l, const struct run_options *o);
 
 /* Train. Rank 0 (or this process's rank) runs on the calling thread, the other ranks of this
  * process on threads of their own, with the link and the faults that the options ask for. job, data

@@ -2,6 +2,7 @@
 #include "command/job/launch.h"
 #include "command/job/step_times.h"
 #include "telegrad/clock.h"
+#include "telegrad/server.h"
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +12,11 @@
 
 /* ---- one rank -------------------------------------------------------------------------------- */
 
-/* Parse the options' link of each rank (world); NULL if no rank's link is shaped. */
-static tg_status parse_links(const struct run_options *o, int world, tg_link **links_p)
+/* Parse the options' link of each rank (world), and of each server behind them, which has none
+ * unless --link-of names it; NULL if no rank's link is shaped. */
+static tg_status parse_links(const struct run_options *o, int ranks, tg_link **links_p)
 {
+    const int world = ranks + (int)o->servers;
     tg_link common = {.struct_size = sizeof common};
     *links_p = NULL;
     if (o->link)
@@ -25,7 +28,7 @@ static tg_status parse_links(const struct run_options *o, int world, tg_link **l
         return tg_fail(TG_E_NOMEM, "out of memory: links of %d ranks", world);
     *links_p = links;
     for (int r = 0; r < world; r++)
-        links[r] = common;
+        links[r] = r < ranks ? common : (tg_link){.struct_size = sizeof *links};
     for (size_t i = 0; i < o->links_of_count; i++) {
         const struct run_link_of *one = &o->links_of[i];
         if (one->rank >= (uint64_t)world)
@@ -38,10 +41,10 @@ static tg_status parse_links(const struct run_options *o, int world, tg_link **l
     return TG_OK;
 }
 
-/* Wrap *t_p in the link and the faults that the options ask for. links: that of each rank, which
- * with nodes applies between nodes only; NULL: none. The faults are outermost: they affect
- * messages, but not the timestamps that the link sends with them. *t_p stays valid if this
- * fails. */
+/* Wrap *t_p in the link and the faults that the options ask for, and if there are servers, in what
+ * reaches them. links: that of each rank and server, which with nodes applies between nodes only;
+ * NULL: none. The faults affect messages, but not the timestamps that the link sends with them.
+ * *t_p stays valid if this fails. */
 static tg_status decorate(const struct run_options *o, const tg_link *links, const int *nodes,
                           tg_transport **t_p)
 {
@@ -51,7 +54,44 @@ static tg_status decorate(const struct run_options *o, const tg_link *links, con
     for (size_t i = 0; i < o->fault_count; i++)
         if (o->faults[i].rank == (uint64_t)rank)
             TG_TRY(tg_transport_faulty(*t_p, o->faults[i].spec, t_p));
-    return TG_OK;
+    const bool serves = o->servers > 0 && rank >= (*t_p)->size - (int)o->servers;
+    return o->servers > 0 && !serves ? tg_transport_worker(*t_p, (int)o->servers, t_p) : TG_OK;
+}
+
+/* A server; it is a thread unless it has a process of its own. */
+struct server_run {
+    const struct run_options *options;
+    tg_transport *transport;
+    tg_clock_thread *thread;
+    bool started;
+    tg_status status;
+    char text[TEXT_BYTES];
+};
+
+static void *run_server(void *arg)
+{
+    struct server_run *r = arg;
+    const struct run_options *o = r->options;
+    const bool keeps = launch_servers_keep(o);
+    /* Less than ranks wait, so that they hear from the server whom it waited for. */
+    const tg_server_config config = {.struct_size = sizeof config,
+                                     .timeout_ms = (int64_t)(options_timeout(o) * 800),
+                                     .mode = o->server_mode ? o->server_mode
+                                             : keeps        ? "sync"
+                                                            : NULL,
+                                     .optimizer = keeps ? options_optimizer(o) : NULL};
+    tg_server *server;
+    r->status = tg_server_create(r->transport, (int)o->servers, &config, &server);
+    if (r->status == TG_OK) {
+        r->status = tg_server_run(server);
+        if (r->status != TG_OK)
+            snprintf(r->text, sizeof r->text, "%s", tg_error());
+        tg_server_destroy(server);
+    } else {
+        snprintf(r->text, sizeof r->text, "%s", tg_error());
+        (void)r->transport->ops->shut(r->transport); /* ranks must not wait for it */
+    }
+    return NULL;
 }
 
 struct rank_run {
@@ -157,26 +197,80 @@ static tg_status run_threads(const tg_clock *clock, struct rank_run *ranks, size
     return TG_OK;
 }
 
+static tg_status start_servers(const tg_clock *clock, struct server_run *servers, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const tg_transport *t = servers[i].transport;
+        TG_TRY(tg_clock_thread_start(clock, 2 * (uint64_t)t->rank, "tg-server", run_server,
+                                     &servers[i], &servers[i].thread));
+        servers[i].started = true;
+    }
+    return TG_OK;
+}
+
+/* Wait for the servers, which end when the ranks have left. A server that found out why all failed
+ * says so in the place of the ranks, which only know that it left. */
+static tg_status join_servers(const tg_clock *clock, struct server_run *servers, size_t n,
+                              tg_status of_ranks)
+{
+    const struct server_run *telling = NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (!servers[i].started)
+            continue;
+        tg_clock_thread_join(clock, servers[i].thread);
+        if (servers[i].status != TG_OK && servers[i].status != TG_E_PEER && !telling)
+            telling = &servers[i];
+    }
+    if (!telling || of_ranks != TG_E_PEER)
+        return of_ranks;
+    return tg_fail(telling->status, "server: %s", telling->text);
+}
+
+/* Run ranks and servers, whose transports these are, ranks first; they are destroyed. */
+static tg_status run_all(const struct run_options *o, const tg_clock *clock, struct rank_run *ranks,
+                         struct server_run *servers, tg_transport **transports,
+                         train_end_info *end_p)
+{
+    const size_t n = (size_t)o->workers, nservers = (size_t)o->servers;
+    tg_status status = start_servers(clock, servers, nservers);
+    if (status == TG_OK)
+        status = run_threads(clock, ranks, n, end_p);
+    for (size_t i = 0; i < n; i++)
+        tg_transport_destroy(transports[i]);
+    status = join_servers(clock, servers, nservers, status);
+    for (size_t i = n; i < n + nservers; i++)
+        tg_transport_destroy(transports[i]);
+    return status;
+}
+
 static tg_status run_inproc(const struct run_options *o, const tg_clock *clock,
                             const struct rank_run *model, train_end_info *end_p)
 {
-    size_t n = (size_t)o->workers;
+    const size_t n = (size_t)o->workers, nservers = (size_t)o->servers, all = n + nservers;
     atomic_int failures = 0;
     struct rank_run *ranks = calloc(n, sizeof *ranks);
-    tg_transport **transports = calloc(n, sizeof(tg_transport *));
-    tg_status status = ranks && transports ? tg_transport_inproc_clock((int)n, clock, transports)
-                                           : tg_fail(TG_E_NOMEM, "out of memory: %zu workers", n);
-    for (size_t i = 0; i < n && status == TG_OK; i++) {
+    struct server_run *servers = calloc(nservers + 1, sizeof *servers);
+    tg_transport **transports = calloc(all, sizeof(tg_transport *));
+    tg_status status = ranks && servers && transports
+                           ? tg_transport_inproc_clock((int)all, clock, transports)
+                           : tg_fail(TG_E_NOMEM, "out of memory: %zu workers", n);
+    for (size_t i = 0; i < all && status == TG_OK; i++) {
         status = decorate(o, model->links, model->job->nodes, &transports[i]);
+        if (i >= n) {
+            servers[i - n] = (struct server_run){.options = o, .transport = transports[i]};
+            continue;
+        }
         ranks[i] = *model;
         ranks[i].transport = transports[i];
         ranks[i].failures = &failures;
     }
     if (status == TG_OK)
-        status = run_threads(clock, ranks, n, end_p);
-    for (size_t i = 0; transports && i < n; i++)
-        tg_transport_destroy(transports[i]);
+        status = run_all(o, clock, ranks, servers, transports, end_p);
+    else
+        for (size_t i = 0; transports && i < all; i++)
+            tg_transport_destroy(transports[i]);
     free(transports);
+    free(servers);
     free(ranks);
     return status;
 }
@@ -197,6 +291,23 @@ static tg_status run_process(const struct launch *l, const struct run_options *o
     if (status == TG_OK)
         tg_transport_destroy(t);
     return status;
+}
+
+tg_status launch_serve(const struct launch *l, const struct run_options *o)
+{
+    tg_link *links = NULL;
+    struct server_run server = {.options = o};
+    TG_TRY(parse_links(o, launch_world(l, o), &links));
+    tg_status status = l->transport->connect(&server.transport);
+    if (status == TG_OK)
+        status = decorate(o, links, NULL, &server.transport);
+    free(links);
+    TG_TRY(status);
+    (void)run_server(&server);
+    if (server.status != TG_OK)
+        return tg_fail(server.status, "server %d: %s", l->rank - launch_world(l, o), server.text);
+    tg_transport_destroy(server.transport);
+    return TG_OK;
 }
 
 /* The node of each rank, as the options say; NULL: one level. */

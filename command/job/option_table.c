@@ -129,6 +129,19 @@ const struct option_def option_table[] = {
      AT(workers),
      .min = 1,
      .max = TG_RANKS_MAX},
+    {.o = {"servers", 0, "N", "0", NULL,
+           "servers that sum the gradients, beside the workers, for methods with exchange=star "
+           "(the default then): more threads of this process; under mpirun the last N processes"},
+     EVERY,
+     FORM_COUNT,
+     AT(servers),
+     .max = TG_SERVERS_MAX},
+    {.o = {"server-mode", 0, "MODE", NULL, NULL,
+           "sum (the default), or with --strategy server, whose parameters servers keep: sync (the "
+           "default then), async, async:staleness=4,compensate=0.04"},
+     EVERY,
+     FORM_TEXT,
+     AT(server_mode)},
     {.o = {"transport", 0, "inproc|mpi|tcp", NULL, NULL,
            "how workers are connected: as threads of this process, as processes started by mpirun "
            "or srun, or as processes connected by --listen and --join (default: detected)"},

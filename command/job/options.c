@@ -22,7 +22,9 @@ static const char *const overlap_names[] = {
 
 const char *options_method(const struct run_options *o)
 {
-    return o->method ? o->method : tg_registry_strategy_method(o->strategy);
+    return o->settled.method[0] ? o->settled.method
+           : o->method          ? o->method
+                                : tg_registry_strategy_method(o->strategy);
 }
 
 const char *options_optimizer(const struct run_options *o)

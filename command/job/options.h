@@ -39,6 +39,7 @@ struct run_link_of {
 /* What the command chooses for options that are not given, see run_defaults.h. */
 struct run_settled {
     char optimizer[512]; /* "": see options.optimizer */
+    char method[512];    /* "": see options.method */
     struct run_note {    /* what was chosen and why, or a warning */
         char text[512];
         bool warns;
@@ -49,13 +50,14 @@ struct run_settled {
 /* Strings are borrowed from the code that set them. NULL: not given, and there is no default. */
 struct run_options {
     const char *model, *data, *strategy, *optimizer, *lr_schedule;
-    const char *method;    /* NULL: not given; see options_method */
-    const char *link;      /* NULL: not shaped */
-    const char *transport; /* NULL: not given */
-    const char *shard;     /* NULL: iid */
-    const char *lr;        /* NULL: not given; becomes part of the optimizer once that is settled */
+    const char *method;      /* NULL: not given; see options_method */
+    const char *link;        /* NULL: not shaped */
+    const char *transport;   /* NULL: not given */
+    const char *server_mode; /* NULL: not given */
+    const char *shard;       /* NULL: iid */
+    const char *lr; /* NULL: not given; becomes part of the optimizer once that is settled */
     const char *out, *save_dir, *resume_dir, *trace, *init;
-    uint64_t holdout, workers, batch, context, epochs, steps, seed, log_every, save_every;
+    uint64_t holdout, workers, servers, batch, context, epochs, steps, seed, log_every, save_every;
     uint64_t until; /* of tune, no option: where the run pauses; 0: nowhere */
     double timeout; /* seconds; 0: not given; see options_timeout */
     uint64_t codec_threads, dump_every;
@@ -109,7 +111,8 @@ bool options_repeatable(const char *name);
 double options_timeout(const struct run_options *o);
 /* How many seconds to wait until all ranks have joined over a network: people start them. */
 double options_patience(const struct run_options *o);
-/* --method, or the strategy's default method. */
+/* --method, or the strategy's default method; with --servers, its exchange is star unless it has
+ * another one. */
 const char *options_method(const struct run_options *o);
 /* --optimizer combined with --lr and the defaults of the command. */
 const char *options_optimizer(const struct run_options *o);

@@ -1,6 +1,7 @@
 #include "command/job/options_check.h"
 #include "command/job/launch.h"
 #include "command/output/outfile.h"
+#include "telegrad/server.h"
 #include "telegrad/transport.h"
 #include <inttypes.h>
 #include <string.h>
@@ -51,9 +52,9 @@ static tg_status check_clock(const struct run_options *o, const char *launcher)
             return tg_fail(TG_E_SPEC, "--slow %d:...: allowed: ranks 0 to %" PRIu64,
                            o->slow[i].rank, o->workers - 1);
     for (size_t i = 0; !launcher && i < o->links_of_count; i++)
-        if (o->links_of[i].rank >= o->workers)
+        if (o->links_of[i].rank >= o->workers + o->servers)
             return tg_fail(TG_E_SPEC, "--link-of %" PRIu64 "=...: allowed: ranks 0 to %" PRIu64,
-                           o->links_of[i].rank, o->workers - 1);
+                           o->links_of[i].rank, o->workers + o->servers - 1);
     return TG_OK;
 }
 
@@ -166,6 +167,58 @@ static tg_status check_transport(const struct run_options *o, const struct job_t
                    job_transport_find(o->transport)->requires);
 }
 
+/* A server with these options can be created. */
+static tg_status check_server_mode(const struct run_options *o)
+{
+    const bool keeps = launch_servers_keep(o);
+    tg_transport *t[2];
+    tg_server *s;
+    if (o->server_mode && keeps != (strcmp(o->server_mode, "sum") != 0))
+        return tg_fail(TG_E_SPEC,
+                       keeps ? "--server-mode sum with --strategy server: servers that sum do not "
+                               "keep parameters: allowed: sync, async"
+                             : "--server-mode %.64s requires --strategy server, whose parameters "
+                               "servers keep",
+                       o->server_mode);
+    const tg_server_config config = {.struct_size = sizeof config,
+                                     .mode = o->server_mode ? o->server_mode
+                                             : keeps        ? "sync"
+                                                            : NULL,
+                                     .optimizer = keeps ? options_optimizer(o) : NULL};
+    TG_TRY(tg_transport_inproc(2, t));
+    const tg_status status = tg_server_create(t[1], 1, &config, &s);
+    if (status == TG_OK)
+        tg_server_destroy(s);
+    tg_transport_destroy(t[0]);
+    tg_transport_destroy(t[1]);
+    return status;
+}
+
+static tg_status check_servers(const struct run_options *o, const struct job_transport *own)
+{
+    if (o->servers == 0 && launch_servers_keep(o))
+        return tg_fail(TG_E_SPEC, "--strategy server requires --servers N, with N >= 1");
+    if (o->servers == 0)
+        return o->server_mode
+                   ? tg_fail(TG_E_SPEC, "--server-mode %.64s requires --servers N", o->server_mode)
+                   : TG_OK;
+    TG_TRY(check_server_mode(o));
+    if (launch_servers_keep(o) && (o->save_dir || o->resume_dir))
+        return tg_fail(TG_E_SPEC,
+                       "--strategy server cannot be combined with --save and --resume: the "
+                       "optimizer's memory is the servers', which do not save it");
+    if (o->nodes > 0)
+        return tg_fail(TG_E_SPEC, "--servers and --nodes cannot be combined: servers sum the "
+                                  "gradients of single workers");
+    if (o->sim_only)
+        return tg_fail(TG_E_SPEC, "--servers and --sim-only cannot be combined: servers are not "
+                                  "simulated; --clock virtual trains with them");
+    if (own->alone)
+        return tg_fail(TG_E_SPEC, "--servers with --listen or --join: allowed: with --workers N, "
+                                  "or under mpirun");
+    return TG_OK;
+}
+
 tg_status options_check(const struct run_options *o)
 {
     const char *launcher; /* what started the ranks, if they are processes; NULL: threads */
@@ -179,6 +232,7 @@ tg_status options_check(const struct run_options *o)
                 return tg_fail(TG_E_SPEC, "--fault %" PRIu64 "=%.64s: allowed: ranks 0 to %" PRIu64,
                                o->faults[i].rank, o->faults[i].spec, o->workers - 1);
     TG_TRY(check_clock(o, launcher));
+    TG_TRY(check_servers(o, own));
     if (o->nodes == OPT_NODES_AUTO && !launcher)
         return tg_fail(TG_E_SPEC,
                        "--nodes auto requires mpirun, --listen or --join, which know the machines; "

@@ -349,7 +349,12 @@ static int cmd_train(int argc, char **argv)
     stop_install(launch.speaks);
     if (o.sim_only || o.dry_run) /* else printed once the run has passed its checks */
         run_notes_say(&o, "");
-    if (o.sim_only)
+    status = launch_check_servers(&launch, &o);
+    if (status != TG_OK)
+        return launch_fail(&launch, status);
+    if (launch_serves(&launch, &o))
+        status = o.dry_run ? TG_OK : launch_serve(&launch, &o);
+    else if (o.sim_only)
         status = sim_only(&launch, &o, &exit_status);
     else if (!o.dry_run)
         status = open_and_train(&launch, &o, &exit_status);

@@ -124,6 +124,41 @@ static tg_status settle(struct run_options *o, const char *written, const tg_spe
     return TG_OK;
 }
 
+/* With servers, a method that can use them does so unless its spec says otherwise. */
+static tg_status settle_method(struct run_options *o)
+{
+    tg_spec *spec;
+    const char *text = options_method(o);
+    if (o->servers == 0)
+        return TG_OK;
+    if (tg_registry_parse(TG_KIND_METHOD, text, &spec) != TG_OK)
+        return TG_OK; /* creating the session reports the error */
+    const bool given = tg_spec_given(spec, "exchange");
+    const bool star = given && strcmp(tg_spec_word(spec, "exchange"), "star") == 0;
+    const tg_key *key = tg_spec_entry(spec)->keys;
+    while (strcmp(key->name, "exchange") != 0)
+        key++;
+    const bool can = strstr(key->choices, "star") != NULL;
+    char name[64];
+    snprintf(name, sizeof name, "%s", tg_spec_name(spec));
+    tg_spec_free(spec);
+    if (star)
+        return TG_OK;
+    if (given || !can)
+        return tg_fail(TG_E_SPEC,
+                       given ? "--servers %d with --method %.200s: servers are for exchange=star: "
+                               "leave one of them out"
+                             : "--servers %d with --method %.200s: this method does not have "
+                               "exchange=star, so servers cannot sum its gradients",
+                       (int)o->servers, given ? text : name);
+    if (strlen(text) > sizeof o->settled.method - 32)
+        return tg_fail(TG_E_SPEC, "--method of %zu characters: allowed: %zu", strlen(text),
+                       sizeof o->settled.method - 32);
+    snprintf(o->settled.method, sizeof o->settled.method, "%s%cexchange=star", text,
+             strchr(text, ':') ? ',' : ':');
+    return TG_OK;
+}
+
 /* Options that have no effect on a single worker. */
 static void check_alone(struct run_options *o)
 {
@@ -234,6 +269,7 @@ tg_status run_defaults_settle(struct run_options *o)
     const tg_status status = settle(o, written, own, tg_registry_strategy_optimizer(o->strategy));
     tg_spec_free(own);
     TG_TRY(status);
+    TG_TRY(settle_method(o));
     check_alone(o);
     TG_TRY(check_shard(o));
     check_threads(o);

@@ -19,16 +19,27 @@ static bool is_fresh(int64_t at_ns, int64_t now)
     return at_ns != 0 && now - at_ns < FRESH_NS;
 }
 
-/* Follow the chain of waiting ranks from `rank` to one that does not wait itself. -1: unknown, or
- * they wait for each other. */
+/* "rank", and "server" of those behind them. */
+static const char *kind_of(const struct wait_line *w, int rank)
+{
+    return rank < w->world ? "rank" : "server";
+}
+
+static int number_of(const struct wait_line *w, int rank)
+{
+    return rank < w->world ? rank : rank - w->world;
+}
+
+/* Follow the chain of waiting ranks from `rank` to one that does not wait itself. -1: unknown (what
+ * servers wait for), or they wait for each other. */
 static int last_of_chain(const struct wait_line *w, int rank, int64_t now)
 {
     int hops = w->together ? w->world : 0;
-    while (hops > 0 && is_fresh(w->word[rank].at_ns, now)) {
+    while (hops > 0 && rank < w->world && is_fresh(w->word[rank].at_ns, now)) {
         rank = w->word[rank].of;
         hops--;
     }
-    return hops > 0 ? rank : -1;
+    return hops > 0 && rank < w->world ? rank : -1;
 }
 
 /* "rank 2 and 1 other" */
@@ -44,7 +55,7 @@ static void name(const struct wait_line *w, const tg_wait *wait, int64_t now, ch
     if (wait->others > 0)
         snprintf(others, sizeof others, " and %d other%s", wait->others,
                  wait->others > 1 ? "s" : "");
-    snprintf(who, room, "rank %d%s%s", wait->rank, others,
+    snprintf(who, room, "%s %d%s%s", kind_of(w, wait->rank), number_of(w, wait->rank), others,
              wait->indirect && last < 0 ? " (which may be waiting itself)" : "");
 }
 

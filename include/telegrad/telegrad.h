@@ -11,6 +11,7 @@
 #include "telegrad/random.h"
 #include "telegrad/reducer.h"
 #include "telegrad/registry.h"
+#include "telegrad/server.h"
 #include "telegrad/session.h"
 #include "telegrad/simulate.h"
 #include "telegrad/spec.h"

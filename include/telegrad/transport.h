@@ -104,9 +104,13 @@ struct tg_transport {
     int rank, size;        /* 0 <= rank < size */
     bool any_thread;       /* threads other than the creating one may drive it */
     const tg_clock *clock; /* of the deadlines of `poll` */
+    /* Servers that this rank reaches beside the ranks (server.h): `peer` size is the first one,
+     * size + servers - 1 the last. They take no part in a job as ranks do. */
+    size_t servers;
 };
 
-#define TG_RANKS_MAX 4096 /* most ranks that reducers and sessions run on */
+#define TG_RANKS_MAX 4096  /* most ranks that reducers and sessions run on */
+#define TG_SERVERS_MAX 256 /* most servers beside them */
 
 /* A tag has 24 bits: exchange < 2^12, round < 2^6, slice < 2^6. Decorators use bit 24 and up.
  * Exchanges that are under way at the same time have different numbers; each reducer or session has
@@ -202,8 +206,9 @@ typedef enum tg_driver {
 /* A long wait for another rank's message (tg_session_config.on_wait). */
 typedef struct tg_wait {
     size_t struct_size; /* of the library's structure */
-    int rank;           /* the rank waited for; of several, the one waited for longest ... */
-    int others;         /* ... and the number of others */
+    /* the rank waited for; of several, the one waited for longest ...; from `size` on, a server */
+    int rank;
+    int others;     /* ... and the number of others */
     bool indirect;  /* the missing message depends on what that rank itself receives (a later round
                      * of a ring, a node's lowest rank), so it may be waiting for another rank */
     int64_t for_ns; /* duration so far */

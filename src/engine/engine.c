@@ -35,7 +35,7 @@ tg_status tg__engine_create(tg_transport *transport, tg_driver driver, int64_t t
     e->trace = trace;
     e->channel.timeout_ns = timeout_ns;
     e->at_once = TG__BLOCK; /* tags of the first block, until it has joined */
-    tg_status status = tg__waits_create(transport->size, &e->channel.waits);
+    tg_status status = tg__waits_create(tg__peers_of(transport), &e->channel.waits);
     if (status == TG_OK)
         status = tg__hub_enter(transport, &e->hub);
     if (status == TG_OK) {

@@ -51,6 +51,13 @@ const tg__exchange_ops *tg__exchange_find(const char *name)
 tg_status tg__exchange_create(const tg__exchange_ops *ops, int rank, int size, size_t n,
                               tg_codec *codec, const tg__combine *combine, tg__exchange **x_p)
 {
+    return tg__exchange_create_served(ops, rank, size, 0, n, codec, combine, x_p);
+}
+
+tg_status tg__exchange_create_served(const tg__exchange_ops *ops, int rank, int size, int servers,
+                                     size_t n, tg_codec *codec, const tg__combine *combine,
+                                     tg__exchange **x_p)
+{
     const bool valid = rank >= 0 && rank < size && n <= TG_MAX_ELEMENTS;
     uint32_t slices = 1;
     if (valid && ops->sliceable && combine->additive && (codec->ops->properties & TG__LOSSLESS)) {
@@ -58,7 +65,7 @@ tg_status tg__exchange_create(const tg__exchange_ops *ops, int rank, int size, s
         ops->cost(size, n, 4.0 * (double)n, &cost);
         slices = tg__slice_count(size, n, 4.0 * (double)n, cost.rounds);
     }
-    return tg__slices_create(ops, rank, size, n, codec, combine, slices, x_p);
+    return tg__slices_create(ops, rank, size, servers, n, codec, combine, slices, x_p);
 }
 
 static tg_status init(tg__exchange *x)
@@ -67,7 +74,7 @@ static tg_status init(tg__exchange *x)
     return x->ops->init(x);
 }
 
-tg_status tg__slices_create(const tg__exchange_ops *ops, int rank, int size, size_t n,
+tg_status tg__slices_create(const tg__exchange_ops *ops, int rank, int size, int servers, size_t n,
                             tg_codec *codec, const tg__combine *combine, uint32_t slices,
                             tg__exchange **x_p)
 {
@@ -77,8 +84,13 @@ tg_status tg__slices_create(const tg__exchange_ops *ops, int rank, int size, siz
         return tg_fail(TG_E_ARG, "n=%zu elements: allowed: at most %zu", n, TG_MAX_ELEMENTS);
     tg__exchange *x;
     TG_TRY(tg_alloc(1, sizeof *x, &x));
-    *x = (tg__exchange){
-        .ops = ops, .rank = rank, .size = size, .n = n, .codec = codec, .combine = combine};
+    *x = (tg__exchange){.ops = ops,
+                        .rank = rank,
+                        .size = size,
+                        .servers = servers,
+                        .n = n,
+                        .codec = codec,
+                        .combine = combine};
     tg_status status = slices > 1 ? tg__sliced_init(x, slices) : init(x);
     if (status != TG_OK) {
         tg__exchange_destroy(x);

@@ -135,6 +135,7 @@ typedef struct tg__exchange_ops {
     bool sliceable;
     bool automatic;   /* exchange=auto may choose it */
     bool apart;       /* nothing is summed: every rank has its own result */
+    bool served;      /* servers sum: the transport must have some */
     bool decodes_own; /* the result contains this rank's own decoded values (not broadcast, push) */
     bool recodes;     /* encodes finished blocks by x->recode: two-way methods need it */
 } tg__exchange_ops;
@@ -142,6 +143,7 @@ typedef struct tg__exchange_ops {
 struct tg__exchange {
     const tg__exchange_ops *ops;
     int rank, size;
+    int servers; /* that the ranks reach; in wishes, server s is peer size + s */
     size_t n;
     /* the time, set before start and done by a driver that knows it; else 0. It may affect when
      * something is wanted, but never a result */
@@ -157,6 +159,10 @@ struct tg__exchange {
      * belongs to the exchange, which can form the aggregate there without a copy. result() is
      * called once for each start. */
     float *into;
+    /* star: what servers that keep the parameters go by. Set before start: the learning rate of the
+     * gradient, 0: unknown. Set by the creator: its method owns the momentum */
+    double rate;
+    bool owns_momentum;
     int hop;        /* push: distance to the receiving rank; set before start */
     tg__pool *pool; /* cores for decoding; NULL: the calling one. Borrowed, set by the creator */
     /* (nparts) the exchange cuts and places them; the caller encodes its vector into them before
@@ -194,6 +200,10 @@ const tg__exchange_ops *tg__exchange_find(const char *name);
 TG_NODISCARD tg_status tg__exchange_create(const tg__exchange_ops *ops, int rank, int size,
                                            size_t n, tg_codec *codec, const tg__combine *combine,
                                            tg__exchange **x_p);
+/* The same for ranks that reach `servers` servers. */
+TG_NODISCARD tg_status tg__exchange_create_served(const tg__exchange_ops *ops, int rank, int size,
+                                                  int servers, size_t n, tg_codec *codec,
+                                                  const tg__combine *combine, tg__exchange **x_p);
 void tg__exchange_destroy(tg__exchange *x);
 
 /* Bytes that the best dense exchange sends per rank: 8 n (P-1)/P. */

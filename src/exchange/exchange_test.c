@@ -168,6 +168,8 @@ static void test_list(void **state)
         tg__cost cost;
         assert_ptr_equal(entry[i], &ops[i]->entry);
         assert_ptr_equal(tg__exchange_find(entry[i]->name), ops[i]);
+        if (ops[i]->served) /* a single rank has servers, too, and they decode */
+            continue;
         assert_true(ops[i]->decodes_own);
         ops[i]->cost(1, 1000, 4012, &cost);
         assert_true(cost.rounds == 0 && cost.delays == 0 && cost.bytes == 0 && cost.serial == 0);

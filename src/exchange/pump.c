@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "exchange/waits.h"
 #include "telegrad/clock.h"
+#include "transport/endpoint.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +120,14 @@ static bool is_in_group(const tg__flight *f)
     return f->group != NULL && f->group->rank != NULL;
 }
 
+/* The peer of the transport that the exchange calls `peer`. */
+static int peer_of(const tg__pump *p, const tg__flight *f, int peer)
+{
+    if (peer >= f->x->size)
+        return p->transport->size + peer - f->x->size;
+    return is_in_group(f) ? f->group->rank[peer] : peer;
+}
+
 static tg_status take_wish(tg__pump *p, tg__flight *f, const tg__wish *w)
 {
     tg__post *m = free_slot(f->posts);
@@ -127,7 +136,7 @@ static tg_status take_wish(tg__pump *p, tg__flight *f, const tg__wish *w)
                     .since_ns = tg_now_ns(p->transport->clock),
                     .id = w->id,
                     .order = order_of(w->round, w->slice),
-                    .peer = is_in_group(f) ? f->group->rank[w->peer] : w->peer,
+                    .peer = peer_of(p, f, w->peer),
                     .send = w->send};
     if (!w->send)
         return post_recv(p, f, m);
@@ -166,7 +175,7 @@ static tg_status post_send(tg__pump *p, tg__flight *f, tg__post *m)
     m->busy = true;
     f->bytes_sent += len;
     c->bytes_sent += len;
-    if (c->near != NULL && c->near[m->peer]) {
+    if (c->near != NULL && m->peer < t->size && c->near[m->peer]) {
         f->bytes_near += len;
         c->bytes_near += len;
     }
@@ -299,7 +308,7 @@ static tg_status move_flight(tg__pump *p, tg__flight *f)
  * flight. */
 static tg_status prepare_posts(const tg__pump *p, tg__flight *f)
 {
-    size_t cap = 4 * (size_t)p->transport->size * TG__MAX(f->x->open_slices, 1u);
+    size_t cap = 4 * tg__peers_of(p->transport) * TG__MAX(f->x->open_slices, 1u);
     if (!f->posts || f->posts->cap < cap) {
         tg__flight_fini(f);
         TG_TRY(tg_alloc(1, sizeof *f->posts + cap * sizeof f->posts->slot[0], &f->posts));
@@ -356,9 +365,9 @@ static tg_status launch(tg__pump *p, tg__flight *f)
                 "exchanges %u and %u are in flight at once: their numbers must differ modulo %u",
                 (unsigned)(*link)->sequence, (unsigned)f->sequence, TG__SEQUENCES);
     if (!p->heard_ns)
-        TG_TRY(tg_alloc(2 * (size_t)p->transport->size, sizeof *p->heard_ns, &p->heard_ns));
+        TG_TRY(tg_alloc(2 * tg__peers_of(p->transport), sizeof *p->heard_ns, &p->heard_ns));
     if (!c->under_way)
-        TG_TRY(tg_alloc((size_t)p->transport->size, sizeof *c->under_way, &c->under_way));
+        TG_TRY(tg_alloc(tg__peers_of(p->transport), sizeof *c->under_way, &c->under_way));
     if (c->waits != NULL && !f->no_step)
         c->waits->step = f->step;
     f->flags_in = 0;

@@ -39,7 +39,7 @@ typedef struct tg__channel {
     tg__waits *waits;
     uint64_t bytes_sent; /* total, envelopes included */
     uint64_t bytes_near; /* the part sent to near ranks */
-    /* (size) bytes per peer that the transport has accepted and not yet sent */
+    /* (ranks and servers) bytes per peer that the transport has accepted and not yet sent */
     size_t *under_way;
     size_t total_under_way; /* their sum: see TG__PUMP_WINDOW */
 } tg__channel;
@@ -98,7 +98,7 @@ typedef struct tg__pump {
     tg_transport *transport;
     tg__channel own;    /* of flights without a channel */
     tg__flight *active; /* by priority, then in the order launched */
-    int64_t *heard_ns;  /* (2 size), see pump_late.c */
+    int64_t *heard_ns;  /* (2 for each rank and server), see pump_late.c */
     int64_t ran_ns;     /* when this rank was last known to run; 0: never */
     tg__latch failure;  /* after it the pump is dead */
     int culprit;        /* the rank that caused it; -1: no particular one */

@@ -7,6 +7,7 @@
 #include "exchange/pump_posts.h"
 #include "base/mem.h"
 #include "telegrad/clock.h"
+#include "transport/endpoint.h"
 #include <limits.h>
 #include <stdio.h>
 
@@ -56,7 +57,8 @@ static int late_peers(const tg__pump *p, const tg__flight *f, int64_t now, int64
         if (s->slot[i].peer != except && is_late(p, f, &s->slot[i], now, age_ns))
             count[s->slot[i].send]++;
     bool send = count[false] == 0;
-    int names = TG__MIN(count[send], NAMED), len = 0;
+    const int names = TG__MIN(count[send], NAMED), size = p->transport->size;
+    int len = 0;
     who[0] = '\0';
     for (int k = 0; k < names; k++) {
         named[k] = INT_MAX;
@@ -66,8 +68,9 @@ static int late_peers(const tg__pump *p, const tg__flight *f, int64_t now, int64
                 (k == 0 || m->peer > named[k - 1]) && is_late(p, f, m, now, age_ns))
                 named[k] = m->peer;
         }
-        len +=
-            snprintf(who + len, WHO_BYTES - (size_t)len, "%srank %d", k > 0 ? ", " : "", named[k]);
+        len += snprintf(who + len, WHO_BYTES - (size_t)len, "%s%s %d", k > 0 ? ", " : "",
+                        named[k] < size ? "rank" : "server",
+                        named[k] < size ? named[k] : named[k] - size);
     }
     if (count[send] > names)
         len += snprintf(who + len, WHO_BYTES - (size_t)len, " and %d other%s", count[send] - names,
@@ -90,7 +93,7 @@ static int64_t patience_ns(const tg__flight *f, int64_t timeout_ns)
 static tg_status somebody_gave_up(tg__pump *p, const tg__flight *f)
 {
     tg_transport *t = p->transport;
-    for (int rank = 0; t->ops->blamed && rank < t->size; rank++)
+    for (int rank = 0; t->ops->blamed && rank < (int)tg__peers_of(t); rank++)
         if (rank != t->rank && t->ops->blamed(t, rank) >= 0) {
             tg__accuse(p, f, rank);
             return tg_fail(TG_E_PEER, "rank %d has left %s", rank,
@@ -157,7 +160,7 @@ static void forgive(tg__pump *p, int64_t since, int64_t now)
         for (size_t i = 0; i < f->posts->used; i++)
             f->posts->slot[i].since_ns = TG__MIN(now, f->posts->slot[i].since_ns + away);
     }
-    for (size_t i = 0; any && i < 2 * (size_t)p->transport->size; i++)
+    for (size_t i = 0; any && i < 2 * tg__peers_of(p->transport); i++)
         p->heard_ns[i] = TG__MIN(now, p->heard_ns[i] + away);
 }
 

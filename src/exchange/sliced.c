@@ -145,8 +145,9 @@ tg_status tg__sliced_init(tg__exchange *x, uint32_t count)
     x->ops = &s->ops;
     s->count = count;
     for (uint32_t i = 0; i < count; i++) {
-        TG_TRY(tg__slices_create(ops, x->rank, x->size, begin_of(x, i + 1) - begin_of(x, i),
-                                 x->codec, x->combine, 1, &s->slice[i]));
+        TG_TRY(tg__slices_create(ops, x->rank, x->size, x->servers,
+                                 begin_of(x, i + 1) - begin_of(x, i), x->codec, x->combine, 1,
+                                 &s->slice[i]));
         TG_TRY(tg__owned_add(&x->owned, s->slice[i], release_slice));
     }
     return gather_parts(x);

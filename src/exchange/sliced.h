@@ -26,9 +26,10 @@ uint32_t tg__slice_count(int size, size_t n, double frame, unsigned rounds);
 
 /* tg__exchange_create with a given number of slices. More than 1 require ops->sliceable, the mean
  * as combine, and a codec whose elements do not depend on each other. */
-TG_NODISCARD tg_status tg__slices_create(const tg__exchange_ops *ops, int rank, int size, size_t n,
-                                         tg_codec *codec, const tg__combine *combine,
-                                         uint32_t slices, tg__exchange **x_p);
+TG_NODISCARD tg_status tg__slices_create(const tg__exchange_ops *ops, int rank, int size,
+                                         int servers, size_t n, tg_codec *codec,
+                                         const tg__combine *combine, uint32_t slices,
+                                         tg__exchange **x_p);
 /* Its step for more than one: x->ops are those of the slices, and change. */
 TG_NODISCARD tg_status tg__sliced_init(tg__exchange *x, uint32_t count);
 

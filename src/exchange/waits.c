@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "exchange/pump_posts.h"
 #include "telegrad/clock.h"
+#include "transport/endpoint.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -10,9 +11,9 @@
 
 enum { LOG_FIRST = 10 }; /* in seconds; then twice as long each time */
 
-tg_status tg__waits_create(int size, tg__waits **w_p)
+tg_status tg__waits_create(size_t peers, tg__waits **w_p)
 {
-    return tg_alloc(1, sizeof **w_p + (size_t)size * sizeof(*w_p)->peer[0], w_p);
+    return tg_alloc(1, sizeof **w_p + peers * sizeof(*w_p)->peer[0], w_p);
 }
 
 void tg__waits_begin(tg__waits *w, const tg_clock *clock)
@@ -75,8 +76,8 @@ void tg__waits_slept(tg__pump *p, int64_t from_ns, int64_t to_ns)
 static int64_t find(tg__pump *p, tg__waits *w, int64_t since, tg_wait *wait)
 {
     int64_t first = INT64_MAX;
-    for (int rank = 0; rank < p->transport->size; rank++)
-        w->peer[rank].missing = false;
+    for (size_t peer = 0; peer < tg__peers_of(p->transport); peer++)
+        w->peer[peer].missing = false;
     for (const tg__flight *f = p->active; f != NULL; f = f->next) {
         const bool receive = waits_to_receive(f);
         for (size_t i = 0; tg__channel_of(p, f)->waits == w && i < f->posts->used; i++) {

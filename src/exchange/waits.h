@@ -21,12 +21,12 @@ struct tg__waits {
         int64_t until_ns;         /* its waits are counted up to this time */
         bool missing;             /* scratch */
         _Atomic int64_t total_ns; /* any thread may read it */
-    } peer[];                     /* (size) */
+    } peer[];                     /* (ranks and servers) */
 };
 
 /* Release it with free().
  * Errors  TG_E_NOMEM */
-TG_NODISCARD tg_status tg__waits_create(int size, tg__waits **w_p);
+TG_NODISCARD tg_status tg__waits_create(size_t peers, tg__waits **w_p);
 
 /* A caller begins, and stops, waiting for an operation. One caller at a time. */
 void tg__waits_begin(tg__waits *w, const tg_clock *clock);

@@ -30,13 +30,13 @@ static void choices(void **state)
     static const struct {
         const char *method, *choices, *usual;
     } cases[] = {
-        {"dense", "direct|ring|halving|allgather|auto|none", "direct"},
-        {"randomk", "direct|ring|halving|allgather|auto|none", "direct"},
-        {"powersgd", "direct|ring|halving|allgather|auto|none", "direct"},
-        {"efsign", "allgather|direct|auto|none", "allgather"},
-        {"topk", "allgather|direct|reducescatter|gtopk|auto|none", "allgather"},
-        {"qsgd", "allgather|direct|reducescatter|auto|none", "allgather"},
-        {"int8", "allgather|direct|ring|reducescatter|auto|none", "allgather"},
+        {"dense", "direct|ring|halving|allgather|star|auto|none", "direct"},
+        {"randomk", "direct|ring|halving|allgather|star|auto|none", "direct"},
+        {"powersgd", "direct|ring|halving|allgather|star|auto|none", "direct"},
+        {"efsign", "allgather|direct|star|auto|none", "allgather"},
+        {"topk", "allgather|direct|reducescatter|gtopk|star|auto|none", "allgather"},
+        {"qsgd", "allgather|direct|reducescatter|star|auto|none", "allgather"},
+        {"int8", "allgather|direct|ring|reducescatter|star|auto|none", "allgather"},
         {"atomo", "allgather|auto|none", "allgather"},
     };
     for (size_t i = 0; i < TG_COUNT(cases); i++) {

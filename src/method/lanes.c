@@ -50,6 +50,7 @@ tg_status tg__lane_begin(tg__method *m, tg__task *task, tg__exchange **x_p)
     l->was_coded = task->coded && task->step >= m->dense_steps;
     l->was_nonfinite = task->nonfinite;
     TG_TRY(l->was_coded ? m->def->program->encode(m, task, l) : put_dense(m, task, l));
+    l->running->rate = task->eta;
     *x_p = l->running;
     return TG_OK;
 }

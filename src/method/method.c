@@ -230,8 +230,9 @@ tg_status tg__method_join(tg__method *m, const tg__exchange_ops *ops, size_t n, 
                           const tg__combine *combine, tg__exchange **x_p)
 {
     tg__exchange *x;
-    TG_TRY(tg__exchange_create(ops, m->setup.rank, m->setup.size, n, codec,
-                               combine == NULL ? &tg__combine_mean : combine, &x));
+    TG_TRY(tg__exchange_create_served(ops, m->setup.rank, m->setup.size, m->setup.servers, n, codec,
+                                      combine == NULL ? &tg__combine_mean : combine, &x));
+    x->owns_momentum = (m->def->properties & TG__OWNS_MOMENTUM) != 0;
     TG_TRY(tg__method_own(m, x));
     *x_p = x;
     return TG_OK;
@@ -240,7 +241,7 @@ tg_status tg__method_join(tg__method *m, const tg__exchange_ops *ops, size_t n, 
 const tg__exchange_ops *tg__dense_exchange(const tg__method *m)
 {
     const tg__exchange_ops *x = tg__method_exchange(m);
-    return x->apart ? x : tg__exchange_find("direct");
+    return x->apart || x->served ? x : tg__exchange_find("direct");
 }
 
 static tg_status copy_array(tg__method *m, const void *src, size_t count, size_t size, void *ptr_p)

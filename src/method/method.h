@@ -20,6 +20,7 @@
 /* What a method is created for: one bucket of one rank. */
 typedef struct tg__method_setup {
     int rank, size;
+    int servers; /* that the ranks reach */
     uint64_t seed, steps_per_epoch;
     int64_t epoch_shift; /* tg__epochs */
     uint32_t bucket;
@@ -243,7 +244,7 @@ TG_NODISCARD tg_status tg__method_join(tg__method *m, const tg__exchange_ops *op
 /* The same for an exchange that was created among other ranks. It belongs to the method from the
  * call on. */
 TG_NODISCARD tg_status tg__method_own(tg__method *m, tg__exchange *x);
-/* The exchange of dense steps: direct, unless the method's leaves ranks apart. */
+/* The exchange of dense steps: direct, unless the method's leaves ranks apart or has servers. */
 const tg__exchange_ops *tg__dense_exchange(const tg__method *m);
 
 /* Make f32 and the lanes. dense: the exchange of their dense steps; NULL: none */

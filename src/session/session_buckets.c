@@ -2,6 +2,7 @@
 #include "session/session_impl.h"
 #include "base/mem.h"
 #include "telegrad/spec.h"
+#include "transport/endpoint.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -168,6 +169,7 @@ static tg_status make_method(tg_session *s, uint32_t index)
     TG_TRY(tg__session_takes(s, &s->rules.rule[b->rule]));
     const tg__method_setup setup = {.rank = s->transport->rank,
                                     .size = s->transport->size,
+                                    .servers = tg__servers_of(s->transport),
                                     .lanes = s->lanes,
                                     .coded_lanes = s->strategy->coded_in_flight,
                                     .may_bypass = s->strategy->ops->bypasses,

@@ -101,6 +101,8 @@ bool tg__session_was_pushed(const tg_session *s, const lane_op *o)
 /* True if everything that waits of this step must be dropped. */
 static bool step_flagged(const tg_session *s, uint64_t of_step)
 {
+    if (s->strategy->ops->served) /* a server applies a bucket as it comes */
+        return false;
     for (const lane_op *o = s->first_waiting; o != NULL; o = o->later)
         if (o->op.task.step == of_step && flagged(o) && !tg__session_was_pushed(s, o) &&
             (!s->separable || s->config.on_nonfinite == TG_NONFINITE_FAIL ||

@@ -363,4 +363,14 @@ bool tg__session_flag_is_set(const void *session);
 /* Send rank 0's data (n) to all ranks. (session_setup.c) */
 TG_NODISCARD tg_status tg__session_broadcast(tg_session *s, float *data, size_t n);
 
+/* ---- session_served.c ---- */
+
+/* Check that servers can keep the parameters of the rule's tensors. */
+TG_NODISCARD tg_status tg__session_takes_served(const tg_session *s, const tg__rule *rule);
+/* Before the first step: the parameters become those that the servers have, which are the first
+ * that some rank has offered. */
+TG_NODISCARD tg_status tg__session_share_parameters(tg_session *s);
+/* A checkpoint would lack what servers keep. */
+TG_NODISCARD tg_status tg__session_can_save(const tg_session *s, const char *call);
+
 #endif

@@ -26,6 +26,7 @@ tg_status tg_session_save_memory(tg_session *s, const void **bytes_p, size_t *le
 {
     TG__ARGS(s, bytes_p, len_p);
     TG_TRY(tg__session_between_steps(s, "tg_session_save_memory"));
+    TG_TRY(tg__session_can_save(s, "tg_session_save_memory"));
     TG_TRY(tg__session_failed(s, tg__session_settle_flight(s)));
     size_t len = 0;
     free(s->saved);

@@ -305,6 +305,7 @@ tg_status tg_session_save(tg_session *s, const char *dir, const void *extra, siz
     if (len > 0)
         TG__ARG(extra);
     TG_TRY(tg__session_between_steps(s, "tg_session_save"));
+    TG_TRY(tg__session_can_save(s, "tg_session_save"));
     TG_TRY(tg__session_failed(s, tg__session_settle_flight(s)));
     tg__weights_mark mark;
     TG_TRY(find_writers(s, dir, write_own(s, dir, extra, len)));

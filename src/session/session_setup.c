@@ -321,6 +321,8 @@ tg_status tg__session_handshake(tg_session *s, const char *start, const char *di
         return tg_fail(TG_E_NOMEM, "out of memory in the handshake");
     TG_TRY(tg__handshake(s->engine, text, AT_ONCE));
     if (resumes)
+        TG_TRY(tg__session_can_save(s, "tg_session_load"));
+    if (resumes)
         TG_TRY(tg__session_found_alike(s, dir, &looked));
     TG_TRY(gather_samples(s));
     TG_TRY(tg__session_choose_exchanges(s));
@@ -379,6 +381,7 @@ static tg_status begin(tg_session *s, const char *dir)
         TG_TRY(tg__session_broadcast(s, s->tensor[i].param, s->tensor[i].n));
         TG_TRY(check_initial(s, &s->tensor[i]));
     }
+    TG_TRY(tg__session_share_parameters(s));
     tg__strategy_begin(s->strategy);
     return TG_OK;
 }

@@ -95,6 +95,8 @@ static void test_every_strategy(void **state)
     const tg_entry *const *list = tg_registry_entries(TG_KIND_STRATEGY, &count);
     assert_true(count >= 13);
     for (size_t i = 0; i < count; i++) {
+        if (strcmp(list[i]->name, "server") == 0) /* it has no checkpoints */
+            continue;
         const char *strategy = setting_of(list[i]->name);
         const char *methods[] = {
             setting_of(name_of(tg_registry_strategy_method(list[i]->name), name)), "dense",

@@ -106,5 +106,6 @@ tg_status tg__session_takes(const tg_session *s, const tg__rule *rule)
     TG_TRY(takes_updates(s, rule));
     TG_TRY(takes_weights(s, rule));
     TG_TRY(takes_decay(s, rule));
+    TG_TRY(tg__session_takes_served(s, rule));
     return takes_lanes(s, rule);
 }

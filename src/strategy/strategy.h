@@ -152,6 +152,8 @@ typedef struct tg__strategy_ops {
     /* result() touches only its bucket's parameters, and step() touches none. Results may then be
      * delivered bucket by bucket, after step(), each before the parameters are read. */
     bool by_bucket;
+    /* Servers keep the parameters: results are parameters, and each bucket stands by itself. */
+    bool served;
 } tg__strategy_ops;
 
 struct tg__strategy {

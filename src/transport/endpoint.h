@@ -27,6 +27,16 @@ static inline tg_status tg__post_check(const tg_transport *t, const char *verb, 
     return TG_OK;
 }
 
+/* The servers that a rank reaches, and all its peers: ranks and servers. */
+static inline int tg__servers_of(const tg_transport *t)
+{
+    return TG_HAS(tg_transport, t, servers) ? (int)t->servers : 0;
+}
+static inline size_t tg__peers_of(const tg_transport *t)
+{
+    return (size_t)t->size + (size_t)tg__servers_of(t);
+}
+
 /* Check that the public function `call` can use the transport t, which is its argument `name`.
  * Errors  TG_E_ARG: NULL, or a table of another size or with missing members */
 TG_NODISCARD tg_status tg__transport_check(const char *call, const char *name,

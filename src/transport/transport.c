@@ -65,6 +65,9 @@ tg_status tg__transport_check(const char *call, const char *name, const tg_trans
     if (t->size < 1 || t->rank < 0 || t->rank >= t->size)
         return tg_fail(TG_E_ARG, "%s: %s->rank=%d, %s->size=%d: allowed: 0 <= rank < size", call,
                        name, t->rank, name, t->size);
+    if (TG_HAS(tg_transport, t, servers) && t->servers > TG_SERVERS_MAX)
+        return tg_fail(TG_E_ARG, "%s: %s->servers=%zu: allowed: 0..%d", call, name, t->servers,
+                       TG_SERVERS_MAX);
     return TG_OK;
 }
 

@@ -46,6 +46,18 @@ void tg__envelope_seal(uint8_t *msg, const tg__envelope *e, size_t len)
     tg__put32(msg + AT_CRC, checksum(msg, len));
 }
 
+void tg__envelope_peek(const uint8_t *msg, tg__envelope *e)
+{
+    *e = (tg__envelope){.session = tg__get64(msg + AT_SESSION),
+                        .step = tg__get64(msg + AT_STEP),
+                        .sender = tg__get32(msg + AT_SENDER),
+                        .flags = tg__get16(msg + AT_FLAGS),
+                        .bucket = tg__get16(msg + AT_BUCKET),
+                        .round = tg__get16(msg + AT_ROUND),
+                        .slice = tg__get16(msg + AT_SLICE),
+                        .channel = tg__get16(msg + AT_CHANNEL)};
+}
+
 static tg_status expect(uint32_t rank, const char *field, uint64_t got, uint64_t want)
 {
     if (got == want)

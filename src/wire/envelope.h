@@ -32,6 +32,9 @@ typedef struct tg__envelope {
 /* Fill msg[0, 48) for the payload of len bytes that is already at msg + 48. */
 void tg__envelope_seal(uint8_t *msg, const tg__envelope *e, size_t len);
 
+/* Read what a message of at least TG__ENVELOPE_BYTES says about itself. Nothing is checked. */
+void tg__envelope_peek(const uint8_t *msg, tg__envelope *e);
+
 /* Validate a whole message of msg_len bytes against what is expected: magic, version, known flags,
  * session, sender, channel, step, bucket, round, slice, length, checksum. `want->flags` is ignored;
  * *flags_p and *len_p (payload bytes) are set on success.

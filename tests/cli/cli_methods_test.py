@@ -96,7 +96,8 @@ class Methods(CliTest):
             optimizer = "sgd:lr=0.1" if entry["name"] == "demo" else "sgd:lr=0.1,momentum=0.9"
             with self.subTest(strategy=entry["spec"]):
                 done = run("train", *TINY, "--model", "mlp:hidden=8", "--workers", "2", "--steps", "1", "--fusion", "20K",
-                           "--no-eval", "--optimizer", optimizer, "--strategy", entry["spec"])
+                           "--no-eval", "--optimizer", optimizer, "--strategy", entry["spec"],
+                           *(["--servers", "1"] if entry["name"] == "server" else []))
                 self.assertEqual(done.returncode, 0, done.stderr)  # that a warm-up did not end is said
 
     def test_all_of_a_kind(self):

@@ -1,0 +1,103 @@
+/* telegrad/server.h - parameter servers: processes that sum the gradients of all ranks.
+ *
+ * A job of P ranks with S servers runs on a transport of P + S ranks, of which the last S are
+ * servers. Ranks send each gradient to the servers, each of which has a part of it, and get the
+ * mean back. They use exchange=star ("dgc:density=0.001,exchange=star"):
+ *
+ *     a rank:                                      a server:
+ *     tg_transport_worker(inner, S, &t);           tg_server_create(inner, S, NULL, &server);
+ *     tg_reducer_create(method, t, ...);           tg_server_run(server);
+ *     ... as without servers ...                   tg_server_destroy(server);
+ *     tg_transport_destroy(t);                     tg_transport_destroy(inner);
+ *
+ * A server sums in rank order and sends the mean as f32, so the result has the bits of
+ * exchange=direct, for any number of servers. A rank's up-link carries its gradient once, however
+ * many ranks there are. A server's link carries all of them, so a server pays where ranks have thin
+ * links and the server a wide one. */
+#ifndef TELEGRAD_SERVER_H
+#define TELEGRAD_SERVER_H
+
+#include "telegrad/transport.h"
+#include <signal.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Decorator for a rank of a job with servers: a transport whose ranks are those of `inner` without
+ * the last `servers`, and which reaches these as servers.
+ * inner    owned by the new transport on success; used by no reducer or session yet
+ * servers  1 to TG_SERVERS_MAX, less than the ranks of inner; the same on all ranks
+ * Errors   TG_E_ARG (also: this rank is one of the servers), TG_E_NOMEM */
+TG_API TG_NODISCARD tg_status tg_transport_worker(tg_transport *inner, int servers,
+                                                  tg_transport **t_p);
+
+typedef struct tg_server tg_server;
+
+typedef struct tg_server_config {
+    size_t struct_size; /* sizeof(tg_server_config) */
+    /* Longest wait for a rank's gradient while another rank's is there already; 0: 50,000. Less
+     * than the timeout of the ranks, so that the server can tell them which rank is missing. */
+    int64_t timeout_ms;
+    /* Once *stop is nonzero, which a signal handler may set, tg_server_run returns TG_E_STOPPED
+     * within a second, and leaves. Borrowed; NULL: none */
+    const volatile sig_atomic_t *stop;
+    /* What it does with gradients; the same on all servers; NULL: "sum".
+     *   sum    sends the mean; ranks update their parameters, by any strategy
+     *   sync   keeps the parameters and makes one step from the mean of all ranks' gradients; it
+     *          sends parameters. With strategy "server" on all ranks
+     *   async  the same, but makes a step from each gradient as it comes, and answers at once.
+     *          async:staleness=4 answers a rank only when it is at most 4 steps ahead of the slowest
+     *          one (0: sync); async:compensate=0.04 compensates the delay (lambda of DC-ASGD).
+     *          A rank that leaves is not waited for */
+    const char *mode;
+    /* Of sync and async: the optimizer, element by element ("sgd:lr=0.1,momentum=0.9"; no lars, clip
+     * or exempt=1d). Each gradient comes with its learning rate, so lr here has no effect. Methods
+     * that own the momentum (dgc) are updated without it. NULL with sum */
+    const char *optimizer;
+} tg_server_config;
+
+/* Create a server. It does not talk to anybody until it runs.
+ * transport  of all ranks and servers, of which this process is one of the last `servers`.
+ *            Borrowed, with its clock, until the server is destroyed
+ * servers    as for tg_transport_worker
+ * config     NULL: all members 0
+ * Errors     TG_E_ARG, TG_E_SPEC (mode, optimizer), TG_E_UNSUPPORTED (the optimizer), TG_E_NOMEM */
+TG_API TG_NODISCARD tg_status tg_server_create(tg_transport *transport, int servers,
+                                               const tg_server_config *config, tg_server **s_p);
+
+/* Serve until all ranks have left.
+ * Errors   TG_E_PEER (a rank has left, or sends nothing, while others wait for its gradient; the
+ *          text names it), TG_E_MISMATCH, TG_E_CORRUPT, TG_E_VERSION (a rank sent something else
+ *          than is expected; the text names it), TG_E_STOPPED, TG_E_NOMEM. After an error, this
+ *          server has left its transport, and ranks get TG_E_PEER
+ * Threads  the calling thread drives the transport */
+TG_API TG_NODISCARD tg_status tg_server_run(tg_server *s);
+
+/* What a server has done so far. */
+typedef struct tg_server_stats {
+    size_t struct_size;  /* sizeof(tg_server_stats) */
+    uint64_t sums;       /* sums formed and sent */
+    uint64_t elements;   /* elements of the gradients summed, over all ranks */
+    uint64_t bytes_in;   /* received from ranks, envelopes included */
+    uint64_t bytes_out;  /* sent to them */
+    uint64_t step;       /* the latest step of which a sum was sent */
+    int ranks;           /* that have not left */
+    int64_t waited_ns;   /* time without anything to do */
+    int64_t combined_ns; /* time spent on checking, decoding and summing */
+} tg_server_stats;
+
+/* Get the figures.
+ * stats    struct_size must be set
+ * Errors   TG_E_ARG
+ * Threads  the thread that runs the server, or when it does not run */
+TG_API TG_NODISCARD tg_status tg_server_get_stats(const tg_server *s, tg_server_stats *stats);
+
+/* Free the server; NULL is fine. If it has not returned from tg_server_run with TG_OK, it leaves
+ * the transport first. */
+TG_API void tg_server_destroy(tg_server *s);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

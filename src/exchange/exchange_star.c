@@ -1,0 +1,189 @@
+/* Parameter servers as exchange (S servers, block q is server q's):
+ *
+ *   push   rank p sends part q of its vector, coded, to server q
+ *   server q: block = combine(decode(part of rank 0), ..., decode(part of rank P-1)), in rank order
+ *             (src/server)
+ *   pull   server q sends the block to all ranks
+ *
+ * Ranks do not talk to each other. With blocks sent as dense f32, the result has the bits of
+ * `direct`, for any number of servers. A dense f32 vector goes in slices: each block is cut, and
+ * the pull of one slice overlaps the push of the next.
+ *
+ * Cost     2 rounds, 2 delays; each rank sends its frame once, whatever the number of ranks, and
+ *          receives one. A server's link carries P frames in and P blocks out, so the exchange
+ *          suits ranks with thin up-links and servers with wide ones
+ * Source   Li et al. 2014, Scaling Distributed Machine Learning with the Parameter Server, OSDI */
+#include "exchange/star.h"
+#include "base/mem.h"
+#include "exchange/sliced.h"
+
+typedef struct star {
+    tg__messages push; /* (parts) own parts, each behind its head */
+    tg__messages pull; /* (parts) what comes back */
+    size_t *len;       /* (parts) bytes of each answer's frame; 0: not arrived */
+    uint32_t slices;   /* of each block; part q * slices + c is slice c of block q */
+    uint32_t told;     /* messages returned as wishes: a pull and a push for each part, in turns */
+    uint32_t from;     /* slices below it have arrived from all servers */
+    uint32_t over;
+    bool spoilt; /* a decoded part is not finite */
+} star;
+
+/* Message ids: the answer for part i is received as i, part i is sent as parts + i. */
+
+static uint32_t slices_of(const tg__exchange *x)
+{
+    const double block = 4.0 * (double)x->n / x->servers;
+    if (!x->combine->additive || !(x->codec->ops->properties & TG__LOSSLESS))
+        return 1;
+    return block < (double)TG__SLICES * (double)TG__SLICE_BYTES
+               ? (uint32_t)(block / (double)TG__SLICE_BYTES) + 1
+               : TG__SLICES;
+}
+
+/* Where part i begins. */
+static size_t begin_of(const tg__exchange *x, size_t i)
+{
+    const star *s = x->impl;
+    const int q = (int)(i / s->slices), c = (int)(i % s->slices);
+    return tg__block_begin(x->n, x->servers, q) +
+           tg__block_begin(tg__block_len(x->n, x->servers, q), (int)s->slices, c);
+}
+
+static tg_status star_init(tg__exchange *x)
+{
+    star *s = x->impl;
+    size_t cap = 0;
+    if (x->servers == 0)
+        return tg_fail(TG_E_UNSUPPORTED, "exchange=star: this job has no server");
+    if (!tg__star_knows(x->combine))
+        return tg_fail(TG_E_UNSUPPORTED, "exchange=star: a server cannot form the %s",
+                       x->combine->name);
+    s->slices = slices_of(x);
+    x->open_slices = TG__MIN(s->slices, TG__SLICES_OPEN);
+    x->nparts = (size_t)x->servers * s->slices;
+    TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *x->parts, &x->parts));
+    TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *s->len, &s->len));
+    for (size_t i = 0; i < x->nparts; i++) {
+        x->parts[i].lo = begin_of(x, i);
+        x->parts[i].hi = i + 1 < x->nparts ? begin_of(x, i + 1) : x->n;
+        cap = TG__MAX(cap, tg__codec_bound(x->codec, x->parts[i].hi - x->parts[i].lo));
+        cap = TG__MAX(cap, TG__F32_BYTES(x->parts[i].hi - x->parts[i].lo));
+    }
+    TG_TRY(tg__messages_alloc(x, &s->push, x->nparts, TG__STAR_HEAD + cap));
+    TG_TRY(tg__messages_alloc(x, &s->pull, x->nparts, cap));
+    for (size_t i = 0; i < x->nparts; i++) {
+        x->parts[i].dst = tg__message_frame(&s->push, i) + TG__STAR_HEAD;
+        x->parts[i].cap = cap;
+    }
+    return TG_OK;
+}
+
+static tg_status star_start(tg__exchange *x)
+{
+    star *s = x->impl;
+    for (size_t i = 0; i < x->nparts; i++) {
+        const tg__star head = {.combine = x->combine,
+                               .flags = x->owns_momentum ? TG__STAR_OWNS_MOMENTUM : 0,
+                               .begin = x->parts[i].lo,
+                               .rate = x->rate};
+        tg__star_head(tg__message_frame(&s->push, i), &head);
+        s->len[i] = 0;
+    }
+    s->told = s->from = s->over = 0;
+    s->spoilt = false;
+    return TG_OK;
+}
+
+/* Slice by slice, to all servers. */
+static size_t star_wants(tg__exchange *x, tg__wish *wish, size_t max)
+{
+    star *s = x->impl;
+    const uint32_t S = (uint32_t)x->servers, to = TG__MIN(s->from + x->open_slices, s->slices);
+    size_t count = 0;
+    for (; s->told < 2 * S * to && count < max; s->told++) {
+        const uint32_t k = s->told / 2, q = k % S, c = k / S, i = q * s->slices + c;
+        const bool send = s->told % 2 == 1;
+        wish[count++] = (tg__wish){.send = send,
+                                   .peer = x->size + (int)q,
+                                   .round = send ? TG__STAR_PUSH : TG__STAR_PULL,
+                                   .slice = c,
+                                   .msg = tg__message(send ? &s->push : &s->pull, i),
+                                   .len = send ? TG__STAR_HEAD + x->parts[i].len : s->pull.cap,
+                                   .id = send ? (uint32_t)x->nparts + i : i};
+    }
+    return count;
+}
+
+static void decode_part(tg__exchange *x, size_t i, float *dst)
+{
+    star *s = x->impl;
+    s->spoilt |= !tg__frame_decode_finite(tg__message_frame(&s->pull, i), s->len[i],
+                                          dst + x->parts[i].lo, x->pool);
+}
+
+static bool slice_is_here(const tg__exchange *x, uint32_t c)
+{
+    const star *s = x->impl;
+    for (size_t i = c; i < x->nparts; i += s->slices)
+        if (s->len[i] == 0)
+            return false;
+    return true;
+}
+
+static tg_status star_done(tg__exchange *x, uint32_t id, size_t len)
+{
+    star *s = x->impl;
+    s->over++;
+    if (id >= x->nparts)
+        return TG_OK;
+    const tg__part *part = &x->parts[id];
+    const tg_status status =
+        tg__frame_check(tg__message_frame(&s->pull, id), len, part->hi - part->lo, -1);
+    if (status != TG_OK)
+        return tg_fail(status, "frame from server %u: %s", id / s->slices, tg_error());
+    s->len[id] = len;
+    while (s->from < s->slices && slice_is_here(x, s->from))
+        s->from++;
+    if (x->into != NULL) /* while it is cached, and other parts are in flight */
+        decode_part(x, id, x->into);
+    return TG_OK;
+}
+
+static bool star_finished(const tg__exchange *x)
+{
+    const star *s = x->impl;
+    return s->over == 2 * x->nparts;
+}
+
+static void star_result(tg__exchange *x, float *dst)
+{
+    const star *s = x->impl;
+    for (size_t i = 0; x->into != dst && i < x->nparts; i++)
+        decode_part(x, i, dst);
+    x->overflow |= s->spoilt;
+}
+
+/* With one server, whose link is like those of the ranks. */
+static void star_cost(int size, size_t n, double frame, tg__cost *cost_p)
+{
+    const double head = TG__ENVELOPE_BYTES + TG__STAR_HEAD;
+    const double block = TG__ENVELOPE_BYTES + TG__FRAME_HEAD + 4.0 * (double)n;
+    *cost_p = (tg__cost){
+        .rounds = 2, .delays = 2, .bytes = frame + head, .serial = size * (frame + head + block)};
+}
+
+const tg__exchange_ops tg__star_exchange = {
+    .entry = {"star", "servers sum in rank order and send the sums to all: 2 delays",
+              "Li et al. 2014, OSDI", NULL},
+    .brief = "2 delays, by way of servers, which sum in rank order",
+    .sums = TG__SUMS_DENSE | TG__SUMS_CODED,
+    .impl_bytes = sizeof(star),
+    .init = star_init,
+    .start = star_start,
+    .wants = star_wants,
+    .done = star_done,
+    .finished = star_finished,
+    .result = star_result,
+    .cost = star_cost,
+    .served = true,
+};

@@ -1,0 +1,57 @@
+#include "exchange/star.h"
+#include "base/mem.h"
+#include <math.h>
+#include <string.h>
+
+const tg__combine tg__combine_parameters = {.name = "parameters", .add = tg__mean_add};
+
+/* By number on the wire. */
+static const tg__combine *const combines[] = {NULL, &tg__combine_mean, &tg__combine_vote,
+                                              &tg__combine_max, &tg__combine_parameters};
+
+static size_t number_of(const tg__combine *combine)
+{
+    size_t i = 1;
+    while (i < TG_COUNT(combines) && combines[i] != combine)
+        i++;
+    return i;
+}
+
+bool tg__star_knows(const tg__combine *combine)
+{
+    return number_of(combine) < TG_COUNT(combines);
+}
+
+void tg__star_head(uint8_t head[TG__STAR_HEAD], const tg__star *star)
+{
+    uint64_t rate;
+    memcpy(&rate, &star->rate, sizeof rate);
+    head[0] = TG__STAR_VERSION;
+    head[1] = (uint8_t)number_of(star->combine);
+    tg__put16(head + 2, star->flags);
+    tg__put32(head + 4, 0);
+    tg__put64(head + 8, star->begin);
+    tg__put64(head + 16, rate);
+}
+
+tg_status tg__star_read(const uint8_t head[TG__STAR_HEAD], tg__star *star)
+{
+    const uint64_t rate = tg__get64(head + 16);
+    if (head[0] != TG__STAR_VERSION)
+        return tg_fail(TG_E_VERSION, "version=%u of what workers send: this server reads %d",
+                       head[0], TG__STAR_VERSION);
+    if (head[1] == 0 || head[1] >= TG_COUNT(combines))
+        return tg_fail(TG_E_CORRUPT, "combine=%u: allowed: 1..%zu", head[1],
+                       TG_COUNT(combines) - 1);
+    star->combine = combines[head[1]];
+    star->flags = tg__get16(head + 2);
+    star->begin = tg__get64(head + 8);
+    memcpy(&star->rate, &rate, sizeof star->rate);
+    if ((star->flags & ~TG__STAR_OWNS_MOMENTUM) != 0 || tg__get32(head + 4) != 0)
+        return tg_fail(TG_E_CORRUPT, "flags=%#x, %#x: known are 0x1, 0", star->flags,
+                       tg__get32(head + 4));
+    if (star->begin > TG_MAX_ELEMENTS || !(star->rate >= 0 && star->rate <= 1e30))
+        return tg_fail(TG_E_CORRUPT, "element %llu, rate %g: allowed: 0..%zu, 0..1e30",
+                       (unsigned long long)star->begin, star->rate, TG_MAX_ELEMENTS);
+    return TG_OK;
+}

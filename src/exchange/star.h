@@ -1,0 +1,39 @@
+/* What a rank sends to a server: the payload of a message of the exchange `star` is a head, then a
+ * frame. The answer's payload is a frame.
+ *
+ *   0  1  version (1)            4  4  zero
+ *   1  1  how to combine         8  8  first element of the frame, in the vector
+ *   2  2  flags                 16  8  learning rate, f64; 0: unknown
+ * docs/wire-format.md is the specification. */
+#ifndef TG_EXCHANGE_STAR_H
+#define TG_EXCHANGE_STAR_H
+
+#include "exchange/message.h"
+
+#define TG__STAR_HEAD 24u
+#define TG__STAR_VERSION 1
+
+/* Rounds of the exchange, in tags and envelopes. */
+enum { TG__STAR_PUSH, TG__STAR_PULL };
+
+enum { TG__STAR_OWNS_MOMENTUM = 1 }; /* the optimizer's momentum is in the gradient already */
+
+typedef struct tg__star {
+    const tg__combine *combine; /* one that servers know: tg__star_knows */
+    uint16_t flags;
+    uint64_t begin;
+    double rate;
+} tg__star;
+
+/* True if servers know the combine. */
+bool tg__star_knows(const tg__combine *combine);
+void tg__star_head(uint8_t head[TG__STAR_HEAD], const tg__star *star);
+/* Read a head.
+ * Errors  TG_E_CORRUPT, TG_E_VERSION */
+TG_NODISCARD tg_status tg__star_read(const uint8_t head[TG__STAR_HEAD], tg__star *star);
+
+/* Not a sum: the parameters that the ranks begin with, of which a server keeps the first to come.
+ * The answer is what it has. */
+extern const tg__combine tg__combine_parameters;
+
+#endif

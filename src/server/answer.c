@@ -1,0 +1,201 @@
+/* Answers: sums, or the parameters that this server keeps. */
+#include "base/mem.h"
+#include "kernel/kernel.h"
+#include "server/server_impl.h"
+#include "telegrad/clock.h"
+
+tg_status tg__gathering_new(tg_server *s, tg__gathering **g_p)
+{
+    tg__gathering *g = s->idle;
+    if (g != NULL)
+        s->idle = g->link;
+    else
+        TG_TRY(tg_alloc(1, sizeof *g + (size_t)s->ranks * sizeof g->rank[0], &g));
+    g->link = s->active;
+    g->from_ns = tg_now_ns(s->t->clock);
+    s->active = g;
+    *g_p = g;
+    return TG_OK;
+}
+
+static void end_gathering(tg_server *s, tg__gathering *g)
+{
+    tg__gathering **link = &s->active;
+    while (*link != g)
+        link = &(*link)->link;
+    *link = g->link;
+    tg__store_give(&s->store, g->answer);
+    g->answer = NULL;
+    g->link = s->idle;
+    s->idle = g;
+}
+
+/* ---- answering ------------------------------------------------------------------------------- */
+
+/* A rank that has left needs no answer. */
+static tg_status answer_one(tg_server *s, tg__gathering *g, int rank, size_t len)
+{
+    tg__pushed *p = &g->rank[rank];
+    if (tg__has_left(s, rank))
+        return TG_OK;
+    const uint32_t tag = g->tag | TG__STAR_PULL << 6;
+    const tg_status status = s->t->ops->post_send(s->t, rank, tag, g->answer, len, &p->answer);
+    if (status == TG_E_PEER)
+        return TG_OK;
+    TG_TRY(status);
+    p->open = true;
+    g->sending++;
+    s->stats.bytes_out += len;
+    return TG_OK;
+}
+
+static tg_status answer(tg_server *s, tg__gathering *g)
+{
+    if (g->region != NULL)
+        tg__region_read(g->region, g->only, (size_t)g->star.begin, tg__gathering_values(g), g->n);
+    const size_t len = tg__gathering_seal(g, s->t->rank);
+    for (int rank = 0; rank < s->ranks; rank++)
+        if (g->only < 0 || g->only == rank)
+            TG_TRY(answer_one(s, g, rank, len));
+    s->stats.sums++;
+    s->stats.step = TG__MAX(s->stats.step, g->id.step);
+    if (g->sending == 0)
+        end_gathering(s, g);
+    return TG_OK;
+}
+
+tg_status tg__answers_progress(tg_server *s, bool *any_p)
+{
+    for (tg__gathering *g = s->active, *next; g != NULL; g = next) {
+        next = g->link;
+        if (g->sending == 0)
+            continue;
+        for (int rank = 0; rank < s->ranks; rank++) {
+            tg__pushed *p = &g->rank[rank];
+            bool done = false;
+            size_t len;
+            if (!p->open)
+                continue;
+            const tg_status status = s->t->ops->test(s->t, &p->answer, &done, &len);
+            if (status != TG_OK && status != TG_E_PEER)
+                return status;
+            if (status == TG_OK && !done)
+                continue;
+            p->open = false;
+            g->sending--;
+            *any_p = true;
+        }
+        if (g->sending == 0)
+            end_gathering(s, g);
+    }
+    return TG_OK;
+}
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+static tg__region *find_region(const tg_server *s, const tg__envelope *id)
+{
+    tg__region *r = s->regions;
+    while (r != NULL && (r->channel != id->channel || r->bucket != id->bucket))
+        r = r->next;
+    return r;
+}
+
+tg_status tg__gathering_place(tg_server *s, tg__gathering *g)
+{
+    const bool begins = g->star.combine == &tg__combine_parameters;
+    tg__region *r = find_region(s, &g->id);
+    if (!s->mode.keeps ||
+        (!begins && g->star.combine != &tg__combine_mean && g->star.combine != &tg__combine_vote))
+        return begins ? tg_fail(TG_E_MISMATCH,
+                                "parameters came, but this server only sums: its "
+                                "mode is %s",
+                                tg_spec_name(s->mode.spec))
+                      : TG_OK;
+    if (r == NULL && !begins)
+        return tg_fail(TG_E_MISMATCH, "a gradient of bucket %u came before its parameters",
+                       g->id.bucket);
+    if (r != NULL &&
+        (g->star.begin < r->lo || g->star.begin + g->n > r->lo + r->n || (begins && g->n != r->n)))
+        return tg_fail(
+            TG_E_MISMATCH, "elements %llu to %llu of bucket %u: this server has %zu to %zu",
+            (unsigned long long)g->star.begin, (unsigned long long)(g->star.begin + g->n),
+            g->id.bucket, r->lo, r->lo + r->n);
+    g->region = r;
+    return TG_OK;
+}
+
+/* The first parameters of a bucket to come. */
+static tg_status keep_parameters(tg_server *s, tg__gathering *g)
+{
+    tg__region *r;
+    if (g->region != NULL)
+        return TG_OK;
+    TG_TRY(tg__region_create(&s->mode, s->ranks, (size_t)g->star.begin, tg__gathering_values(g),
+                             g->n, &r));
+    r->channel = g->id.channel;
+    r->bucket = g->id.bucket;
+    r->next = s->regions;
+    s->regions = g->region = r;
+    return TG_OK;
+}
+
+/* The rank, of those that have not left, with the fewest steps in g's region; -1: all have left. */
+static int slowest(const tg_server *s, const tg__gathering *g)
+{
+    int least = -1;
+    for (int rank = 0; rank < s->ranks; rank++)
+        if (!tg__has_left(s, rank) &&
+            (least < 0 || g->region->rank[rank].clock < g->region->rank[least].clock))
+            least = rank;
+    return least;
+}
+
+/* The gradient's rank is further ahead of the slowest one than allowed. */
+static bool is_ahead(const tg_server *s, const tg__gathering *g)
+{
+    if (g->region == NULL || g->only < 0 || s->mode.staleness == TG__NO_BOUND)
+        return false;
+    const int rank = slowest(s, g);
+    const uint64_t own = g->id.step + 1, least = rank < 0 ? own : g->region->rank[rank].clock;
+    return own > least && own - least > (uint64_t)s->mode.staleness;
+}
+
+int tg__gathering_waits_for(const tg_server *s, const tg__gathering *g)
+{
+    return g->held ? slowest(s, g) : g->next < s->ranks ? g->next : -1;
+}
+
+tg_status tg__gatherings_release(tg_server *s)
+{
+    for (tg__gathering *g = s->active, *next; g != NULL; g = next) {
+        next = g->link;
+        if (!g->held || is_ahead(s, g))
+            continue;
+        g->held = false;
+        TG_TRY(answer(s, g));
+    }
+    return TG_OK;
+}
+
+tg_status tg__gathering_complete(tg_server *s, tg__gathering *g)
+{
+    tg__gathering_finish(g, s->ranks);
+    s->stats.elements += g->n * (uint64_t)(g->only >= 0 ? 1 : s->ranks);
+    if (g->star.combine == &tg__combine_parameters) {
+        TG_TRY(keep_parameters(s, g));
+        return answer(s, g);
+    }
+    if (g->region == NULL)
+        return answer(s, g);
+    if (!tg__kernel()->all_finite(tg__gathering_values(g), g->n))
+        g->flags |= TG__FLAG_NONFINITE;
+    if ((g->flags & TG__FLAG_NONFINITE) == 0)
+        tg__region_update(g->region, &s->mode, &g->star, g->id.slice, g->only,
+                          tg__gathering_values(g), g->n);
+    for (int rank = 0; rank < s->ranks; rank++)
+        if (g->only < 0 || g->only == rank)
+            tg__region_note(g->region, rank, g->id.step, g->n);
+    g->held = is_ahead(s, g);
+    return g->held ? TG_OK : answer(s, g);
+}

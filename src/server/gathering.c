@@ -1,0 +1,108 @@
+#include "server/gathering.h"
+#include "base/mem.h"
+#include <string.h>
+
+/* The frame of a rank's payload. */
+static const uint8_t *frame_of(const uint8_t *payload)
+{
+    return payload + TG__STAR_HEAD;
+}
+
+float *tg__gathering_values(const tg__gathering *g)
+{
+    return tg__f32_values(g->answer + TG__ENVELOPE_BYTES);
+}
+
+tg_status tg__gathering_begin(tg__gathering *g, tg__store *store, uint32_t tag,
+                              const tg__envelope *id, const uint8_t *payload, size_t len)
+{
+    TG_TRY(tg__star_read(payload, &g->star));
+    const uint8_t *frame = frame_of(payload);
+    const size_t n = tg__get32(frame + 4);
+    if (n > TG_MAX_ELEMENTS)
+        return tg_fail(TG_E_CORRUPT, "a frame of %zu elements: allowed: at most %zu", n,
+                       TG_MAX_ELEMENTS);
+    TG_TRY(tg__frame_check(frame, len - TG__STAR_HEAD, n, -1));
+    TG_TRY(tg__store_take(store, TG__ENVELOPE_BYTES + TG__F32_BYTES(n), &g->answer));
+    g->tag = tag;
+    g->id = *id;
+    g->codec = frame[0];
+    g->n = n;
+    g->flags = 0;
+    g->only = -1;
+    g->next = g->sending = 0;
+    g->held = false;
+    g->region = NULL;
+    memset(tg__gathering_values(g), 0, n * sizeof(float));
+    return TG_OK;
+}
+
+static void add_one(tg__gathering *g, tg__store *store, int rank)
+{
+    tg__pushed *p = &g->rank[rank];
+    g->star.combine->add(tg__gathering_values(g), g->n, frame_of(p->msg + TG__ENVELOPE_BYTES),
+                         p->len, NULL);
+    tg__store_give(store, p->msg);
+    p->msg = NULL;
+}
+
+/* Add what has arrived, in rank order. */
+static void advance(tg__gathering *g, tg__store *store, int ranks)
+{
+    if (g->only >= 0) {
+        add_one(g, store, g->only);
+        g->next = ranks;
+    }
+    for (; g->next < ranks && g->rank[g->next].msg != NULL; g->next++)
+        add_one(g, store, g->next);
+}
+
+/* All ranks must say the same of a sum. */
+static tg_status compare(const tg__gathering *g, const tg__star *star)
+{
+    if (star->combine != g->star.combine)
+        return tg_fail(TG_E_MISMATCH, "combine=%s: expected %s, as of rank %u", star->combine->name,
+                       g->star.combine->name, g->id.sender);
+    if (star->begin != g->star.begin || star->flags != g->star.flags)
+        return tg_fail(TG_E_MISMATCH, "element %llu, flags %#x: expected %llu, %#x, as of rank %u",
+                       (unsigned long long)star->begin, star->flags,
+                       (unsigned long long)g->star.begin, g->star.flags, g->id.sender);
+    if (star->rate > g->star.rate || star->rate < g->star.rate)
+        return tg_fail(TG_E_MISMATCH, "learning rate %.9g: expected %.9g, as of rank %u",
+                       star->rate, g->star.rate, g->id.sender);
+    return TG_OK;
+}
+
+tg_status tg__gathering_add(tg__gathering *g, tg__store *store, int ranks, int rank, uint8_t *msg,
+                            size_t len, uint16_t flags)
+{
+    const uint8_t *payload = msg + TG__ENVELOPE_BYTES;
+    tg__star star;
+    TG_TRY(tg__star_read(payload, &star));
+    TG_TRY(compare(g, &star));
+    if (g->rank[rank].msg != NULL || rank < g->next)
+        return tg_fail(TG_E_CORRUPT, "the same message came twice");
+    TG_TRY(tg__frame_check(frame_of(payload), len - TG__STAR_HEAD, g->n, g->codec));
+    g->rank[rank].msg = msg;
+    g->rank[rank].len = len - TG__STAR_HEAD;
+    g->flags |= flags;
+    advance(g, store, ranks);
+    return TG_OK;
+}
+
+void tg__gathering_finish(tg__gathering *g, int ranks)
+{
+    if (g->star.combine->finish != NULL)
+        g->star.combine->finish(tg__gathering_values(g), g->n, g->only >= 0 ? 1 : ranks);
+}
+
+size_t tg__gathering_seal(tg__gathering *g, int sender)
+{
+    const size_t len = tg__f32_frame(g->answer + TG__ENVELOPE_BYTES, g->n);
+    tg__envelope e = g->id;
+    e.sender = (uint32_t)sender;
+    e.flags = g->flags;
+    e.round += TG__STAR_PULL;
+    tg__envelope_seal(g->answer, &e, len);
+    return TG__ENVELOPE_BYTES + len;
+}

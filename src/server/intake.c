@@ -1,0 +1,169 @@
+/* Receives what ranks send: a stamp, then the message that it announces. */
+#include "base/mem.h"
+#include "server/server_impl.h"
+#include "telegrad/clock.h"
+#include <stdio.h>
+
+/* A rank can be ahead of the others by what it may have under way: with more than this it does not
+ * follow the protocol. */
+#define HELD_MOST (UINT64_C(4) << 30)
+
+const char *tg__server_where(const tg__envelope *id, char text[64])
+{
+    snprintf(text, 64, "(step %llu, bucket %u)", (unsigned long long)id->step, id->bucket);
+    return text;
+}
+
+tg_status tg__intake_begin(tg_server *s, int rank)
+{
+    tg__intake *in = &s->in[rank];
+    in->awaits = TG__AWAITS_STAMP;
+    return s->t->ops->post_recv(s->t, rank, TG__TAG_STAMP, in->stamp, sizeof in->stamp, &in->req);
+}
+
+static tg_status await_message(tg_server *s, int rank)
+{
+    tg__intake *in = &s->in[rank];
+    const uint64_t len = tg__get64(in->stamp + 8);
+    const uint64_t least = TG__ENVELOPE_BYTES + TG__STAR_HEAD + TG__FRAME_HEAD;
+    const uint64_t most = HELD_MOST - in->held;
+    in->tag = tg__get32(in->stamp);
+    if (in->tag >= TG_TAG_LIMIT || tg__get32(in->stamp + 4) != 0 || len < least || len > most)
+        return tg_fail(TG_E_CORRUPT,
+                       "a message with tag %u of %llu bytes is announced: allowed: %llu to %llu "
+                       "bytes",
+                       in->tag, (unsigned long long)len, (unsigned long long)least,
+                       (unsigned long long)most);
+    in->len = (size_t)len;
+    TG_TRY(tg__store_take(&s->store, in->len, &in->msg));
+    in->awaits = TG__AWAITS_MESSAGE;
+    return s->t->ops->post_recv(s->t, rank, TG__TAG_STAMPED, in->msg, in->len, &in->req);
+}
+
+/* The session that the channel belongs to: what the first message on it says. */
+static tg_status session_of(tg_server *s, const tg__envelope *said, uint64_t *session_p)
+{
+    size_t i = 0;
+    while (i < s->nchannels && s->channels[i].channel != said->channel)
+        i++;
+    if (i == s->nchannels) {
+        TG_TRY(tg__grow(&s->channels, &s->channels_cap, i + 1, sizeof *s->channels, "channels"));
+        s->channels[s->nchannels++] = (tg__heard_on){said->channel, said->session};
+    }
+    *session_p = s->channels[i].session;
+    return TG_OK;
+}
+
+/* The rank that others wait for has left. */
+static tg_status missing(tg_server *s, int rank)
+{
+    char where[64];
+    for (const tg__gathering *g = s->active; g != NULL; g = g->link)
+        if (g->next < s->ranks && g->next <= rank && g->rank[rank].msg == NULL) {
+            s->culprit = rank;
+            return tg_fail(TG_E_PEER, "rank %d has left, but other ranks wait for its gradient %s",
+                           rank, tg__server_where(&g->id, where));
+        }
+    return TG_OK;
+}
+
+/* The gathering that a message belongs to: one that has begun, or a new one. */
+static tg_status gathering_of(tg_server *s, int rank, tg__envelope *want, size_t *len_p,
+                              uint16_t *flags_p, tg__gathering **g_p)
+{
+    tg__intake *in = &s->in[rank];
+    tg__gathering *g = s->active;
+    while (g != NULL && (g->tag != in->tag || g->next == s->ranks))
+        g = g->link;
+    tg__envelope_peek(in->msg, want);
+    if (g != NULL)
+        *want = g->id;
+    want->sender = (uint32_t)rank;
+    if (g == NULL)
+        TG_TRY(session_of(s, want, &want->session));
+    TG_TRY(tg__envelope_open(in->msg, in->len, want, flags_p, len_p));
+    if (g == NULL) {
+        TG_TRY(tg__gathering_new(s, &g));
+        TG_TRY(
+            tg__gathering_begin(g, &s->store, in->tag, want, in->msg + TG__ENVELOPE_BYTES, *len_p));
+        TG_TRY(tg__gathering_place(s, g));
+        if (g->star.combine == &tg__combine_parameters || (g->region != NULL && !s->mode.gathers))
+            g->only = rank;
+    }
+    *g_p = g;
+    return TG_OK;
+}
+
+/* A message has arrived in in->msg. */
+static tg_status take(tg_server *s, int rank)
+{
+    tg__intake *in = &s->in[rank];
+    tg__envelope want;
+    tg__gathering *g;
+    uint16_t flags;
+    size_t len;
+    const int64_t begin = tg_now_ns(s->t->clock);
+    TG_TRY(gathering_of(s, rank, &want, &len, &flags, &g));
+    const int from = g->next;
+    TG_TRY(tg__gathering_add(g, &s->store, s->ranks, rank, in->msg, len, flags));
+    in->msg = NULL;
+    s->stats.bytes_in += in->len;
+    if (g->only < 0) {
+        in->held += in->len;
+        for (int summed = from; summed < g->next; summed++)
+            s->in[summed].held -= TG__ENVELOPE_BYTES + TG__STAR_HEAD + g->rank[summed].len;
+    }
+    for (int other = 0; g->next < s->ranks && other < s->ranks; other++)
+        if (tg__has_left(s, other))
+            TG_TRY(missing(s, other));
+    if (g->next == s->ranks) {
+        TG_TRY(tg__gathering_complete(s, g));
+        TG_TRY(tg__gatherings_release(s));
+    }
+    s->stats.combined_ns += tg_now_ns(s->t->clock) - begin;
+    return TG_OK;
+}
+
+/* The rank has left. If others do not wait for it, they go on without it. */
+static tg_status part(tg_server *s, int rank)
+{
+    s->in[rank].awaits = TG__AWAITS_NOTHING;
+    s->stats.ranks--;
+    TG_TRY(missing(s, rank));
+    return tg__gatherings_release(s);
+}
+
+/* What was awaited has come. */
+static tg_status go_on(tg_server *s, int rank, size_t len)
+{
+    const tg__intake *in = &s->in[rank];
+    const size_t expected = in->awaits == TG__AWAITS_STAMP ? sizeof in->stamp : in->len;
+    if (len != expected)
+        return tg_fail(TG_E_CORRUPT, "%zu bytes arrived: expected %zu", len, expected);
+    if (in->awaits == TG__AWAITS_STAMP)
+        return await_message(s, rank);
+    TG_TRY(take(s, rank));
+    return tg__intake_begin(s, rank);
+}
+
+tg_status tg__intake_receive(tg_server *s, int rank, bool *any_p)
+{
+    tg__intake *in = &s->in[rank];
+    while (!tg__has_left(s, rank)) {
+        bool done = false;
+        size_t len = 0;
+        tg_status status = s->t->ops->test(s->t, &in->req, &done, &len);
+        if (status == TG_OK && !done)
+            return TG_OK;
+        *any_p = true;
+        if (status == TG_OK) {
+            status = go_on(s, rank, len);
+            if (status == TG_E_PEER && in->awaits != TG__AWAITS_STAMP)
+                return status; /* other ranks, or this one in the middle of a message */
+        }
+        if (status == TG_E_PEER && in->awaits == TG__AWAITS_STAMP)
+            return part(s, rank);
+        TG_TRY(status);
+    }
+    return TG_OK;
+}

@@ -1,0 +1,92 @@
+#include "server/mode.h"
+#include "base/keys.h"
+#include "base/mem.h"
+#include "strategy/optimizers.h"
+#include <string.h>
+
+static const tg_key async_keys[] = {
+    TG__KEY(INT, "staleness", NULL, 0, 1e9,
+            "steps that a rank may be ahead of the slowest one; 0: as sync; none: any number"),
+    TG__KEY(REAL, "compensate", "0", 0, 1e6,
+            "lambda of delay compensation: g + lambda g g (w - w of the rank); 0: none"),
+    {.name = NULL},
+};
+static const tg_entry sum = {"sum", "sum gradients and send the mean; ranks update parameters",
+                             "Li et al. 2014, OSDI", NULL};
+static const tg_entry sync = {"sync", "one step from the gradients of all ranks; send parameters",
+                              "Li et al. 2014, OSDI", NULL};
+static const tg_entry async = {"async", "one step from each gradient as it comes; send parameters",
+                               "Ho et al. 2013, NIPS (staleness); Zheng et al. 2017, "
+                               "arXiv:1609.08326 (compensate)",
+                               async_keys};
+static const tg_entry *const entries[] = {&sum, &sync, &async};
+
+const tg_entry *const *tg__mode_entries(size_t *count_p)
+{
+    *count_p = TG_COUNT(entries);
+    return entries;
+}
+
+/* A server has blocks of buckets, not tensors. */
+static tg_status check_optimizer(const tg_optimizer *o)
+{
+    const char *name = tg_spec_name(tg_optimizer_spec(o));
+    if (o->ops->whole || o->needs_all || o->exempt_1d)
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "optimizer \"%s\": a server updates element by element: allowed: sgd, adam, "
+                       "adamw, without clip and exempt=1d",
+                       o->ops->whole ? name : tg_spec_text(tg_optimizer_spec(o)));
+    return TG_OK;
+}
+
+static tg_status parse(const char *text, const char *optimizer, tg__mode *m)
+{
+    TG_TRY(tg_spec_parse("server mode", entries, TG_COUNT(entries), text, &m->spec));
+    const tg_entry *entry = tg_spec_entry(m->spec);
+    m->keeps = entry != &sum;
+    m->gathers = entry != &async;
+    m->staleness = TG__NO_BOUND;
+    if (entry == &async) {
+        m->compensate = tg_spec_real(m->spec, "compensate");
+        if (tg_spec_has(m->spec, "staleness"))
+            m->staleness = tg_spec_int(m->spec, "staleness");
+        m->gathers = m->staleness == 0;
+    }
+    if (m->gathers && m->compensate > 0)
+        return tg_fail(TG_E_SPEC,
+                       "server mode \"%s\": with staleness=0 there is no delay to "
+                       "compensate: use compensate=0",
+                       text);
+    if (!m->keeps != !optimizer)
+        return tg_fail(TG_E_SPEC,
+                       m->keeps ? "server mode \"%s\" requires an optimizer"
+                                : "server mode \"%s\": ranks update parameters: use no optimizer",
+                       text);
+    if (!m->keeps)
+        return TG_OK;
+    TG_TRY(tg_optimizer_create(optimizer, &m->optimizer));
+    TG_TRY(check_optimizer(m->optimizer));
+    if (m->optimizer->ops->adaptive)
+        return TG_OK;
+    TG_TRY(tg__optimizer_without_momentum(m->optimizer, &m->plain));
+    if (!m->plain->decoupled) /* ranks whose method owns the momentum have it in there */
+        m->plain->weight_decay = 0;
+    return TG_OK;
+}
+
+tg_status tg__mode_parse(const char *text, const char *optimizer, tg__mode *m)
+{
+    *m = (tg__mode){0};
+    const tg_status status = parse(text, optimizer, m);
+    if (status != TG_OK)
+        tg__mode_free(m);
+    return status;
+}
+
+void tg__mode_free(tg__mode *m)
+{
+    tg_spec_free(m->spec);
+    tg_optimizer_destroy(m->optimizer);
+    tg_optimizer_destroy(m->plain);
+    *m = (tg__mode){0};
+}

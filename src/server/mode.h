@@ -1,0 +1,26 @@
+/* What a server does with gradients, by spec string. */
+#ifndef TG_SERVER_MODE_H
+#define TG_SERVER_MODE_H
+
+#include "telegrad/optimizer.h"
+#include "telegrad/spec.h"
+
+#define TG__NO_BOUND INT64_MAX
+
+typedef struct tg__mode {
+    bool keeps;              /* it keeps parameters, and answers with them; false: with sums */
+    bool gathers;            /* a step takes the gradients of all ranks; false: each as it comes */
+    int64_t staleness;       /* steps that a rank may be ahead of the slowest one; TG__NO_BOUND */
+    double compensate;       /* lambda of DC-ASGD; 0: none */
+    tg_optimizer *optimizer; /* NULL unless it keeps parameters */
+    tg_optimizer *plain;     /* the same without momentum, for methods that own it; NULL: none */
+    tg_spec *spec;
+} tg__mode;
+
+/* The entries, for lists. */
+const tg_entry *const *tg__mode_entries(size_t *count_p);
+/* Errors  TG_E_SPEC, TG_E_UNSUPPORTED (the optimizer), TG_E_NOMEM */
+TG_NODISCARD tg_status tg__mode_parse(const char *text, const char *optimizer, tg__mode *m);
+void tg__mode_free(tg__mode *m);
+
+#endif

@@ -1,0 +1,94 @@
+#include "server/region.h"
+#include "base/mem.h"
+#include "strategy/optimizers.h"
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert((int)TG__REGION_SLOTS >= (int)TG__OPTIMIZER_SLOTS, "room for all optimizers");
+
+static tg_status allocate(tg__region *r, const tg__mode *m, int ranks)
+{
+    const size_t n = TG__MAX(r->n, (size_t)1);
+    TG_TRY(tg_alloc(n, sizeof *r->w, &r->w));
+    TG_TRY(tg_alloc(n, sizeof *r->g, &r->g));
+    for (size_t i = 0; i < tg_optimizer_slots(m->optimizer); i++)
+        TG_TRY(tg_alloc(n, sizeof *r->w, &r->slot[i]));
+    for (int rank = 0; m->compensate > 0 && rank < ranks; rank++)
+        TG_TRY(tg_alloc(n, sizeof *r->w, &r->rank[rank].seen));
+    return TG_OK;
+}
+
+tg_status tg__region_create(const tg__mode *m, int ranks, size_t lo, const float *w, size_t n,
+                            tg__region **r_p)
+{
+    tg__region *r;
+    TG_TRY(tg_alloc(1, sizeof *r + (size_t)ranks * sizeof r->rank[0], &r));
+    r->lo = lo;
+    r->n = n;
+    const tg_status status = allocate(r, m, ranks);
+    if (status != TG_OK) {
+        tg__region_destroy(r, ranks);
+        return status;
+    }
+    memcpy(r->w, w, n * sizeof *w);
+    *r_p = r;
+    return TG_OK;
+}
+
+void tg__region_destroy(tg__region *r, int ranks)
+{
+    free(r->w);
+    free(r->g);
+    for (size_t i = 0; i < TG__REGION_SLOTS; i++)
+        free(r->slot[i]);
+    for (int rank = 0; rank < ranks; rank++)
+        free(r->rank[rank].seen);
+    free(r);
+}
+
+/* g + lambda g g (w - what the rank has computed it with): the first order of what the gradient
+ * would be at w (Zheng et al. 2017, arXiv:1609.08326, eq. 10, with the outer product's diagonal). */
+static void compensate(float *g, const float *w, const float *seen, float lambda, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        g[i] += lambda * g[i] * g[i] * (w[i] - seen[i]);
+}
+
+void tg__region_update(tg__region *r, const tg__mode *m, const tg__star *star, uint16_t slice,
+                       int rank, float *g, size_t n)
+{
+    const size_t at = (size_t)star->begin - r->lo;
+    const bool plain = (star->flags & TG__STAR_OWNS_MOMENTUM) != 0 && m->plain != NULL;
+    const tg_optimizer *o = plain ? m->plain : m->optimizer;
+    float *slot[TG__REGION_SLOTS];
+    if (rank >= 0 && r->rank[rank].seen != NULL)
+        compensate(g, r->w + at, r->rank[rank].seen + at, (float)m->compensate, n);
+    for (size_t i = 0; i < TG__REGION_SLOTS; i++)
+        slot[i] = r->slot[i] == NULL ? NULL : r->slot[i] + at;
+    const tg_update u = {.struct_size = sizeof u,
+                         .lr = star->rate,
+                         .number = ++r->updates[slice % TG__REGION_SLICES]};
+    if (n == r->n) /* the whole region at once, as a coded gradient comes */
+        for (size_t i = 0; i < TG__REGION_SLICES; i++)
+            r->updates[i] = u.number;
+    o->ops->step(o, &u, r->w + at, r->w + at, g, n, slot);
+}
+
+void tg__region_read(tg__region *r, int rank, size_t begin, float *w, size_t n)
+{
+    const float *from = r->w + (begin - r->lo);
+    memcpy(w, from, n * sizeof *w);
+    if (rank >= 0 && r->rank[rank].seen != NULL)
+        memcpy(r->rank[rank].seen + (begin - r->lo), from, n * sizeof *w);
+}
+
+void tg__region_note(tg__region *r, int rank, uint64_t step, size_t n)
+{
+    tg__pace_of *p = &r->rank[rank];
+    if (p->step != step)
+        p->elements = 0;
+    p->step = step;
+    p->elements += n;
+    if (p->elements >= r->n)
+        p->clock = step + 1;
+}

@@ -1,0 +1,182 @@
+/* The server's loop, and the public functions. */
+#include "base/arg.h"
+#include "base/mem.h"
+#include "base/sized.h"
+#include "server/server_impl.h"
+#include "telegrad/clock.h"
+#include "transport/endpoint.h"
+#include <stdlib.h>
+
+#define SECOND INT64_C(1000000000)
+#define TIMEOUT_MS 50000
+
+/* ---- the loop -------------------------------------------------------------------------------- */
+
+/* Leave, and tell ranks because of whom: -1: nobody. */
+static tg_status leave(tg_server *s, int rank, tg_status status)
+{
+    if (s->failed)
+        return status;
+    s->failed = true;
+    if (rank >= 0 && s->t->ops->blame != NULL)
+        s->t->ops->blame(s->t, rank);
+    s->released = s->t->ops->shut(s->t);
+    return status;
+}
+
+/* Find who has kept others waiting for too long. *due_ns_p: when to look again. */
+static tg_status check_late(tg_server *s, int64_t now, int64_t *due_ns_p)
+{
+    char where[64];
+    *due_ns_p = now + SECOND;
+    for (const tg__gathering *g = s->active; g != NULL; g = g->link) {
+        const int rank = tg__gathering_waits_for(s, g);
+        if (rank < 0)
+            continue;
+        if (now - g->from_ns >= s->timeout_ns)
+            return leave(s, rank,
+                         tg_fail(TG_E_PEER,
+                                 "rank %d sent nothing for %.1f s, but other ranks wait for its "
+                                 "gradient %s",
+                                 rank, (double)(now - g->from_ns) * 1e-9,
+                                 tg__server_where(&g->id, where)));
+        *due_ns_p = TG__MIN(*due_ns_p, g->from_ns + s->timeout_ns);
+    }
+    return TG_OK;
+}
+
+static tg_status serve(tg_server *s)
+{
+    while (s->stats.ranks > 0 || s->active != NULL) {
+        bool any = false;
+        for (int rank = 0; rank < s->ranks; rank++) {
+            const tg_status status = tg__intake_receive(s, rank, &any);
+            if (status != TG_OK)
+                return s->culprit >= 0
+                           ? leave(s, s->culprit, status)
+                           : leave(s, rank, tg_fail(status, "from rank %d: %s", rank, tg_error()));
+        }
+        TG_TRY(tg__answers_progress(s, &any));
+        if (s->stop != NULL && *s->stop)
+            return tg_fail(TG_E_STOPPED, "the server was asked to stop");
+        if (any)
+            continue;
+        int64_t due;
+        const int64_t now = tg_now_ns(s->t->clock);
+        TG_TRY(check_late(s, now, &due));
+        TG_TRY(s->t->ops->poll(s->t, due));
+        s->stats.waited_ns += tg_now_ns(s->t->clock) - now;
+    }
+    return TG_OK;
+}
+
+tg_status tg_server_run(tg_server *s)
+{
+    TG__ARG(s);
+    if (s->failed)
+        return tg_fail(TG_E_STATE, "tg_server_run: this server has left its transport");
+    if (s->ran)
+        return tg_fail(TG_E_STATE, "tg_server_run: this server has run already");
+    s->ran = true;
+    for (int rank = 0; rank < s->ranks; rank++) {
+        const tg_status began = tg__intake_begin(s, rank);
+        if (began != TG_OK && began != TG_E_PEER)
+            return leave(s, -1, began);
+        if (began == TG_E_PEER) /* it has left already */
+            s->in[rank].awaits = TG__AWAITS_NOTHING;
+        s->stats.ranks += began == TG_OK;
+    }
+    const tg_status status = serve(s);
+    return status == TG_OK ? TG_OK : leave(s, -1, status);
+}
+
+static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_server_config *c)
+{
+    s->t = t;
+    s->ranks = t->size - servers;
+    s->timeout_ns = (c->timeout_ms == 0 ? TIMEOUT_MS : c->timeout_ms) * INT64_C(1000000);
+    s->stop = c->stop;
+    s->released = true;
+    s->culprit = -1;
+    TG_TRY(tg__mode_parse(c->mode == NULL ? "sum" : c->mode, c->optimizer, &s->mode));
+    TG_TRY(tg_alloc((size_t)s->ranks, sizeof *s->in, &s->in));
+    for (int rank = 0; rank < s->ranks; rank++)
+        s->in[rank].awaits = TG__AWAITS_NOTHING;
+    return TG_OK;
+}
+
+tg_status tg_server_create(tg_transport *transport, int servers, const tg_server_config *config,
+                           tg_server **s_p)
+{
+    TG__ARGS(transport, s_p);
+    tg_server_config own = {.struct_size = sizeof own};
+    TG_TRY(tg__transport_check("tg_server_create", "transport", transport));
+    TG_TRY(tg__servers_check("tg_server_create", transport, servers));
+    if (config != NULL)
+        TG_TRY(tg__sized_in("tg_server_create: config", &own, sizeof own,
+                            TG__FIRST_SIZE(tg_server_config, optimizer), config));
+    if (own.timeout_ms < 0 || own.timeout_ms > INT64_MAX / 1000000)
+        return tg_fail(TG_E_ARG, "tg_server_create: config->timeout_ms=%lld: allowed: 0..%lld",
+                       (long long)own.timeout_ms, (long long)(INT64_MAX / 1000000));
+    if (transport->rank < transport->size - servers)
+        return tg_fail(TG_E_ARG,
+                       "tg_server_create: transport->rank=%d is no server: allowed: %d..%d",
+                       transport->rank, transport->size - servers, transport->size - 1);
+    tg_server *s;
+    TG_TRY(tg_alloc(1, sizeof *s, &s));
+    const tg_status status = set_up(s, transport, servers, &own);
+    if (status != TG_OK) {
+        tg_server_destroy(s);
+        return status;
+    }
+    *s_p = s;
+    return TG_OK;
+}
+
+tg_status tg_server_get_stats(const tg_server *s, tg_server_stats *stats)
+{
+    TG__ARGS(s, stats);
+    TG_TRY(tg__sized_room("tg_server_get_stats: stats", stats,
+                          TG__FIRST_SIZE(tg_server_stats, combined_ns)));
+    tg__sized_out(stats, &s->stats, sizeof s->stats);
+    return TG_OK;
+}
+
+static void free_gatherings(tg_server *s, tg__gathering *list)
+{
+    while (list != NULL) {
+        tg__gathering *g = list;
+        list = g->link;
+        for (int rank = 0; rank < s->ranks; rank++)
+            tg__store_give(&s->store, g->rank[rank].msg);
+        tg__store_give(&s->store, g->answer);
+        free(g);
+    }
+}
+
+void tg_server_destroy(tg_server *s)
+{
+    if (s == NULL)
+        return;
+    bool posted = s->active != NULL;
+    for (int rank = 0; s->in != NULL && rank < s->ranks; rank++)
+        posted = posted || !tg__has_left(s, rank);
+    if (posted && !s->failed)
+        (void)leave(s, -1, TG_OK);
+    if (s->released) { /* otherwise the medium may still read or write what was posted */
+        free_gatherings(s, s->active);
+        free_gatherings(s, s->idle);
+        for (int rank = 0; s->in != NULL && rank < s->ranks; rank++)
+            tg__store_give(&s->store, s->in[rank].msg);
+        tg__store_fini(&s->store);
+        while (s->regions != NULL) {
+            tg__region *r = s->regions;
+            s->regions = r->next;
+            tg__region_destroy(r, s->ranks);
+        }
+        tg__mode_free(&s->mode);
+        free(s->in);
+        free(s->channels);
+        free(s);
+    }
+}

@@ -1,0 +1,141 @@
+/* A job with servers has the bits of one whose ranks sum among themselves, with every method and
+ * strategy. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "served_ranks.h"
+#include "two_tensors.h"
+#include "telegrad/registry.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { P = 3, STEPS = 6, ROWS = 40, COLS = 50, REST = 3001, N = ROWS * COLS + REST };
+
+typedef struct job {
+    char method[128];
+    const char *strategy;
+    int servers;
+} job;
+
+typedef struct member {
+    const job *job;
+    uint64_t hash;
+    tg_status status;
+    char error[400];
+    float w[N], g[N];
+    int rank;
+} member;
+
+static void draw(void *arg, int step)
+{
+    member *m = arg;
+    const tg_rng_key key = {
+        .seed = 9, .purpose = TG_PURPOSE_TEST, .rank = (uint32_t)m->rank, .step = (uint64_t)step};
+    for (size_t i = 0; i < N; i++)
+        m->g[i] = (float)(tg_rng_uniform(&key, i) - 0.5);
+}
+
+static void be_member(tg_transport *t, void *arg)
+{
+    member *m = (member *)arg + t->rank;
+    const tg_session_config config = {.struct_size = sizeof config,
+                                      .method = m->job->method,
+                                      .strategy = m->job->strategy,
+                                      .optimizer = "sgd:lr=0.01",
+                                      .steps_per_epoch = 2,
+                                      .bucket_bytes = 8000};
+    const two_tensors two = {ROWS, COLS, REST, STEPS, m->w, m->g, draw, m};
+    m->rank = t->rank;
+    m->status = two_tensors_train(&two, &config, t, &m->hash);
+    if (m->status != TG_OK)
+        snprintf(m->error, sizeof m->error, "%s", tg_error());
+}
+
+/* Returns whether the combination exists; then the hash, which all ranks must agree on. */
+static bool run(const job *j, uint64_t *hash_p)
+{
+    member *m = calloc(P, sizeof *m);
+    served_job served = {.ranks = P, .servers = j->servers, .be_rank = be_member, .arg = m};
+    assert_non_null(m);
+    for (int r = 0; r < P; r++)
+        m[r].job = j;
+    served_run(&served);
+    const bool exists = m[0].status != TG_E_SPEC && m[0].status != TG_E_UNSUPPORTED;
+    for (int r = 0; exists && r < P; r++)
+        if (m[r].status != TG_OK || m[r].hash != m[0].hash)
+            fail_msg("%s, %s, %d servers, rank %d: %s", j->method, j->strategy, j->servers, r,
+                     m[r].status == TG_OK ? "other bits" : m[r].error);
+    for (int s = 0; exists && s < j->servers; s++)
+        if (served.server[s].status != TG_OK)
+            fail_msg("%s, %s, server %d: %s", j->method, j->strategy, s, served.server[s].error);
+    *hash_p = m[0].hash;
+    free(m);
+    return exists;
+}
+
+static void spec_of(job *j, const char *method, const char *exchange)
+{
+    snprintf(j->method, sizeof j->method, "%s%cexchange=%s", method,
+             strchr(method, ':') ? ',' : ':', exchange);
+}
+
+/* Sums of frames that are cut alike are alike: one server's are those of whole frames, P servers'
+ * those of direct. Where the cut makes no difference to a codec, neither does the number of
+ * servers. */
+static int compare(const char *method, const char *strategy, int most)
+{
+    uint64_t direct, whole, hash;
+    job j = {.strategy = strategy};
+    spec_of(&j, method, "direct");
+    const bool summed = run(&j, &direct);
+    spec_of(&j, method, "allgather");
+    if (!run(&j, &whole)) {
+        if (!summed)
+            return 0;
+        whole = direct;
+    }
+    spec_of(&j, method, "star");
+    for (j.servers = 1; j.servers <= most; j.servers++) {
+        if (!run(&j, &hash))
+            return 0;
+        if ((j.servers == 1 && hash != whole) || (j.servers == P && summed && hash != direct) ||
+            (summed && whole == direct && hash != whole))
+            fail_msg("%s, %s: other bits with %d servers", method, strategy, j.servers);
+    }
+    return 1;
+}
+
+static void every_method(void **state)
+{
+    (void)state;
+    size_t count;
+    int done = 0;
+    const tg_entry *const *list = tg_registry_entries(TG_KIND_METHOD, &count);
+    for (size_t i = 0; i < count; i++)
+        done += compare(list[i]->name, "ssgd", 3);
+    assert_true(done >= 16);
+}
+
+static void every_strategy(void **state)
+{
+    (void)state;
+    size_t count;
+    int done = 0;
+    const tg_entry *const *list = tg_registry_entries(TG_KIND_STRATEGY, &count);
+    for (size_t i = 0; i < count; i++)
+        done +=
+            compare("dense", list[i]->name, 2) + compare("2bit:threshold=0.25", list[i]->name, 1);
+    assert_true(done >= 16);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_method),
+        cmocka_unit_test(every_strategy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,73 @@
+/* The inside of a server: what ranks send is received (intake.c), gathered and answered (answer.c) in
+ * the loop (server.c). */
+#ifndef TG_SERVER_IMPL_H
+#define TG_SERVER_IMPL_H
+
+#include "server/gathering.h"
+#include "telegrad/server.h"
+#include "transport/worker.h"
+
+enum tg__awaits { TG__AWAITS_STAMP, TG__AWAITS_MESSAGE, TG__AWAITS_NOTHING };
+
+/* What comes from a rank. */
+typedef struct tg__intake {
+    enum tg__awaits awaits; /* NOTHING: the rank has left */
+    tg_request req;
+    uint8_t stamp[TG__WORKER_STAMP];
+    uint32_t tag;
+    uint8_t *msg;  /* from the store, while MESSAGE */
+    size_t len;    /* as the stamp says */
+    uint64_t held; /* bytes in gatherings that wait for lower ranks */
+} tg__intake;
+
+/* The session whose messages a channel carries. */
+typedef struct tg__heard_on {
+    uint16_t channel;
+    uint64_t session;
+} tg__heard_on;
+
+struct tg_server {
+    tg_transport *t;
+    int ranks;
+    int64_t timeout_ns;
+    const volatile sig_atomic_t *stop;
+    tg__intake *in; /* (ranks) */
+    tg__gathering *active, *idle;
+    tg__heard_on *channels;
+    size_t nchannels, channels_cap;
+    tg__mode mode;
+    tg__region *regions;
+    tg__store store;
+    tg_server_stats stats;
+    int culprit; /* the rank that others wait for, of an error; -1: the one whose message it is */
+    bool ran;
+    bool failed, released; /* it has left its transport; which no longer uses posted memory */
+};
+
+static inline bool tg__has_left(const tg_server *s, int rank)
+{
+    return s->in[rank].awaits == TG__AWAITS_NOTHING;
+}
+
+/* "(step 7, bucket 3)" */
+const char *tg__server_where(const tg__envelope *id, char text[64]);
+
+/* Await what a rank sends first. */
+TG_NODISCARD tg_status tg__intake_begin(tg_server *s, int rank);
+/* Receive from a rank what has come. *any_p: set if something has.
+ * Errors  also TG_E_PEER: it has left, and others wait for it */
+TG_NODISCARD tg_status tg__intake_receive(tg_server *s, int rank, bool *any_p);
+
+TG_NODISCARD tg_status tg__gathering_new(tg_server *s, tg__gathering **g_p);
+/* Find what g, which has begun, is about. */
+TG_NODISCARD tg_status tg__gathering_place(tg_server *s, tg__gathering *g);
+/* All frames of g are in: form the answer, and send it unless a rank is too far ahead. */
+TG_NODISCARD tg_status tg__gathering_complete(tg_server *s, tg__gathering *g);
+/* Answer those who no longer are. */
+TG_NODISCARD tg_status tg__gatherings_release(tg_server *s);
+/* Complete answers. *any_p: set if one is. */
+TG_NODISCARD tg_status tg__answers_progress(tg_server *s, bool *any_p);
+/* The rank that g waits for: the first one missing, or the slowest; -1: none. */
+int tg__gathering_waits_for(const tg_server *s, const tg__gathering *g);
+
+#endif

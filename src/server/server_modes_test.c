@@ -1,0 +1,316 @@
+/* Servers that keep parameters: their limiting cases, token gradients, and the bound of staleness. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "served_ranks.h"
+#include "two_tensors.h"
+#include "base/mem.h"
+#include "telegrad/random.h"
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST = 4, STEPS = 6, ROWS = 40, COLS = 50, REST = 3001, N = ROWS * COLS + REST };
+
+typedef struct job {
+    const char *method, *strategy, *optimizer, *mode;
+    int ranks, servers;
+} job;
+
+typedef struct member {
+    const job *job;
+    uint64_t hash;
+    tg_status status;
+    char error[400];
+    float w[N], g[N];
+    int rank;
+} member;
+
+static void draw(void *arg, int step)
+{
+    member *m = arg;
+    const tg_rng_key key = {
+        .seed = 9, .purpose = TG_PURPOSE_TEST, .rank = (uint32_t)m->rank, .step = (uint64_t)step};
+    for (size_t i = 0; i < N; i++)
+        m->g[i] = (float)(tg_rng_uniform(&key, i) - 0.5);
+}
+
+static void be_member(tg_transport *t, void *arg)
+{
+    member *m = (member *)arg + t->rank;
+    const tg_session_config config = {.struct_size = sizeof config,
+                                      .method = m->job->method,
+                                      .strategy = m->job->strategy,
+                                      .optimizer = m->job->optimizer,
+                                      .steps_per_epoch = 2,
+                                      .bucket_bytes = 8000};
+    const two_tensors two = {ROWS, COLS, REST, STEPS, m->w, m->g, draw, m};
+    m->rank = t->rank;
+    m->status = two_tensors_train(&two, &config, t, &m->hash);
+    if (m->status != TG_OK)
+        snprintf(m->error, sizeof m->error, "%s", tg_error());
+}
+
+static uint64_t run(const job *j)
+{
+    member *m = calloc(MOST, sizeof *m);
+    served_job served = {.ranks = j->ranks,
+                         .servers = j->servers,
+                         .mode = j->mode,
+                         .optimizer = j->mode == NULL ? NULL : j->optimizer,
+                         .be_rank = be_member,
+                         .arg = m};
+    assert_non_null(m);
+    for (int r = 0; r < j->ranks; r++)
+        m[r].job = j;
+    served_run(&served);
+    for (int r = 0; r < j->ranks; r++)
+        if (m[r].status != TG_OK || m[r].hash != m[0].hash)
+            fail_msg("%s, %s, rank %d: %s", j->method, j->optimizer, r,
+                     m[r].status == TG_OK ? "other bits" : m[r].error);
+    for (int s = 0; s < j->servers; s++)
+        if (served.server[s].status != TG_OK)
+            fail_msg("%s, %s, server %d: %s", j->method, j->optimizer, s, served.server[s].error);
+    const uint64_t hash = m[0].hash;
+    free(m);
+    return hash;
+}
+
+static const char *const optimizers[] = {"sgd:lr=0.01",
+                                         "sgd:lr=0.01,momentum=0.9,weight_decay=0.01",
+                                         "adam:lr=0.01", "adamw:lr=0.01,weight_decay=0.1"};
+
+/* sync, and async with staleness 0, have the bits of ssgd over servers that sum. */
+static void sync_is_ssgd(void **state)
+{
+    static const char *const methods[] = {
+        "dense", "topk:density=0.1", "2bit:threshold=0.25", "dgc:density=0.1,warmup=2", "signsgd",
+        "fp16"};
+    (void)state;
+    for (size_t i = 0; i < TG_COUNT(methods); i++)
+        for (size_t k = 0; k < TG_COUNT(optimizers); k++) {
+            char star[96];
+            if (strncmp(methods[i], "dgc", 3) == 0 && k >= 2)
+                continue; /* it owns the momentum: no adaptive optimizer */
+            snprintf(star, sizeof star, "%s%cexchange=star", methods[i],
+                     strchr(methods[i], ':') ? ',' : ':');
+            for (int servers = 1; servers <= 2; servers++) {
+                job j = {star, "ssgd", optimizers[k], NULL, 3, servers};
+                const uint64_t expected = run(&j);
+                j.strategy = "server";
+                j.mode = servers == 1 ? "sync" : "async:staleness=0";
+                if (run(&j) != expected)
+                    fail_msg("%s, %s: other bits with %d servers", methods[i], optimizers[k],
+                             servers);
+            }
+        }
+}
+
+/* async with one rank is training alone. */
+static void async_alone_is_sequential(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < TG_COUNT(optimizers); k++) {
+        job j = {"topk:density=0.1", "ssgd", optimizers[k], NULL, 1, 0};
+        const uint64_t expected = run(&j);
+        j = (job){"topk:density=0.1,exchange=star", "server", optimizers[k], "async", 1, 2};
+        assert_true(run(&j) == expected);
+        j.mode = "async:staleness=3,compensate=0.5"; /* nothing has changed meanwhile */
+        assert_true(run(&j) == expected);
+    }
+}
+
+/* ---- token gradients ------------------------------------------------------------------------- */
+
+enum { TOKEN_STEPS = 40, TOKENS = MOST * TOKEN_STEPS + 1 };
+
+typedef struct tokens {
+    const char *method;
+    int64_t bound;          /* of staleness; -1: none */
+    atomic_int begun[MOST]; /* steps that a rank has begun to push */
+    atomic_int ended;       /* ranks whose tokens have been answered */
+    float w[MOST][TOKENS];
+    char error[MOST][400];
+} tokens;
+
+static void step_of(tokens *p, int rank, int step)
+{
+    if (rank == 1 && step % 4 == 0) /* a straggler */
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    p->begun[rank]++;
+}
+
+/* Whoever is answered is at most `bound` steps ahead of what the others have pushed. */
+static void check_bound(tokens *p, int rank, int step)
+{
+    for (int other = 0; p->bound >= 0 && other < MOST; other++)
+        if (p->begun[other] + p->bound < step + 1)
+            fail_msg("rank %d was answered in step %d; rank %d had begun %d", rank, step, other,
+                     p->begun[other]);
+}
+
+static tg_status spend(tokens *p, tg_transport *t, tg_session *s, float *g)
+{
+    uint32_t id;
+    const size_t shape = TOKENS;
+    const tg_tensor tensor = {.struct_size = sizeof tensor,
+                              .name = "w",
+                              .shape = &shape,
+                              .ndim = 1,
+                              .param = tg_array_f32(p->w[t->rank], TOKENS),
+                              .grad = tg_array_f32(g, TOKENS)};
+    TG_TRY(tg_session_add(s, &tensor, &id));
+    TG_TRY(tg_session_begin(s));
+    for (int step = 0; step <= TOKEN_STEPS; step++) {
+        TG_TRY(tg_session_grad_wait(s, id));
+        memset(g, 0, TOKENS * sizeof *g);
+        if (step < TOKEN_STEPS)
+            g[t->rank * TOKEN_STEPS + step] = 1;
+        else /* all tokens are with the servers: the last answer has them all */
+            while (p->ended < MOST)
+                nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        step_of(p, t->rank, step);
+        TG_TRY(tg_session_grad_ready(s, id));
+        TG_TRY(tg_session_step(s, NULL));
+        check_bound(p, t->rank, step);
+        p->ended += step == TOKEN_STEPS - 1;
+    }
+    return tg_session_finish(s);
+}
+
+static void be_spender(tg_transport *t, void *arg)
+{
+    tokens *p = arg;
+    const tg_session_config config = {.struct_size = sizeof config,
+                                      .method = p->method,
+                                      .strategy = "server",
+                                      .optimizer = "sgd:lr=1"};
+    float g[TOKENS];
+    tg_session *s;
+    if (tg_session_create(&config, t, &s) == TG_OK && spend(p, t, s, g) == TG_OK)
+        p->error[t->rank][0] = '\0';
+    else
+        snprintf(p->error[t->rank], sizeof p->error[0], "%s", tg_error());
+    tg_session_destroy(s);
+}
+
+/* Each token is applied once: every element of each rank's last parameters is -1. */
+static void tokens_are_applied_once(void **state)
+{
+    static const struct {
+        const char *method, *mode;
+        int64_t bound;
+    } all[] = {{"dense:exchange=star", "async", -1},
+               {"dense:exchange=star", "async:staleness=2", 2},
+               {"dense:exchange=star", "async:staleness=1", 1},
+               {"topk:density=1,exchange=star", "async:staleness=3", 3},
+               {"dense:exchange=star", "async:compensate=0", -1}};
+    (void)state;
+    tokens *p = malloc(sizeof *p);
+    assert_non_null(p);
+    for (size_t i = 0; i < TG_COUNT(all); i++)
+        for (int servers = 1; servers <= 2; servers++) {
+            memset(p, 0, sizeof *p);
+            p->method = all[i].method;
+            p->bound = all[i].bound;
+            served_job served = {.ranks = MOST,
+                                 .servers = servers,
+                                 .mode = all[i].mode,
+                                 .optimizer = "sgd:lr=1",
+                                 .be_rank = be_spender,
+                                 .arg = p};
+            served_run(&served);
+            for (int r = 0; r < MOST; r++) {
+                if (p->error[r][0])
+                    fail_msg("%s, %s, rank %d: %s", all[i].method, all[i].mode, r, p->error[r]);
+                for (int e = 0; e < MOST * TOKEN_STEPS; e++)
+                    if (p->w[r][e] > -1 || p->w[r][e] < -1)
+                        fail_msg("%s, %s, rank %d: token %d: %g", all[i].method, all[i].mode, r, e,
+                                 (double)p->w[r][e]);
+            }
+        }
+    free(p);
+}
+
+/* ---- refused --------------------------------------------------------------------------------- */
+
+static void refuses(const job *j, tg_status status, const char *part)
+{
+    member *m = calloc(MOST, sizeof *m);
+    served_job served = {.ranks = j->ranks,
+                         .servers = j->servers,
+                         .mode = j->mode,
+                         .optimizer = j->mode == NULL ? NULL : j->optimizer,
+                         .be_rank = be_member,
+                         .arg = m};
+    assert_non_null(m);
+    for (int r = 0; r < j->ranks; r++)
+        m[r].job = j;
+    served_run(&served);
+    const char *of_server = j->servers > 0 ? served.server[0].error : "";
+    if ((m[0].status != status || strstr(m[0].error, part) == NULL) &&
+        strstr(of_server, part) == NULL)
+        fail_msg("%s: %s (server: %s); expected %s: %s", tg_status_name(m[0].status), m[0].error,
+                 of_server, tg_status_name(status), part);
+    free(m);
+}
+
+static void combinations_are_refused(void **state)
+{
+    (void)state;
+    refuses(&(job){"dense:exchange=direct", "server", "sgd:lr=1", "sync", 2, 1}, TG_E_UNSUPPORTED,
+            "methods of one round with exchange=star");
+    refuses(&(job){"powersgd:rank=1,exchange=star", "server", "sgd:lr=1", "sync", 2, 1},
+            TG_E_UNSUPPORTED, "methods of one round");
+    refuses(&(job){"dense:exchange=star", "server", "sgd:lr=1", NULL, 2, 1}, TG_E_PEER,
+            "parameters came, but this server only sums");
+    refuses(&(job){"dense:exchange=star", "ssgd", "sgd:lr=1", "sync", 2, 1}, TG_E_PEER,
+            "came before its parameters");
+    refuses(&(job){"dense", "server", "sgd:lr=1", NULL, 2, 0}, TG_E_UNSUPPORTED,
+            "servers keep the parameters, but this job has none");
+}
+
+static void modes_are_checked(void **state)
+{
+    static const struct {
+        const char *mode, *optimizer;
+        tg_status status;
+        const char *part;
+    } all[] = {{"sum", "sgd:lr=1", TG_E_SPEC, "use no optimizer"},
+               {"sync", NULL, TG_E_SPEC, "requires an optimizer"},
+               {"asynchronous", "sgd:lr=1", TG_E_SPEC, "asynchronous"},
+               {"async:staleness=-1", "sgd:lr=1", TG_E_SPEC, "staleness"},
+               {"async:staleness=0,compensate=1", "sgd:lr=1", TG_E_SPEC, "no delay to compensate"},
+               {"sync", "lars:lr=1", TG_E_UNSUPPORTED, "element by element"},
+               {"sync", "sgd:lr=1,clip=1", TG_E_UNSUPPORTED, "element by element"},
+               {"sync", "nonsense", TG_E_SPEC, "nonsense"}};
+    tg_transport *t[2];
+    (void)state;
+    assert_int_equal(tg_transport_inproc(2, t), TG_OK);
+    for (size_t i = 0; i < TG_COUNT(all); i++) {
+        const tg_server_config config = {
+            .struct_size = sizeof config, .mode = all[i].mode, .optimizer = all[i].optimizer};
+        tg_server *s;
+        const tg_status status = tg_server_create(t[1], 1, &config, &s);
+        if (status != all[i].status || strstr(tg_error(), all[i].part) == NULL)
+            fail_msg("%s: %s: %s", all[i].mode, tg_status_name(status), tg_error());
+    }
+    tg_transport_destroy(t[0]);
+    tg_transport_destroy(t[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sync_is_ssgd),
+        cmocka_unit_test(async_alone_is_sequential),
+        cmocka_unit_test(tokens_are_applied_once),
+        cmocka_unit_test(combinations_are_refused),
+        cmocka_unit_test(modes_are_checked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,89 @@
+/* Strategies whose parameters servers keep. */
+#include "session/session_impl.h"
+#include "base/mem.h"
+#include "exchange/star.h"
+#include "transport/endpoint.h"
+#include <string.h>
+
+tg_status tg__session_takes_served(const tg_session *s, const tg__rule *rule)
+{
+    if (!s->strategy->ops->served)
+        return TG_OK;
+    if (tg__servers_of(s->transport) == 0)
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "strategy \"%s\": servers keep the parameters, but this job has none",
+                       tg_spec_name(s->strategy->spec));
+    const tg__exchange_ops *x = tg_spec_has(rule->spec, "exchange")
+                                    ? tg__exchange_find(tg_spec_word(rule->spec, "exchange"))
+                                    : NULL;
+    if (x == NULL || !x->served || rule->def->program != &tg__default_program)
+        return tg_fail(
+            TG_E_UNSUPPORTED,
+            "strategy \"%s\" with method \"%s\": servers update parameters by whole "
+            "gradients: allowed: methods of one round with exchange=star, such as dense, "
+            "topk, dgc, 2bit",
+            tg_spec_name(s->strategy->spec), rule->method);
+    return TG_OK;
+}
+
+/* Offer a bucket's parameters to the servers, and take theirs. */
+static tg_status share(tg_session *s, uint32_t index, tg_codec *codec, float *values, tg__op *op)
+{
+    const bucket *b = &s->bucket[index];
+    for (uint32_t k = 0; k < b->count; k++) {
+        const tg__wtensor *x = &s->wtensor[b->member[k]];
+        memcpy(values + x->offset, x->w, x->n * sizeof *values);
+    }
+    TG_TRY(tg__exchange_create_served(tg__exchange_find("star"), s->transport->rank,
+                                      s->transport->size, tg__servers_of(s->transport), b->n, codec,
+                                      &tg__combine_parameters, &op->x));
+    op->task.step = s->t;
+    op->flight.bucket = (uint16_t)index;
+    TG_TRY(tg__codec_encode(codec, NULL, values, b->n, op->x->parts, op->x->nparts, NULL));
+    TG_TRY(tg__engine_submit(s->engine, op));
+    TG_TRY(tg__engine_wait(s->engine, op));
+    op->x->ops->result(op->x, values);
+    for (uint32_t k = 0; k < b->count; k++) {
+        const tg__wtensor *x = &s->wtensor[b->member[k]];
+        memcpy(x->w, values + x->offset, x->n * sizeof *values);
+    }
+    return TG_OK;
+}
+
+static tg_status share_all(tg_session *s, tg_codec *codec, float *values)
+{
+    for (uint32_t index = 0; index < s->nbuckets; index++) {
+        tg__op *op;
+        TG_TRY(tg_alloc(1, sizeof *op, &op));
+        const tg_status status = share(s, index, codec, values, op);
+        tg__op_release(s->engine, op);
+        TG_TRY(status);
+    }
+    return TG_OK;
+}
+
+tg_status tg__session_share_parameters(tg_session *s)
+{
+    TG__FREED float *values = NULL;
+    tg_codec *codec;
+    size_t most = 1;
+    if (!s->strategy->ops->served)
+        return TG_OK;
+    for (size_t i = 0; i < s->nbuckets; i++)
+        most = TG__MAX(most, s->bucket[i].n);
+    TG_TRY(tg_alloc(most, sizeof *values, &values));
+    TG_TRY(tg_codec_create("f32", &codec));
+    const tg_status status = share_all(s, codec, values);
+    tg_codec_destroy(codec);
+    return status;
+}
+
+tg_status tg__session_can_save(const tg_session *s, const char *call)
+{
+    if (!s->strategy->ops->served)
+        return TG_OK;
+    return tg_fail(
+        TG_E_UNSUPPORTED,
+        "%s: strategy \"%s\": the servers have the optimizer's memory, and do not save it", call,
+        tg_spec_name(s->strategy->spec));
+}
