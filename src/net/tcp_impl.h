@@ -28,7 +28,7 @@
 #include "transport/endpoint.h"
 
 #define TG__HEAD 16
-#define TG__SEGMENT ((size_t)256 << 10)
+#define TG__SEGMENT ((size_t)1 << 20)
 #define TG__SEGMENT_FAR ((size_t)64 << 10) /* to far peers: what is more urgent waits for its end */
 #define TG__WINDOW ((uint64_t)64 << 20)
 #define TG__MESSAGE_COST 64     /* of the window, besides a message's bytes: it takes memory, too */
