@@ -10,9 +10,10 @@
  *     ... as without servers ...                   tg_server_destroy(server);
  *     tg_transport_destroy(t);                     tg_transport_destroy(inner);
  *
- * A server sums in rank order and sends the mean as f32, so the result has the bits of
- * exchange=direct, for any number of servers. A rank's up-link carries its gradient once, however
- * many ranks there are. A server's link carries all of them, so a server pays where ranks have thin
+ * A server sums in rank order and sends the mean as f32. With one server the result has the bits of
+ * exchange=allgather. With several, so it has where a frame's values do not depend on how the vector
+ * is cut (not with dgc and int8). A rank's up-link carries its gradient once, however many ranks
+ * there are. A server's link carries all of them, so a server pays where ranks have thin
  * links and the server a wide one. */
 #ifndef TELEGRAD_SERVER_H
 #define TELEGRAD_SERVER_H
