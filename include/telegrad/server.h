@@ -11,9 +11,9 @@
  *     tg_transport_destroy(t);                     tg_transport_destroy(inner);
  *
  * A server sums in rank order and sends the mean as f32. With one server the result has the bits of
- * exchange=allgather. With several, so it has where a frame's values do not depend on how the vector
- * is cut (not with dgc and int8). A rank's up-link carries its gradient once, however many ranks
- * there are. A server's link carries all of them, so a server pays where ranks have thin
+ * exchange=allgather. With several, it has them if a frame's values do not depend on how the vector
+ * is cut, as those of dgc and int8 do. A rank's up-link carries its gradient once, however many
+ * ranks there are. A server's link carries all of them, so a server pays where ranks have thin
  * links and the server a wide one. */
 #ifndef TELEGRAD_SERVER_H
 #define TELEGRAD_SERVER_H
@@ -48,13 +48,13 @@ typedef struct tg_server_config {
      *   sync   keeps the parameters and makes one step from the mean of all ranks' gradients; it
      *          sends parameters. With strategy "server" on all ranks
      *   async  the same, but makes a step from each gradient as it comes, and answers at once.
-     *          async:staleness=4 answers a rank only when it is at most 4 steps ahead of the slowest
-     *          one (0: sync); async:compensate=0.04 compensates the delay (lambda of DC-ASGD).
-     *          A rank that leaves is not waited for */
+     *          async:staleness=4 answers a rank only when it is at most 4 steps ahead of the
+     *          slowest one (0: sync); async:compensate=0.04 compensates the delay (lambda of
+     *          DC-ASGD). A rank that leaves is not waited for */
     const char *mode;
-    /* Of sync and async: the optimizer, element by element ("sgd:lr=0.1,momentum=0.9"; no lars, clip
-     * or exempt=1d). Each gradient comes with its learning rate, so lr here has no effect. Methods
-     * that own the momentum (dgc) are updated without it. NULL with sum */
+    /* Of sync and async: the optimizer, element by element ("sgd:lr=0.1,momentum=0.9"; no lars,
+     * clip or exempt=1d). Each gradient comes with its learning rate, so lr here has no effect.
+     * Gradients of methods that own the momentum (dgc) are applied without it. NULL with sum */
     const char *optimizer;
 } tg_server_config;
 

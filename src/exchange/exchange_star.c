@@ -6,9 +6,9 @@
  *   pull   server q sends the block to all ranks
  *
  * Ranks do not talk to each other. With one server the result has the bits of `allgather`, with P
- * servers those of `direct`; where frames do not depend on how the vector is cut, all are the same. A
- * dense f32 vector goes in slices: each block is cut, and
- * the pull of one slice overlaps the push of the next.
+ * servers those of `direct`; where frames do not depend on how the vector is cut, all are the same.
+ * A dense f32 vector goes in slices: each block is cut, and the pull of one slice overlaps the push
+ * of the next.
  *
  * Cost     2 rounds, 2 delays; each rank sends its frame once, whatever the number of ranks, and
  *          receives one. A server's link carries P frames in and P blocks out, so the exchange

@@ -47,7 +47,7 @@ void tg__region_destroy(tg__region *r, int ranks)
 }
 
 /* g + lambda g g (w - what the rank has computed it with): the first order of what the gradient
- * would be at w (Zheng et al. 2017, arXiv:1609.08326, eq. 10, with the outer product's diagonal). */
+ * would be at w (Zheng et al. 2017, arXiv:1609.08326, with the outer product's diagonal). */
 static void compensate(float *g, const float *w, const float *seen, float lambda, size_t n)
 {
     for (size_t i = 0; i < n; i++)

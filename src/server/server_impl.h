@@ -1,5 +1,5 @@
-/* The inside of a server: what ranks send is received (intake.c), gathered and answered (answer.c) in
- * the loop (server.c). */
+/* The inside of a server: what ranks send is received (intake.c), gathered and answered (answer.c)
+ * in the loop (server.c). */
 #ifndef TG_SERVER_IMPL_H
 #define TG_SERVER_IMPL_H
 

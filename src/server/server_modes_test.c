@@ -1,4 +1,4 @@
-/* Servers that keep parameters: their limiting cases, token gradients, and the bound of staleness. */
+/* Servers that keep parameters: limiting cases, token gradients, and the bound of staleness. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

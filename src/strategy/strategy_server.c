@@ -1,5 +1,5 @@
-/* Servers keep the parameters and the optimizer (telegrad/server.h, modes sync and async): each bucket's
- * gradient is sent to them, and what comes back are its parameters. */
+/* Servers keep the parameters and the optimizer (telegrad/server.h, modes sync and async): each
+ * bucket's gradient is sent to them, and what comes back are its parameters. */
 #include "strategy/strategy.h"
 #include "strategy/optimizers.h"
 
