@@ -24,13 +24,15 @@ static const char *const fixture_codecs[] = {
     "f32", "topk:density=0.1", "2bit:threshold=0.5", "fp16", "sign", "1bit"};
 enum { FIXTURE_CASES_MAX = 512, FIXTURE_EXCHANGES_MAX = 16 };
 
-/* All exchanges that can be named, and broadcast and push to the next rank. Returns how many. */
+/* All exchanges that can be named and need no servers, and broadcast and push to the next rank.
+ * Returns how many. */
 static inline size_t fixture_exchanges(const char **names)
 {
-    size_t count;
-    const tg_entry *const *list = tg__exchange_entries(&count);
-    for (size_t i = 0; i < count; i++)
-        names[i] = list[i]->name;
+    size_t all, count = 0;
+    const tg__exchange_ops *const *list = tg__exchanges(&all);
+    for (size_t i = 0; i < all; i++)
+        if (!list[i]->served)
+            names[count++] = list[i]->entry.name;
     names[count] = "broadcast";
     names[count + 1] = "push";
     return count + 2;

@@ -183,9 +183,9 @@ static void refused(void **state)
     static const refusal cases[] = {
         {"topk:feedback=none,exchange=reducescatter", "feedback=none"},
         {"topk:feedback=none,exchange=gtopk", "feedback=none"},
-        {"strom:exchange=reducescatter", "allowed: allgather, direct, auto, none"},
-        {"2bit:exchange=reducescatter", "allowed: allgather, direct, auto, none"},
-        {"signsgd:exchange=reducescatter", "allowed: allgather, direct, auto, none"},
+        {"strom:exchange=reducescatter", "allowed: allgather, direct, star, auto, none"},
+        {"2bit:exchange=reducescatter", "allowed: allgather, direct, star, auto, none"},
+        {"signsgd:exchange=reducescatter", "allowed: allgather, direct, star, auto, none"},
     };
     (void)state;
     ranks_refuse(cases, TG_COUNT(cases));

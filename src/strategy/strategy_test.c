@@ -9,9 +9,9 @@
 static void lists_what_exists(void **state)
 {
     (void)state;
-    static const char *const names[] = {"ssgd",   "od",         "cd",     "pipe",      "dga",
-                                        "local",  "fedavg",     "diloco", "streaming", "eager",
-                                        "gossip", "sparseloco", "demo"};
+    static const char *const names[] = {"ssgd",  "server", "od",         "cd",     "pipe",
+                                        "dga",   "local",  "fedavg",     "diloco", "streaming",
+                                        "eager", "gossip", "sparseloco", "demo"};
     size_t count;
     const tg_entry *const *list = tg__strategy_entries(&count);
     assert_int_equal(count, TG_COUNT(names));
@@ -112,7 +112,7 @@ static void refuses_with_a_reason(void **state)
     (void)state;
     assert_refused(
         "dgb", "sgd", 0,
-        "unknown strategy \"dgb\": did you mean \"dga\"? allowed: ssgd, od, cd, pipe, dga");
+        "unknown strategy \"dgb\": did you mean \"dga\"? allowed: ssgd, server, od, cd, pipe, dga");
     assert_refused("streaming:fragments=2", "sgd", 0,
                    "fragments=2, more than the bucket count of 1");
     assert_refused("streaming:every=4,fragments=1,overlap=4", "sgd", 0,

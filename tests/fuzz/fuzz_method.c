@@ -16,7 +16,8 @@ typedef struct scene {
     unsigned dense, dropped;
 } scene;
 
-/* Choice number i of its exchanges, except auto, which cannot be created. */
+/* Choice number i of its exchanges, except auto, which cannot be created, and star, which needs
+ * servers. */
 static void choose_exchange(const tg_key *key, size_t i, char word[32])
 {
     size_t count = 0;
@@ -25,7 +26,8 @@ static void choose_exchange(const tg_key *key, size_t i, char word[32])
         for (size_t at = 0; *p; at++) {
             const size_t len = strcspn(p, "|");
             snprintf(word, 32, "%.*s", (int)len, p);
-            if (*pass == '2' && at == i % count && strcmp(word, "auto") != 0)
+            if (*pass == '2' && at == i % count && strcmp(word, "auto") != 0 &&
+                strcmp(word, "star") != 0)
                 return;
             count += *pass == '1';
             p += len + (p[len] == '|');
