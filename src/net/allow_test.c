@@ -1,4 +1,4 @@
-/* Keys taken off the list while the job runs. */
+/* Lists of keys: what is taken off while the job runs, and keys without a name. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -251,12 +251,33 @@ static void all_name_the_rank(void **state)
     net_job_end(&job);
 }
 
+/* A key without a name on the list is told by its fingerprint. */
+static void a_key_without_a_name_is_told(void **state)
+{
+    (void)state;
+    char text[TG_KEY_TEXT], mark[TG_KEY_TEXT], words[2 * TG_KEY_TEXT];
+    tg_keys *list;
+    net_job_begin(&job, 2, false);
+    tg_key_text(job.key[1], text);
+    assert_int_equal(tg_key_fingerprint(text, mark), TG_OK);
+    assert_int_equal(tg_keys_parse(text, &list), TG_OK);
+    job.rank[0].config.allow = list;
+    job.rank[0].config.timeout_s = 0.2;
+    net_rank_start(&job.rank[0], net_rank_visits);
+    pthread_join(job.rank[0].thread, NULL);
+    snprintf(words, sizeof words, "key %s has not joined within 0.2 s", mark);
+    net_expect(&job.rank[0], TG_E_PEER, words);
+    tg_keys_destroy(list);
+    net_job_end(&job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_key_is_taken_off),
         cmocka_unit_test(the_reason_comes_another_way),
         cmocka_unit_test(all_name_the_rank),
+        cmocka_unit_test(a_key_without_a_name_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

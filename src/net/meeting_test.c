@@ -272,27 +272,6 @@ static void the_missing_one_is_named(void **state)
     }
 }
 
-/* A key without a name on the list is told by its fingerprint. */
-static void a_key_without_a_name_is_told(void **state)
-{
-    (void)state;
-    net_job job;
-    char text[TG_KEY_TEXT], mark[TG_KEY_TEXT], words[2 * TG_KEY_TEXT];
-    tg_keys *list;
-    net_job_begin(&job, 2, false);
-    tg_key_text(job.key[1], text);
-    mark_of(job.key[1], mark);
-    assert_int_equal(tg_keys_parse(text, &list), TG_OK);
-    job.rank[0].config.allow = list;
-    job.rank[0].config.timeout_s = 0.2;
-    net_rank_start(&job.rank[0], net_rank_visits);
-    pthread_join(job.rank[0].thread, NULL);
-    snprintf(words, sizeof words, "key %s has not joined within 0.2 s", mark);
-    net_expect(&job.rank[0], TG_E_PEER, words);
-    tg_keys_destroy(list);
-    net_job_end(&job);
-}
-
 /* Without a list of keys ranks are named, if they are known. */
 static void the_missing_rank_is_named(void **state)
 {
@@ -487,17 +466,11 @@ static void both_fingerprints_are_shown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_list_that_changes),
-        cmocka_unit_test(calls_that_failed_are_told),
-        cmocka_unit_test(floods_are_told_briefly),
-        cmocka_unit_test(the_missing_one_is_named),
-        cmocka_unit_test(a_key_without_a_name_is_told),
-        cmocka_unit_test(the_missing_rank_is_named),
-        cmocka_unit_test(interrupted_ones_come_again),
-        cmocka_unit_test(the_reason_is_passed_on),
-        cmocka_unit_test(other_words_than_linked),
-        cmocka_unit_test(early_leavers_say_why),
-        cmocka_unit_test(both_fingerprints_are_shown),
+        cmocka_unit_test(a_list_that_changes),       cmocka_unit_test(calls_that_failed_are_told),
+        cmocka_unit_test(floods_are_told_briefly),   cmocka_unit_test(the_missing_one_is_named),
+        cmocka_unit_test(the_missing_rank_is_named), cmocka_unit_test(interrupted_ones_come_again),
+        cmocka_unit_test(the_reason_is_passed_on),   cmocka_unit_test(other_words_than_linked),
+        cmocka_unit_test(early_leavers_say_why),     cmocka_unit_test(both_fingerprints_are_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

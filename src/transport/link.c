@@ -93,13 +93,13 @@ static void explain(const char *item, size_t len, char why[96])
         at--;
     const char *unit = item + at;
     const size_t n = len - at;
-    const bool prefix = n == 1 || (strchr("kKmMgGtT", unit[0]) && (n == 2 || unit[1] == 'i'));
     why[0] = '\0';
-    if (at == 0 || len > 24)
+    if (at == 0 || n == 0 || len > 24)
         return;
+    const bool prefix = n == 1 || (strchr("kKmMgGtT", unit[0]) && (n == 2 || unit[1] == 'i'));
     if (n >= 3 && memcmp(unit + n - 3, "BPS", 3) == 0)
         snprintf(why, 96, "BPS may be bits or bytes: write bps for bits, Bps for bytes; ");
-    else if (n >= 1 && n <= 3 && prefix && (unit[n - 1] == 'b' || unit[n - 1] == 'B'))
+    else if (n <= 3 && prefix && (unit[n - 1] == 'b' || unit[n - 1] == 'B'))
         snprintf(why, 96, "a number of %s, not a rate: did you mean \"%.*s/s\"? ",
                  unit[n - 1] == 'b' ? "bits" : "bytes", (int)len, item);
 }
