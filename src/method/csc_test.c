@@ -410,7 +410,8 @@ static void refused(void **state)
         {"csc:chunk=all", "or auto"},
         {"csc:density=0", "density=0"},
         {"csc:momentum=1", "momentum=1"},
-        {"csc:exchange=reducescatter", "allowed: direct, ring, halving, allgather, star, auto, none"},
+        {"csc:exchange=reducescatter",
+         "allowed: direct, ring, halving, allgather, star, auto, none"},
         {"csc:values=fp16", "values"},
     };
     (void)state;
