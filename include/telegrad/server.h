@@ -11,10 +11,12 @@
  *     tg_transport_destroy(t);                     tg_transport_destroy(inner);
  *
  * A server sums in rank order and sends the mean as f32. With one server the result has the bits of
- * exchange=allgather. With several, it has them if a frame's values do not depend on how the vector
- * is cut, as those of dgc and int8 do. A rank's up-link carries its gradient once, however many
- * ranks there are. A server's link carries all of them, so a server pays where ranks have thin
- * links and the server a wide one. */
+ * exchange=allgather. With several servers it has the same bits, except for methods whose frames
+ * depend on how the vector is cut (dgc, int8). A rank's up-link carries its gradient once, however
+ * many ranks there are. A server's link carries all of them, so a server pays where ranks have thin
+ * links and the server a wide one.
+ * Source   Li et al. 2014, Scaling Distributed Machine Learning with the Parameter Server, OSDI; Ho
+ *          et al. 2013, NIPS (staleness); Zheng et al. 2017, arXiv:1609.08326 (compensate) */
 #ifndef TELEGRAD_SERVER_H
 #define TELEGRAD_SERVER_H
 
@@ -67,8 +69,8 @@ typedef struct tg_server_config {
 TG_API TG_NODISCARD tg_status tg_server_create(tg_transport *transport, int servers,
                                                const tg_server_config *config, tg_server **s_p);
 
-/* Serve until all ranks have left.
- * Errors   TG_E_PEER (a rank has left, or sends nothing, while others wait for its gradient; the
+/* Serve until all ranks have left. Call it once.
+ * Errors   TG_E_STATE (it has run before), TG_E_PEER (a rank has left, or sends nothing, while others wait for its gradient; the
  *          text names it), TG_E_MISMATCH, TG_E_CORRUPT, TG_E_VERSION (a rank sent something else
  *          than is expected; the text names it), TG_E_STOPPED, TG_E_NOMEM. After an error, this
  *          server has left its transport, and ranks get TG_E_PEER
@@ -78,11 +80,11 @@ TG_API TG_NODISCARD tg_status tg_server_run(tg_server *s);
 /* What a server has done so far. */
 typedef struct tg_server_stats {
     size_t struct_size;  /* sizeof(tg_server_stats) */
-    uint64_t sums;       /* sums formed and sent */
-    uint64_t elements;   /* elements of the gradients summed, over all ranks */
+    uint64_t sums;       /* answers formed: sums, or parameters */
+    uint64_t elements;   /* elements received in frames, over all ranks */
     uint64_t bytes_in;   /* received from ranks, envelopes included */
     uint64_t bytes_out;  /* sent to them */
-    uint64_t step;       /* the latest step of which a sum was sent */
+    uint64_t step;       /* the latest step that was answered */
     int ranks;           /* that have not left */
     int64_t waited_ns;   /* time without anything to do */
     int64_t combined_ns; /* time spent on checking, decoding and summing */
