@@ -71,9 +71,10 @@ TG_API TG_NODISCARD tg_status tg_server_create(tg_transport *transport, int serv
 
 /* Serve until all ranks have left. Call it once.
  * Errors   TG_E_STATE (it has run before), TG_E_PEER (a rank has left, or sends nothing, while
- *          others wait for its gradient; the text names it), TG_E_MISMATCH, TG_E_CORRUPT, TG_E_VERSION (a
- *          rank sent something else than is expected; the text names it), TG_E_STOPPED, TG_E_NOMEM.
- *          After an error, this server has left its transport, and ranks get TG_E_PEER
+ *          others wait for its gradient; the text names it), TG_E_MISMATCH, TG_E_CORRUPT,
+ *          TG_E_VERSION (a rank sent something else than is expected; the text names it),
+ *          TG_E_STOPPED, TG_E_NOMEM. After an error, this server has left its transport, and ranks
+ *          get TG_E_PEER
  * Threads  the calling thread drives the transport */
 TG_API TG_NODISCARD tg_status tg_server_run(tg_server *s);
 
