@@ -303,7 +303,7 @@ static void test_ratio_of_fragments(void **state)
         fail_msg("ratio %g of codes of 4 bits", ratio);
 }
 
-/* A clock that advances only while its rank polls its transport. */
+/* A clock that advances only while its rank sends through its transport or polls it. */
 typedef struct slow_rank {
     tg_clock clock;
     int64_t now_ns;
@@ -325,6 +325,13 @@ static tg_status slow_poll(tg_transport *t, int64_t deadline_ns)
     return slow[t->rank].inner->poll(t, tg_now_ns(tg_clock_monotonic()) + 1000000);
 }
 
+static tg_status slow_send(tg_transport *t, int peer, uint32_t tag, const void *buf, size_t len,
+                           tg_request *req)
+{
+    slow[t->rank].now_ns += 1000000;
+    return slow[t->rank].inner->post_send(t, peer, tag, buf, len, req);
+}
+
 /* compute_ms excludes the time that the passes spend on exchanges. */
 static void test_compute_ms(void **state)
 {
@@ -342,6 +349,7 @@ static void test_compute_ms(void **state)
                              .ops = *transport[rank]->ops,
                              .inner = transport[rank]->ops};
             s->ops.poll = slow_poll;
+            s->ops.post_send = slow_send;
             transport[rank]->ops = &s->ops;
             transport[rank]->clock = &s->clock;
         }
