@@ -9,7 +9,8 @@ import telegrad
 from telegrad import _c, _network
 from telegrad._checks import check_settings, check_text
 from telegrad._errors import ArgumentError, MismatchError, NonFiniteError, StateError, UnsupportedError, check
-from telegrad._parts import VERSION, Kept, Methods, Part, check_parameter, check_scaler, cut, figures, inherited, rescaled, slot_name, view
+from telegrad._parts import (VERSION, Kept, Methods, Part, check_parameter, check_scaler, cut, inherited, ratio_of, rescaled, sent_by,
+                              slot_name, view)
 
 
 class _Bucket:
@@ -55,6 +56,7 @@ class DdpHook:
         self._step = 0
         self._begun = self._nonfinite = 0
         self._skipped = 0
+        self._sent = 0  # bytes, by reducers that are closed, and before the state that was loaded
         self._failed: Optional[BaseException] = None
         self._refusal: Optional[NonFiniteError] = None
         self._pending = 0
@@ -189,7 +191,7 @@ class DdpHook:
             bucket = self._buckets.pop(index)
             for part in bucket.parts:
                 self._memory.put(part.memory(), self._scale)
-                part.close()
+                self._sent += part.close()
 
     def _parts(self) -> List[Part]:
         return [part for bucket in self._buckets.values() for part in bucket.parts]
@@ -242,8 +244,8 @@ class DdpHook:
         between steps."""
         self._check_idle("state_dict")
         self._settle()
-        return {**self._own(), "rank": self.net.rank, "size": self.net.size, "step": self._step,
-                **self._memory.state(self._parts(), self._scale)}
+        return {**self._own(), "rank": self.net.rank, "size": self.net.size, "step": self._step, "skipped_steps": self._skipped,
+                "bytes_sent": self._sent + sent_by(self._parts()), **self._memory.state(self._parts(), self._scale)}
 
     def load_state_dict(self, state: Any) -> None:
         """Continue from the `state_dict` of this rank, after the model's and the scaler's own: with the same bits. In a job with another
@@ -263,17 +265,18 @@ class DdpHook:
             part.close()
         self._buckets = {}
         self._memory.load(state)
-        self._step = int(state["step"])
+        self._step, self._skipped, self._sent = int(state["step"]), int(state.get("skipped_steps", 0)), int(state.get("bytes_sent", 0))
 
     def _own(self) -> Dict[str, Any]:
         return {"version": VERSION, "spec": self.spec, "rules": self._methods.rules}
 
     def stats(self) -> Dict[str, float]:
-        """Figures so far: steps, skipped steps (a gradient was not finite), bytes sent, and the ratio of the gradient's size
-        to that of its coded form in the last step."""
+        """Figures so far: steps, skipped steps (a gradient was not finite), bytes that this rank has sent in all of these steps, and
+        the ratio of the gradient's size to that of its coded form in the last step. After load_state_dict, those of the state
+        count on: they are of the whole run, as without the interruption."""
         self._check_idle("stats")
         return {"steps": self._step + (self._begun > 0), "skipped_steps": self._skipped + (self._nonfinite > 0),
-                **figures(self._parts())}
+                "bytes_sent": self._sent + sent_by(self._parts()), "ratio": ratio_of(self._parts())}
 
     def _check_idle(self, call: str) -> None:
         with self._changed:

@@ -9,7 +9,7 @@ from telegrad import _c
 from telegrad._checks import check_settings, check_text
 from telegrad._errors import MismatchError, NonFiniteError, StateError, UnsupportedError, check
 from telegrad._network import check_network
-from telegrad._parts import VERSION, Kept, Methods, Part, check_parameter, check_scaler, cut, figures, inherited
+from telegrad._parts import VERSION, Kept, Methods, Part, check_parameter, check_scaler, cut, inherited, ratio_of, sent_by
 
 
 class _Group:
@@ -44,6 +44,7 @@ class FsdpHook:
         self._shard_group: Any = None
         self._memory = Kept()
         self._step = self._skipped = 0
+        self._sent = 0  # bytes, before the state that was loaded
         self._ending: "Optional[weakref.ref[Callable[[], None]]]" = None  # what ends the step under way: see _begin_step
         self._refusal: Optional[NonFiniteError] = None
         self._failed: Optional[BaseException] = None
@@ -171,8 +172,8 @@ class FsdpHook:
     def state_dict(self) -> Dict[str, Any]:
         """The memory of this rank, by names of parameters, to be saved by each rank for itself. Call it between steps."""
         self._drop_step()
-        return {**self._own(), "rank": self.net.rank, "size": self.net.size, "step": self._step,
-                **self._memory.state(self._parts(), self._scale)}
+        return {**self._own(), "rank": self.net.rank, "size": self.net.size, "step": self._step, "skipped_steps": self._skipped,
+                "bytes_sent": self._sent + sent_by(self._parts()), **self._memory.state(self._parts(), self._scale)}
 
     def load_state_dict(self, state: Any) -> None:
         """Continue from the `state_dict` of this rank, after the model's and the scaler's own: with the same bits. With another number
@@ -189,20 +190,21 @@ class FsdpHook:
                 raise MismatchError(f"load_state_dict: the state has memory of the parameter {name!r}, which this model does not have")
         for part in self._parts():
             part.close()
-            part.reducer = None
             part.used = False
         self._ending = None
         self._memory.load(state)
-        self._step = int(state["step"])
+        self._step, self._skipped, self._sent = int(state["step"]), int(state.get("skipped_steps", 0)), int(state.get("bytes_sent", 0))
 
     def _own(self) -> Dict[str, Any]:
         return {"version": VERSION, "shards": torch.distributed.get_world_size(self._shard_group),
                 "shard": torch.distributed.get_rank(self._shard_group), "spec": self.spec, "rules": self._methods.rules}
 
     def stats(self) -> Dict[str, float]:
-        """Figures so far: steps, skipped steps (a gradient was not finite), bytes sent between replicas, and the ratio of the
-        gradient's size to that of its coded form in the last step."""
-        return {"steps": self._step, "skipped_steps": self._skipped, **figures(self._parts())}
+        """Figures so far: steps, skipped steps (a gradient was not finite), bytes that this rank has sent to other replicas in all of
+        these steps, and the ratio of the gradient's size to that of its coded form in the last step. After load_state_dict, those
+        of the state count on."""
+        return {"steps": self._step, "skipped_steps": self._skipped, "bytes_sent": self._sent + sent_by(self._parts()),
+                "ratio": ratio_of(self._parts())}
 
 
 def fsdp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mapping[str, str]] = None, scaler: Any = None,

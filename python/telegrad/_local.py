@@ -162,6 +162,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         self._first_rate = float(first.get("initial_lr", first.get("lr", 0.0)))
         self._rate = 1.0
         self._left_out = 0
+        self._sent = 0  # bytes, before the state that was loaded
         self._texts = [f"{pattern}={value}".encode() for pattern, value in check_rules(rules).items()]
         self._rules = (ctypes.c_char_p * len(self._texts))(*self._texts)
         self._config = _c.tg_session_config(
@@ -394,10 +395,11 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
 
     def stats(self) -> Dict[str, int]:
         """Figures so far: steps; skipped_steps: those that this rank has left out because a gradient was not finite;
-        lost_rounds: exchanges that were dropped because something was not finite; bytes_sent."""
+        lost_rounds: exchanges that were dropped because something was not finite; bytes_sent: by this rank, in all of these
+        steps. After load_state_dict, those of the state count on."""
         handle = self.handle()
         return {"steps": int(_c.tg_session_steps(handle)), "skipped_steps": self._left_out,
-                "lost_rounds": int(_c.tg_session_skipped(handle)), "bytes_sent": int(_c.tg_session_bytes_sent(handle))}
+                "lost_rounds": int(_c.tg_session_skipped(handle)), "bytes_sent": self._sent + int(_c.tg_session_bytes_sent(handle))}
 
     # ---- checkpoints ------------------------------------------------------------------------------------------------
 
@@ -415,7 +417,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
             session = torch.frombuffer(memory, dtype=torch.uint8).clone()
         return {"version": _VERSION, "spec": self.spec, "rank": self.net.rank, "size": self.net.size,
                 "optimizer": self.optimizer.state_dict(), "left_out": self._left_out, "session": session,
-                "first_rate": self._first_rate,
+                "first_rate": self._first_rate, "bytes_sent": self.stats()["bytes_sent"],
                 "buffers": {name: b.detach().clone() for name, b in self._model.named_buffers() if name in self._buffers}}
 
     def load_state_dict(self, state_dict: Any) -> None:
@@ -446,6 +448,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
             for name, b in self._model.named_buffers():
                 if name in buffers:
                     b.copy_(buffers[name])
+            self._sent = int(first.get("bytes_sent", 0))
             self._left_out, self._first_rate, self._rate = int(first["left_out"]), float(first["first_rate"]), -1.0
             self._push()
             self.net._reducers.add(self)

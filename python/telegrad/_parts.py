@@ -165,9 +165,13 @@ class Part:
         check(_c.tg_reducer_set_step(reducer.handle(), step))
         self.reducer = reducer
 
-    def close(self) -> None:
-        if self.reducer is not None:
-            self.reducer.close()
+    def close(self) -> int:
+        """Returns how many bytes it has sent."""
+        reducer, self.reducer = self.reducer, None
+        if reducer is None:
+            return 0
+        reducer.close()
+        return reducer.bytes_sent
 
 
 def slot_name(slot: _c.tg_reducer_slot) -> str:
@@ -213,11 +217,16 @@ def cut(methods: Methods, names: Sequence[str], shapes: Sequence[Tuple[int, ...]
             for spec, members in found.items()]
 
 
-def figures(parts: Sequence[Part]) -> Dict[str, float]:
-    """Bytes sent so far, and the ratio of the gradient's size to that of its coded form in the last step."""
+def sent_by(parts: Sequence[Part]) -> int:
+    """Bytes that their reducers have sent."""
+    return sum(p.reducer.bytes_sent for p in parts if p.reducer is not None)
+
+
+def ratio_of(parts: Sequence[Part]) -> float:
+    """The gradient's size over that of its coded form in the last step."""
     reducers = [p.reducer for p in parts if p.reducer is not None]
     coded = sum(r.n / r.ratio for r in reducers if r.ratio > 0)
-    return {"bytes_sent": sum(r.bytes_sent for r in reducers), "ratio": sum(r.n for r in reducers) / coded if coded else 0.0}
+    return sum(r.n for r in reducers) / coded if coded else 0.0
 
 
 def check_scaler(scaler: Any) -> None:

@@ -85,6 +85,7 @@ class Reducer:
                  total_steps: int = 0, steps_per_epoch: int = 0, timeout: float = 60, threads: int = 1) -> None:
         self._handle: Optional[int] = None
         self._operation: Optional[Operation] = None
+        self._last = (0, 0.0)  # bytes_sent and ratio when it was closed
         self._pid = os.getpid()
         self._lock = threading.RLock()  # so that no thread frees what another one waits for
         text = check_text("spec", spec)
@@ -147,13 +148,13 @@ class Reducer:
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes handed to the network so far."""
-        return int(_c.tg_reducer_bytes_sent(self._handle))
+        """Bytes that this rank has handed to the network since the reducer was created."""
+        return self._last[0] if self._handle is None else int(_c.tg_reducer_bytes_sent(self._handle))
 
     @property
     def ratio(self) -> float:
         """Size of the array over that of what was last sent of it."""
-        return float(_c.tg_reducer_ratio(self._handle))
+        return self._last[1] if self._handle is None else float(_c.tg_reducer_ratio(self._handle))
 
     def slots(self) -> Iterator[Tuple[_c.tg_reducer_slot, memoryview]]:
         """The memory, part by part: a description (telegrad/reducer.h) and the bytes, which may be read and written until
@@ -208,6 +209,7 @@ class Reducer:
         if self._handle is None or os.getpid() != self._pid:
             return
         with self._lock:
+            self._last = (self.bytes_sent, self.ratio)
             handle, self._handle = self._handle, None
             self._operation = None
             _c.tg_reducer_destroy(handle)

@@ -137,7 +137,7 @@ def residuals(hook):
 def case_rebuild(net):
     """DDP cuts other buckets after the first step: no residual is lost. sent + residual is the sum of the gradients."""
     ddp, hook = hooked(net, "topk:density=0.05")
-    layouts, sent = set(), {}
+    layouts, sent, figures = set(), {}, [hook.stats()["bytes_sent"]]
     own = {name: torch.zeros(p.numel()) for name, p in ddp.module.named_parameters()}
     for step in range(3):
         ddp.zero_grad(set_to_none=True)
@@ -149,9 +149,11 @@ def case_rebuild(net):
         loss_of(ddp, step).backward()
         for name, p in ddp.module.named_parameters():
             sent[name] = sent.get(name, 0) + p.grad.reshape(-1)
-        hook.stats()
+        figures.append(hook.stats()["bytes_sent"])
         layouts.add(tuple(b.names for _, b in sorted(hook._buckets.items())))
     assert len(layouts) == 2, len(layouts)
+    each = [end - begin for begin, end in zip(figures, figures[1:])]  # what the first buckets have sent stays counted
+    assert figures[0] == 0 and each[2] > 0 and min(each) >= each[2], figures
     kept = residuals(hook)
     assert sorted(kept) == sorted(own)
     for name in own:
@@ -335,8 +337,14 @@ def case_resumed(net):
         again.load_state_dict(saved[1])
         train(two, 3, 4)
         assert digest(one) == digest(two), spec
-        assert again.stats()["steps"] == 7
+        one_sent, two_sent = hook.stats()["bytes_sent"], again.stats()["bytes_sent"]
+        assert again.stats()["steps"] == 7 and two_sent >= one_sent, (spec, one_sent, two_sent)
         yield spec, digest(two)
+    scaler = Scaler()  # a skipped step is one of the run's as well
+    skipping, hook = hooked(net, "topk:density=0.05", scaler=scaler)
+    scaler.scale(loss_of(skipping, 0) * float("nan")).backward()
+    again.load_state_dict({**saved[1], **{key: hook.state_dict()[key] for key in ("step", "skipped_steps")}})
+    assert again.stats()["skipped_steps"] == 1 and again.stats()["steps"] == 1
     for key, value in (("rank", RANK + 1), ("size", 9), ("spec", "fp16")):
         try:
             again.load_state_dict({**saved[1], key: value})

@@ -155,6 +155,7 @@ def case_resumed(mesh, net):
     again.load_state_dict(saved[1])
     train(two, 2, 3)
     assert torch.equal(weights(one), weights(two)) and again.stats()["steps"] == 5
+    assert again.stats()["bytes_sent"] >= hook.stats()["bytes_sent"] > saved[1]["bytes_sent"] > 0
     for key, value in (("rank", 7), ("shard", 9), ("shards", 3), ("spec", "fp16"), ("rules", {"*": "fp16"})):
         try:
             again.load_state_dict({**saved[1], key: value})

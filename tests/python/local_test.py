@@ -107,7 +107,7 @@ class Runs(unittest.TestCase):
                 train(opt, model, net.rank, 0, 9)
                 own = values(model)
                 opt.finish()
-                return own, weights(model)
+                return own, weights(model), opt.stats()
 
             def first(net):
                 model = made(net.rank)
@@ -125,11 +125,13 @@ class Runs(unittest.TestCase):
                 train(opt, model, net.rank, 5, 9)
                 own = values(model)
                 opt.finish()
-                self.assertEqual(opt.stats()["steps"], 9)
-                return own, weights(model)
+                return own, weights(model), opt.stats()
             want = ranks.in_threads(2, whole)
             saved = ranks.in_threads(2, first)
-            for (own, end), (want_own, want_end) in zip(ranks.in_threads(2, second), want):
+            for (own, end, stats), (want_own, want_end, want_stats) in zip(ranks.in_threads(2, second), want):
+                self.assertEqual(want_stats["steps"], 9)
+                self.assertEqual({**stats, "bytes_sent": 0}, {**want_stats, "bytes_sent": 0}, spec)
+                self.assertGreaterEqual(stats["bytes_sent"], want_stats["bytes_sent"], spec)  # and the parameters once more
                 self.assertTrue(torch.equal(own, want_own) and torch.equal(end, want_end), spec)
                 self.assertTrue(torch.isfinite(end).all())
             if not spec.startswith(("ssgd", "pipe", "cd", "od", "fedavg")):

@@ -323,9 +323,13 @@ class Networks(unittest.TestCase):
 
     def test_closed(self):
         net = telegrad.Network.local(1)[0]
-        reducer = telegrad.Reducer("dense", 4, net)
+        reducer = telegrad.Reducer("fp16", 4, net)
+        reducer.mean_(array.array("f", [1] * 4))
+        figures = reducer.bytes_sent, reducer.ratio
         net.close()
         net.close()
+        self.assertEqual((reducer.bytes_sent, reducer.ratio), figures)
+        self.assertGreater(reducer.ratio, 0)
         with self.assertRaisesRegex(telegrad.StateError, "closed"):
             reducer.mean_(array.array("f", [1] * 4))
         with self.assertRaisesRegex(telegrad.StateError, "closed"):
