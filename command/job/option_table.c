@@ -138,7 +138,8 @@ const struct option_def option_table[] = {
      .max = TG_SERVERS_MAX},
     {.o = {"server-mode", 0, "MODE", NULL, NULL,
            "sum (the default), or with --strategy server, whose parameters servers keep: sync (the "
-           "default then), async, async:staleness=4,compensate=0.04"},
+           "default then), async, async:staleness=4,compensate=0.04. sum and sync bear wrong "
+           "gradients with combine: sum:combine=median, trimmed,f=1, krum,f=1 or clipped"},
      EVERY,
      FORM_TEXT,
      AT(server_mode)},

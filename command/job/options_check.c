@@ -4,6 +4,7 @@
 #include "telegrad/server.h"
 #include "telegrad/transport.h"
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Refuse options that need gradients, weights or ranks, which do not exist with --sim-only. */
@@ -167,13 +168,35 @@ static tg_status check_transport(const struct run_options *o, const struct job_t
                    job_transport_find(o->transport)->requires);
 }
 
-/* A server with these options can be created. */
+/* A server of the job's ranks with these options can be created. */
+static tg_status create_server(const struct run_options *o, const tg_server_config *config)
+{
+    const uint64_t told = launch_ranks_told(&o->net, o->workers + o->servers);
+    const int ranks = told <= o->servers                 ? 1
+                      : told - o->servers < TG_RANKS_MAX ? (int)(told - o->servers)
+                                                         : TG_RANKS_MAX - 1;
+    const int size = ranks + 1;
+    tg_transport **t = calloc((size_t)size, sizeof *t);
+    tg_server *s;
+    if (t == NULL)
+        return tg_fail(TG_E_NOMEM, "out of memory");
+    tg_status status = tg_transport_inproc(size, t);
+    if (status == TG_OK) {
+        status = tg_server_create(t[ranks], 1, config, &s);
+        if (status == TG_OK)
+            tg_server_destroy(s);
+        for (int i = 0; i < size; i++)
+            tg_transport_destroy(t[i]);
+    }
+    free(t);
+    return status;
+}
+
 static tg_status check_server_mode(const struct run_options *o)
 {
     const bool keeps = launch_servers_keep(o);
-    tg_transport *t[2];
-    tg_server *s;
-    if (o->server_mode && keeps != (strcmp(o->server_mode, "sum") != 0))
+    if (o->server_mode && keeps == (strcspn(o->server_mode, ":") == strlen("sum") &&
+                                    strncmp(o->server_mode, "sum", strlen("sum")) == 0))
         return tg_fail(TG_E_SPEC,
                        keeps ? "--server-mode sum with --strategy server: servers that sum do not "
                                "keep parameters: allowed: sync, async"
@@ -185,13 +208,7 @@ static tg_status check_server_mode(const struct run_options *o)
                                              : keeps        ? "sync"
                                                             : NULL,
                                      .optimizer = keeps ? options_optimizer(o) : NULL};
-    TG_TRY(tg_transport_inproc(2, t));
-    const tg_status status = tg_server_create(t[1], 1, &config, &s);
-    if (status == TG_OK)
-        tg_server_destroy(s);
-    tg_transport_destroy(t[0]);
-    tg_transport_destroy(t[1]);
-    return status;
+    return create_server(o, &config);
 }
 
 static tg_status check_servers(const struct run_options *o, const struct job_transport *own)

@@ -16,7 +16,9 @@
  * many ranks there are. A server's link carries all of them, so a server pays where ranks have thin
  * links and the server a wide one.
  * Source   Li et al. 2014, Scaling Distributed Machine Learning with the Parameter Server, OSDI; Ho
- *          et al. 2013, NIPS (staleness); Zheng et al. 2017, arXiv:1609.08326 (compensate) */
+ *          et al. 2013, NIPS (staleness); Zheng et al. 2017, arXiv:1609.08326 (compensate);
+ *          Yin et al. 2018, arXiv:1803.01498 (median, trimmed); Blanchard et al. 2017,
+ *          arXiv:1703.02757 (krum); Karimireddy et al. 2021, arXiv:2012.10333 (clipped) */
 #ifndef TELEGRAD_SERVER_H
 #define TELEGRAD_SERVER_H
 
@@ -52,7 +54,24 @@ typedef struct tg_server_config {
      *   async  the same, but makes a step from each gradient as it comes, and answers at once.
      *          async:staleness=4 answers a rank only when it is at most 4 steps ahead of the
      *          slowest one (0: sync); async:compensate=0.04 compensates the delay (lambda of
-     *          DC-ASGD). A rank that leaves is not waited for */
+     *          DC-ASGD). A rank that leaves is not waited for
+     * The modes that wait for the gradients of all P ranks (sum, sync, async:staleness=0) have the
+     * key combine. Rules other than the mean bear some wrong gradients:
+     *   combine=mean         the mean
+     *   combine=median       element by element, the median
+     *   combine=trimmed,f=1  element by element, the mean without the f largest and the f smallest;
+     *                        P >= 2 f + 1. f=0: the mean, bit for bit
+     *   combine=krum,f=1     the gradient with the least sum of squared distances to its P - f - 2
+     *                        nearest ones; P >= 2 f + 3
+     *   combine=clipped      v + the mean of g - v, each scaled down to the norm tau if it is
+     *                        longer; v is the last result. tau=auto (the default): the median of
+     *                        the norms
+     * A rank that sends NaN or infinity, or says that its gradient is not finite, is left out: the
+     * step is dropped only if there are more than f such ranks (median, clipped: (P - 1) / 2). A
+     * rule replaces each mean of gradients by itself: of a bucket, of a server's part, of a slice
+     * of a dense vector. median and trimmed refuse codecs in whose frames most elements are 0
+     * (topk, 2bit, ...). Memory: P n floats for the largest, and n for each v. Work per element:
+     * median and trimmed P log(P)^2 / 4 minima and maxima, krum P^2 / 2 differences, clipped 2 P */
     const char *mode;
     /* Of sync and async: the optimizer, element by element ("sgd:lr=0.1,momentum=0.9"; no lars,
      * clip or exempt=1d). Each gradient comes with its learning rate, so lr here has no effect.
@@ -65,7 +84,8 @@ typedef struct tg_server_config {
  *            Borrowed, with its clock, until the server is destroyed
  * servers    as for tg_transport_worker
  * config     NULL: all members 0
- * Errors     TG_E_ARG, TG_E_SPEC (mode, optimizer), TG_E_UNSUPPORTED (the optimizer), TG_E_NOMEM */
+ * Errors     TG_E_ARG, TG_E_SPEC (mode, f with so many ranks, optimizer), TG_E_UNSUPPORTED (the
+ *            optimizer), TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_server_create(tg_transport *transport, int servers,
                                                const tg_server_config *config, tg_server **s_p);
 
@@ -73,8 +93,8 @@ TG_API TG_NODISCARD tg_status tg_server_create(tg_transport *transport, int serv
  * Errors   TG_E_STATE (it has run before), TG_E_PEER (a rank has left, or sends nothing, while
  *          others wait for its gradient; the text names it), TG_E_MISMATCH, TG_E_CORRUPT,
  *          TG_E_VERSION (a rank sent something else than is expected; the text names it),
- *          TG_E_STOPPED, TG_E_NOMEM. After an error, this server has left its transport, and ranks
- *          get TG_E_PEER
+ *          TG_E_UNSUPPORTED (frames of a codec that the rule cannot combine), TG_E_STOPPED,
+ *          TG_E_NOMEM. After an error, this server has left its transport, and ranks get TG_E_PEER
  * Threads  the calling thread drives the transport */
 TG_API TG_NODISCARD tg_status tg_server_run(tg_server *s);
 

@@ -51,7 +51,8 @@ enum {                   /* properties of a codec */
        TG__UNBIASED = 4, /* E[decode] = x */
        TG__LOSSLESS = 8, /* decode(encode(x)) == x, so feedback has nothing to remember */
        TG__WHOLE = 16,   /* decode only works on whole frames: lo is 0 and hi is n */
-       TG__CUTS = 32     /* decoded values depend on where parts are cut (means of pieces) */
+       TG__CUTS = 32,    /* decoded values depend on where parts are cut (means of pieces) */
+       TG__TO_ZERO = 64  /* most decoded elements may be 0, though those of x are not */
 };
 
 /* What the tests of all codecs need to know about one. */

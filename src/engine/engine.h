@@ -37,6 +37,7 @@ typedef struct tg__op {
     tg__flight flight;
     /* [out] final once DONE (encode_ns and task once ENCODED) */
     uint16_t flags_in; /* also NONFINITE if the task has an `overflow` */
+    bool left_out;     /* servers have combined the others' vectors: see tg__op_flagged */
     uint64_t bytes_sent, bytes_near;
     int64_t encode_ns, begin_ns, end_ns;
     int64_t decode_ns; /* between begin and end: checking, decoding and combining, in all rounds */
@@ -46,6 +47,14 @@ typedef struct tg__op {
     tg__op_state state;
     struct tg__op *next, *older, *newer;
 } tg__op;
+
+/* True if a vector that is not finite makes all ranks drop op, which is DONE. With a robust rule,
+ * servers leave out a rank that sends NONFINITE, and answer without the flag: then the rank applies
+ * the result as the others do. */
+static inline bool tg__op_flagged(const tg__op *op)
+{
+    return !op->left_out && ((op->flags | op->flags_in) & TG__FLAG_NONFINITE) != 0;
+}
 
 typedef struct tg__engine tg__engine;
 

@@ -80,7 +80,7 @@ static tg_status conclude(tg_reducer *r, tg_status status)
     r->running = false;
     if (status == TG_OK) {
         const tg__program_ops *program = r->method->def->program;
-        if ((r->op.flags | r->op.flags_in) & TG__FLAG_NONFINITE) {
+        if (tg__op_flagged(&r->op)) {
             status = program->undo(r->method, &r->op.task);
             (void)tg__method_heal(r->method, false);
             if (status == TG_OK)

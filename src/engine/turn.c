@@ -41,6 +41,7 @@ static tg_status take_up(tg__hub *h, tg__op *op)
     const tg_clock *clock = h->transport->clock;
     tg__exchange *x = op->x;
     op->flags_in = 0;
+    op->left_out = false;
     op->bytes_sent = op->bytes_near = 0;
     op->decode_ns = 0;
     int64_t begin = tg_now_ns(clock);
@@ -64,12 +65,28 @@ static tg_status take_up(tg__hub *h, tg__op *op)
     return TG_OK;
 }
 
+/* The last round is over: see whether servers have left this rank out. Otherwise their answers have
+ * the flags of all ranks, who repeat those of earlier rounds.
+ * own  what overflowed before the round's result was read */
+static void note_left_out(const tg__hub *h, tg__op *op, const char *own)
+{
+    op->left_out = op->flight.x->ops->served && tg__op_flagged(op) &&
+                   !(op->flight.flags_in & TG__FLAG_NONFINITE) && !op->flight.x->overflow &&
+                   op->task.overflow == own;
+    if (op->left_out)
+        tg_log(TG_LOG_WARN,
+               "rank %d: step %llu, bucket %u: this rank's vector is not finite, and the servers "
+               "have left it out",
+               h->transport->rank, (unsigned long long)op->task.step, op->flight.bucket);
+}
+
 /* op's exchange has finished: start the next round, or complete op. */
 static tg_status advance(tg__hub *h, tg__op *op, bool *done_p)
 {
     const tg_clock *clock = h->transport->clock;
     tg__exchange *x = NULL;
     const uint16_t round = op->flight.program_round;
+    const char *own = op->task.overflow;
     op->bytes_sent += op->flight.bytes_sent;
     op->bytes_near += op->flight.bytes_near;
     op->flags_in |= op->flight.flags_in;
@@ -95,6 +112,7 @@ static tg_status advance(tg__hub *h, tg__op *op, bool *done_p)
         op->flight.program_round = (uint16_t)op->task.round;
         return launch(h, op, x);
     }
+    note_left_out(h, op, own);
     op->end_ns = tg_now_ns(clock);
     if (op->method != NULL)
         tg_trace_span(op->engine->trace, h->transport->rank, TG_ROW_EXCHANGE,

@@ -101,7 +101,7 @@ static tg__region *find_region(const tg_server *s, const tg__envelope *id)
     return r;
 }
 
-tg_status tg__gathering_place(tg_server *s, tg__gathering *g)
+static tg_status place(tg_server *s, tg__gathering *g)
 {
     const bool begins = g->star.combine == &tg__combine_parameters;
     tg__region *r = find_region(s, &g->id);
@@ -122,6 +122,16 @@ tg_status tg__gathering_place(tg_server *s, tg__gathering *g)
             (unsigned long long)g->star.begin, (unsigned long long)(g->star.begin + g->n),
             g->id.bucket, r->lo, r->lo + r->n);
     g->region = r;
+    return TG_OK;
+}
+
+tg_status tg__gathering_place(tg_server *s, tg__gathering *g)
+{
+    TG_TRY(place(s, g));
+    if (s->mode.rule.kind == TG__ROBUST_NONE || g->star.combine != &tg__combine_mean)
+        return TG_OK;
+    TG_TRY(tg__robust_takes(&s->mode.rule, g->codec));
+    g->robust = &s->robust;
     return TG_OK;
 }
 
@@ -163,7 +173,10 @@ static bool is_ahead(const tg_server *s, const tg__gathering *g)
 
 int tg__gathering_waits_for(const tg_server *s, const tg__gathering *g)
 {
-    return g->held ? slowest(s, g) : g->next < s->ranks ? g->next : -1;
+    int rank = g->next;
+    while (rank < s->ranks && g->rank[rank].msg != NULL)
+        rank++;
+    return g->held ? slowest(s, g) : rank < s->ranks ? rank : -1;
 }
 
 tg_status tg__gatherings_release(tg_server *s)
@@ -180,7 +193,7 @@ tg_status tg__gatherings_release(tg_server *s)
 
 tg_status tg__gathering_complete(tg_server *s, tg__gathering *g)
 {
-    tg__gathering_finish(g, s->ranks);
+    TG_TRY(tg__gathering_finish(g, &s->store, s->ranks));
     s->stats.elements += g->n * (uint64_t)(g->only >= 0 ? 1 : s->ranks);
     if (g->star.combine == &tg__combine_parameters) {
         TG_TRY(keep_parameters(s, g));

@@ -33,6 +33,7 @@ tg_status tg__gathering_begin(tg__gathering *g, tg__store *store, uint32_t tag,
     g->next = g->sending = 0;
     g->held = false;
     g->region = NULL;
+    g->robust = NULL;
     memset(tg__gathering_values(g), 0, n * sizeof(float));
     return TG_OK;
 }
@@ -46,9 +47,16 @@ static void add_one(tg__gathering *g, tg__store *store, int rank)
     p->msg = NULL;
 }
 
-/* Add what has arrived, in rank order. */
+/* Add what has arrived, in rank order; with a robust rule, see whether all has. */
 static void advance(tg__gathering *g, tg__store *store, int ranks)
 {
+    if (g->robust != NULL) {
+        int here = 0;
+        while (here < ranks && g->rank[here].msg != NULL)
+            here++;
+        g->next = here == ranks ? ranks : 0;
+        return;
+    }
     if (g->only >= 0) {
         add_one(g, store, g->only);
         g->next = ranks;
@@ -85,15 +93,41 @@ tg_status tg__gathering_add(tg__gathering *g, tg__store *store, int ranks, int r
     TG_TRY(tg__frame_check(frame_of(payload), len - TG__STAR_HEAD, g->n, g->codec));
     g->rank[rank].msg = msg;
     g->rank[rank].len = len - TG__STAR_HEAD;
+    g->rank[rank].flagged = (flags & TG__FLAG_NONFINITE) != 0;
     g->flags |= flags;
     advance(g, store, ranks);
     return TG_OK;
 }
 
-void tg__gathering_finish(tg__gathering *g, int ranks)
+static tg_status combine(tg__gathering *g, tg__store *store, int ranks)
 {
+    tg__robust_frame *in TG__FREED = NULL;
+    float *last;
+    bool formed;
+    TG_TRY(tg_alloc((size_t)ranks, sizeof *in, &in));
+    TG_TRY(tg__robust_last_of(g->robust, &g->id, g->star.begin, g->n, &last));
+    for (int rank = 0; rank < ranks; rank++) {
+        const tg__pushed *p = &g->rank[rank];
+        in[rank] = (tg__robust_frame){frame_of(p->msg + TG__ENVELOPE_BYTES), p->len, p->flagged};
+    }
+    TG_TRY(tg__robust_combine(g->robust, in, ranks, g->n, last, tg__gathering_values(g), &formed));
+    g->flags &= (uint16_t)~TG__FLAG_NONFINITE;
+    if (!formed)
+        g->flags |= TG__FLAG_NONFINITE;
+    for (int rank = 0; rank < ranks; rank++) {
+        tg__store_give(store, g->rank[rank].msg);
+        g->rank[rank].msg = NULL;
+    }
+    return TG_OK;
+}
+
+tg_status tg__gathering_finish(tg__gathering *g, tg__store *store, int ranks)
+{
+    if (g->robust != NULL)
+        return combine(g, store, ranks);
     if (g->star.combine->finish != NULL)
         g->star.combine->finish(tg__gathering_values(g), g->n, g->only >= 0 ? 1 : ranks);
+    return TG_OK;
 }
 
 size_t tg__gathering_seal(tg__gathering *g, int sender)

@@ -12,7 +12,8 @@ typedef struct tg__pushed {
     uint8_t *msg; /* from the store; NULL: not here, or in the sum already */
     size_t len;   /* bytes of the frame in it */
     tg_request answer;
-    bool open; /* the answer is on its way to the rank */
+    bool open;    /* the answer is on its way to the rank */
+    bool flagged; /* with NONFINITE */
 } tg__pushed;
 
 typedef struct tg__gathering tg__gathering;
@@ -24,11 +25,13 @@ struct tg__gathering {
     size_t n;
     uint16_t flags;     /* those of all */
     int only;           /* the rank that it is about; -1: all */
-    int next;           /* the frames of ranks below it are in the sum; P: it is complete */
+    int next;           /* the frames of ranks below it are in the sum; P: it is complete. With a
+                           robust rule 0 until all frames are here */
     int sending;        /* answers on their way */
     bool held;          /* complete, but a rank is too far ahead to be answered */
     int64_t from_ns;    /* when the first came */
     tg__region *region; /* whose elements it is about; NULL: the answer is the sum */
+    tg__robust *robust; /* the rule that combines the frames; NULL: they are summed */
     uint8_t *answer;    /* from the store */
     tg__gathering *link;
     tg__pushed rank[]; /* (P) */
@@ -46,8 +49,10 @@ TG_NODISCARD tg_status tg__gathering_begin(tg__gathering *g, tg__store *store, u
  * Errors  TG_E_CORRUPT, TG_E_VERSION, TG_E_MISMATCH; the text does not name the rank */
 TG_NODISCARD tg_status tg__gathering_add(tg__gathering *g, tg__store *store, int ranks, int rank,
                                          uint8_t *msg, size_t len, uint16_t flags);
-/* What has been gathered: the frames' sum becomes what it stands for. */
-void tg__gathering_finish(tg__gathering *g, int ranks);
+/* What has been gathered: the frames' sum becomes what it stands for. With a robust rule the frames
+ * are combined, and the flag NONFINITE says whether that has failed.
+ * Errors  TG_E_NOMEM */
+TG_NODISCARD tg_status tg__gathering_finish(tg__gathering *g, tg__store *store, int ranks);
 /* The values (n) of the answer: first the sum, in the end what is sent. */
 float *tg__gathering_values(const tg__gathering *g);
 /* Complete the answer: seal it as from `sender`. Returns its length. */

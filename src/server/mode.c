@@ -9,12 +9,14 @@ static const tg_key async_keys[] = {
             "steps that a rank may be ahead of the slowest one; 0: as sync; none: any number"),
     TG__KEY(REAL, "compensate", "0", 0, 1e6,
             "lambda of delay compensation: g + lambda g g (w - w of the rank); 0: none"),
+    TG__ROBUST_KEYS,
     {.name = NULL},
 };
+static const tg_key robust_keys[] = {TG__ROBUST_KEYS, {.name = NULL}};
 static const tg_entry sum = {"sum", "sum gradients and send the mean; ranks update parameters",
-                             "Li et al. 2014, OSDI", NULL};
+                             "Li et al. 2014, OSDI", robust_keys};
 static const tg_entry sync = {"sync", "one step from the gradients of all ranks; send parameters",
-                              "Li et al. 2014, OSDI", NULL};
+                              "Li et al. 2014, OSDI", robust_keys};
 static const tg_entry async = {"async", "one step from each gradient as it comes; send parameters",
                                "Ho et al. 2013, NIPS (staleness); Zheng et al. 2017, "
                                "arXiv:1609.08326 (compensate)",
@@ -56,6 +58,12 @@ static tg_status parse(const char *text, const char *optimizer, tg__mode *m)
         return tg_fail(TG_E_SPEC,
                        "server mode \"%s\": with staleness=0 there is no delay to "
                        "compensate: use compensate=0",
+                       text);
+    TG_TRY(tg__robust_read(m->spec, &m->rule));
+    if (!m->gathers && m->rule.kind != TG__ROBUST_NONE)
+        return tg_fail(TG_E_SPEC,
+                       "server mode \"%s\": each gradient is applied as it comes, so there is "
+                       "nothing to combine: use staleness=0, or sync",
                        text);
     if (!m->keeps != !optimizer)
         return tg_fail(TG_E_SPEC,

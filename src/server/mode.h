@@ -2,6 +2,7 @@
 #ifndef TG_SERVER_MODE_H
 #define TG_SERVER_MODE_H
 
+#include "server/robust.h"
 #include "telegrad/optimizer.h"
 #include "telegrad/spec.h"
 
@@ -12,6 +13,7 @@ typedef struct tg__mode {
     bool gathers;            /* a step takes the gradients of all ranks; false: each as it comes */
     int64_t staleness;       /* steps that a rank may be ahead of the slowest one; TG__NO_BOUND */
     double compensate;       /* lambda of DC-ASGD; 0: none */
+    tg__robust_rule rule;    /* how gradients are combined; it gathers unless this is the mean */
     tg_optimizer *optimizer; /* NULL unless it keeps parameters */
     tg_optimizer *plain;     /* the same without momentum, for methods that own it; NULL: none */
     tg_spec *spec;

@@ -99,6 +99,7 @@ static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_ser
     s->released = true;
     s->culprit = -1;
     TG_TRY(tg__mode_parse(c->mode == NULL ? "sum" : c->mode, c->optimizer, &s->mode));
+    TG_TRY(tg__robust_init(&s->robust, &s->mode.rule, s->ranks));
     TG_TRY(tg_alloc((size_t)s->ranks, sizeof *s->in, &s->in));
     for (int rank = 0; rank < s->ranks; rank++)
         s->in[rank].awaits = TG__AWAITS_NOTHING;
@@ -174,6 +175,7 @@ void tg_server_destroy(tg_server *s)
             s->regions = r->next;
             tg__region_destroy(r, s->ranks);
         }
+        tg__robust_fini(&s->robust);
         tg__mode_free(&s->mode);
         free(s->in);
         free(s->channels);

@@ -36,6 +36,7 @@ struct tg_server {
     tg__heard_on *channels;
     size_t nchannels, channels_cap;
     tg__mode mode;
+    tg__robust robust;
     tg__region *regions;
     tg__store store;
     tg_server_stats stats;

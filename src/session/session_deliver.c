@@ -88,11 +88,6 @@ tg_status tg__session_await_all(tg_session *s)
     return TG_OK;
 }
 
-static bool flagged(const lane_op *o)
-{
-    return ((o->op.flags_in | o->op.flags) & TG__FLAG_NONFINITE) != 0;
-}
-
 bool tg__session_was_pushed(const tg_session *s, const lane_op *o)
 {
     return s->strategy->pushes && o->update && !o->op.task.coded;
@@ -104,7 +99,7 @@ static bool step_flagged(const tg_session *s, uint64_t of_step)
     if (s->strategy->ops->served) /* a server applies a bucket as it comes */
         return false;
     for (const lane_op *o = s->first_waiting; o != NULL; o = o->later)
-        if (o->op.task.step == of_step && flagged(o) && !tg__session_was_pushed(s, o) &&
+        if (o->op.task.step == of_step && tg__op_flagged(&o->op) && !tg__session_was_pushed(s, o) &&
             (!s->separable || s->config.on_nonfinite == TG_NONFINITE_FAIL ||
              o->op.flags & TG__FLAG_CLOSES))
             return true;
@@ -262,7 +257,7 @@ tg_status tg__session_deliver(tg_session *s, uint64_t due)
         const uint64_t of_step = o->op.task.step;
         if (step_flagged(s, of_step)) {
             TG_TRY(drop(s, of_step, NULL));
-        } else if (flagged(o)) {
+        } else if (tg__op_flagged(&o->op)) {
             TG_TRY(drop(s, of_step, o));
         } else {
             if (measured != of_step)
@@ -298,7 +293,7 @@ static tg_status await_one(tg_session *s, lane_op *o)
 static tg_status deliver_one(tg_session *s, lane_op *o)
 {
     int64_t begin = tg_now_ns(s->transport->clock);
-    if (flagged(o))
+    if (tg__op_flagged(&o->op))
         return drop(s, o->op.task.step, o);
     TG_TRY(tg__session_absorb(s, o));
     apply(s, o);
@@ -312,7 +307,7 @@ tg_status tg__session_deliver_step(tg_session *s)
     if (o == NULL)
         return tg__session_deliver(s, s->t);
     TG_TRY(await_one(s, o));
-    if (flagged(o))
+    if (tg__op_flagged(&o->op))
         return tg__session_deliver(s, s->t);
     return deliver_one(s, o);
 }

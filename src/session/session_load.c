@@ -299,6 +299,7 @@ tg_status tg__session_get_inbox(tg_session *s, tg__ckpt_reader *r, const tg__cou
     o->op.method = b->method;
     o->op.flags = (uint16_t)(head.flags & TG__FLAG_NONFINITE);
     o->op.flags_in = 0;
+    o->op.left_out = false;
     o->op.task = (tg__task){.step = head.of_step,
                             .coded = head.coded != 0,
                             .lane = head.lane,

@@ -46,8 +46,7 @@ char *tg__session_identity(const tg_session *s)
 static bool will_drop(const tg_session *s, const lane_op *o)
 {
     for (const lane_op *other = s->first_waiting; other != NULL; other = other->later)
-        if (other->op.task.step == o->op.task.step &&
-            (other->op.flags | other->op.flags_in) & TG__FLAG_NONFINITE)
+        if (other->op.task.step == o->op.task.step && tg__op_flagged(&other->op))
             return true;
     return false;
 }
@@ -105,7 +104,7 @@ static tg_status put_inbox(tg_session *s, tg__ckpt_writer *w, uint64_t *count_p)
                                    .bucket = b,
                                    .lane = l,
                                    /* not STOP: a resumed run must not stop again */
-                                   .flags = (o->op.flags | o->op.flags_in) & TG__FLAG_NONFINITE,
+                                   .flags = tg__op_flagged(&o->op) ? TG__FLAG_NONFINITE : 0,
                                    .coded = o->op.task.coded,
                                    .tag = o->tag,
                                    .update = o->update,

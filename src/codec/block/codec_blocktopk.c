@@ -51,7 +51,7 @@ const tg__codec_ops tg__codec_blocktopk = {
     .entry = {"blocktopk", "the largest elements of each block of 64 x 64",
               "Sarfi et al. 2025, arXiv:2508.15706", keys},
     .wire_id = TG__ID_blocktopk,
-    .properties = TG__SPARSE | TG__WHOLE | TG__CUTS,
+    .properties = TG__SPARSE | TG__WHOLE | TG__CUTS | TG__TO_ZERO,
     .promise = {.relative = 1, .share = 1, .settings = settings},
     .impl_bytes = sizeof(tg__block_coder),
     .init = tg__block_init,

@@ -58,7 +58,7 @@ const tg__codec_ops tg__codec_qsgd = {
     .entry = {"qsgd", "levels of a bucket's norm, rounded at random without bias",
               "Alistarh et al. 2017, arXiv:1610.02132", keys},
     .wire_id = TG__ID_qsgd,
-    .properties = TG__UNBIASED | TG__CUTS,
+    .properties = TG__UNBIASED | TG__CUTS | TG__TO_ZERO,
     .promise = {.settings = settings},
     .init = init,
     TG__QUANT_OPS,

@@ -317,6 +317,7 @@ const tg__codec_ops tg__codec_terngrad = {
     .entry = {"terngrad", "-s, 0 or s at random, one s per tensor",
               "Wen et al. 2017, arXiv:1705.07878", keys},
     .wire_id = TG__ID_terngrad,
+    .properties = TG__TO_ZERO,
     .promise = {.relative = 1, .share = 1, .settings = settings, .unbiased = "clip=0"},
     .impl_bytes = sizeof(terngrad),
     .init = init,

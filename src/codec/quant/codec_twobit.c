@@ -310,6 +310,7 @@ const tg__codec_ops tg__codec_twobit = {
     .entry = {"2bit", "three levels: -threshold, 0, threshold",
               "MXNet kvstore two-bit gradient compression", keys},
     .wire_id = TG__ID_twobit,
+    .properties = TG__TO_ZERO,
     .promise = {.relative = 1, .settings = settings},
     .impl_bytes = sizeof(twobit),
     .init = tg__thresholds_init,

@@ -90,7 +90,7 @@ const tg__codec_ops tg__codec_adacomp = {
     .entry = {"adacomp", "the elements that this gradient lifts to the maximum of their bin",
               "Chen et al. 2018, arXiv:1712.02679, alg. 2", keys},
     .wire_id = TG__ID_adacomp,
-    .properties = TG__SPARSE | TG__WHOLE,
+    .properties = TG__SPARSE | TG__WHOLE | TG__TO_ZERO,
     .promise = {.relative = 1, .share = 1, .settings = settings},
     .impl_bytes = sizeof(adacomp),
     .init = init,

@@ -120,7 +120,7 @@ const tg__codec_ops tg__codec_strom = {
     .entry = {"strom", "elements beyond a threshold, sent as the threshold with their sign",
               "Strom 2015, Interspeech, sec. 4", keys},
     .wire_id = TG__ID_strom,
-    .properties = TG__SPARSE | TG__WHOLE,
+    .properties = TG__SPARSE | TG__WHOLE | TG__TO_ZERO,
     .promise = {.relative = 1, .settings = settings},
     .impl_bytes = sizeof(strom),
     .init = init,

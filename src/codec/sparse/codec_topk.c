@@ -146,7 +146,7 @@ const tg__codec_ops tg__codec_topk = {
     .entry = {"topk", "the elements of largest magnitude",
               "Aji and Heafield 2017, arXiv:1704.05021", keys},
     .wire_id = TG__ID_topk,
-    .properties = TG__SPARSE | TG__WHOLE,
+    .properties = TG__SPARSE | TG__WHOLE | TG__TO_ZERO,
     .promise = {.relative = 1, .settings = settings},
     .impl_bytes = sizeof(topk),
     .init = init,
