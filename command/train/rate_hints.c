@@ -1,6 +1,7 @@
 #include "command/train/rate_hints.h"
 #include "command/job/launch.h"
 #include "command/train/run_notes.h"
+#include "command/train/traffic_note.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,6 +160,7 @@ static tg_status check_sent(struct run_options *o, const char *coding)
                       "method %s:exchange=none: nothing is exchanged: each worker trains weights "
                       "of its own, and tests its part of the test set with them",
                       tg_spec_name(method));
+    traffic_note_add(o, method);
     tg_spec_free(method);
     return TG_OK;
 }

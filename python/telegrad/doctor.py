@@ -121,14 +121,16 @@ def _job(net: telegrad.Network) -> str:
     bits = 8 * 4 * _LARGE * 2 * (net.size - 1) / net.size  # a rank sends this much in a mean
     rate = bits / max(large - small, 1e-6)
     return (f"{net.size} ranks: {1000 * small:.2f} ms for a mean of one number, {1000 * large:.0f} ms for one of 4 MiB: about "
-            f"{rate / 1e6:.0f} Mbit/s; begin with {_advice(rate)}")
+            f"{rate / 1e6:.0f} Mbit/s; begin with {_advice(rate, net.size)}")
 
 
-def _advice(rate: float) -> str:
+def _advice(rate: float, size: int) -> str:
     if rate > 5e9:
         return "dense"
     if rate > 3e8:
-        return "fp16, qsgd:bits=4 or powersgd:rank=4"
+        # with the default, allgather, what a rank sends grows with the number of ranks
+        more = ("", "") if size <= 2 else (":exchange=reducescatter", ",exchange=reducescatter")
+        return f"fp16{more[0]}, qsgd:bits=4{more[1]} or powersgd:rank=4"
     return "topk:density=0.01 or dgc:density=0.001"
 
 

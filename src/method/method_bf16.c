@@ -17,7 +17,7 @@ const tg__method_def tg__method_bf16 = {
              .keeps = "nothing; with feedback=residual 1 vector",
              .cost = "1 pass; allgather: 1 round, 1 delay, 2 n (P-1) bytes; reducescatter: 2 "
                      "delays, 4 n (P-1)/P bytes, and sums are rounded, too",
-             .use = "as fp16, for gradients outside its range of 6e-8 to 65,504",
+             .use = "as fp16, also for gradients outside its range of 6e-8 to 65,504",
              .limit = "exact for values of 8 significant bits; sums are f32"},
     .program = &tg__default_program,
     .codec = "bf16",

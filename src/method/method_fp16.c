@@ -17,7 +17,8 @@ const tg__method_def tg__method_fp16 = {
              .keeps = "nothing; with feedback=residual 1 vector",
              .cost = "1 pass; allgather: 1 round, 1 delay, 2 n (P-1) bytes; reducescatter: 2 "
                      "delays, 4 n (P-1)/P bytes, and sums are rounded, too",
-             .use = "half the bytes, with nothing to tune",
+             .use = "half the bytes, with nothing to tune: between two ranks, and with "
+                    "exchange=reducescatter among any number",
              .limit = "exact for values that binary16 can hold; sums are f32"},
     .program = &tg__default_program,
     .codec = "fp16",

@@ -17,8 +17,11 @@ const tg__method_def tg__method_qsgd = {
              .sends = "4-bit levels, and a bf16 unit per 512 elements",
              .bits = "4.03",
              .keeps = "nothing; with feedback=residual 1 vector",
-             .cost = "1 pass; 1 round, 1 delay",
-             .use = "8 times fewer bytes without state, with a proof of convergence",
+             .cost =
+                 "1 pass; allgather: 1 round, 1 delay, n (P-1) / 2 bytes; reducescatter: 2 delays, "
+                 "n (P-1)/P bytes, and sums are rounded, too",
+             .use = "8 times fewer bytes between two ranks, and with exchange=reducescatter among "
+                    "any number; without state, with a proof of convergence",
              .limit = "exact for levels of a power-of-two unit; E[decoded] = gradient"},
     .program = &tg__default_program,
     .codec = "qsgd",

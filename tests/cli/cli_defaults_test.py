@@ -33,6 +33,20 @@ class Defaults(CliTest):
                       self.optimizer("--optimizer", "sgd:weight_decay=0.001,nesterov=yes"))
         self.assertIn("adam:lr=0.001,", self.optimizer("--optimizer", "adam"))
 
+    def test_a_method_that_sends_more_than_dense(self):
+        """Told before the run, with the exchange of the method that sends less."""
+        better = "instead: exchange=reducescatter, which sends 0.5 times as many as dense"
+        said = ["warning: method fp16: among 6 workers, exchange=allgather sends 1.51 times as many bytes as dense exchanges", better]
+        notes = self.started("--workers", "6", "--method", "fp16", said=said)["note"]
+        self.assertIn(better, notes)
+        for quiet in (["--workers", "4", "--method", "fp16"], ["--workers", "6", "--method", "fp16:exchange=reducescatter"],
+                      ["--workers", "6", "--nodes", "2", "--method", "fp16"], ["--workers", "6", "--method", "topk"]):
+            self.started(*quiet)
+        many = ["--workers", "200", "--dry-run", "--model", "mlp:hidden=16"]
+        self.assertIn("instead: exchange=direct", run("train", *TINY, *many, "--method", "signsgd").stderr)
+        covered = run("train", *TINY, *many, "--method", "signsgd", "--rule", "*=dense").stderr
+        self.assertNotIn("as many bytes as dense", covered)
+
     def test_a_methods_own_momentum_is_not_contradicted(self):
         dgc = ["--method", "dgc:warmup=1,momentum=0.5"]
         for args in ([], ["--optimizer", "sgd:lr=0.05"]):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import unittest
 
+import telegrad.doctor
 import torch_jobs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -43,6 +44,8 @@ class Package(unittest.TestCase):
         self.assertRegex(text, r"(?m): telegrad.torch.ddp" + (" and fsdp$" if int(jobs.version.split(".")[0]) > 1 else "$"))
         self.assertEqual(doctor("-h")[0], 0)
         self.assertEqual(doctor("--all"), (2, "", "telegrad.doctor: '--all': allowed: no arguments\n"))
+        self.assertEqual(telegrad.doctor._advice(1e9, 2), "fp16, qsgd:bits=4 or powersgd:rank=4")
+        self.assertIn("fp16:exchange=reducescatter, qsgd:bits=4,exchange=reducescatter or", telegrad.doctor._advice(1e9, 3))
         where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(torch_jobs.free_port()), "RANK": "0", "WORLD_SIZE": "1"}
         self.assertTrue(re.search(r"(?m)^ok   job: 1 ranks: ", doctor(**where)[1]))
 
