@@ -18,9 +18,8 @@ const tg__method_def tg__method_int8 = {
              .keeps = "nothing; with feedback=residual 1 vector",
              .cost = "1 pass; allgather: 1 round, 1 delay, n (P-1) bytes; reducescatter: 2 delays, "
                      "2 n (P-1)/P bytes, and sums are rounded, too",
-             .use = "a quarter of the bytes, with nothing to tune: between two ranks, and with "
-                    "exchange=reducescatter among any number; the error is at most 0.4 % of the "
-                    "largest of 512 elements (512 that are all below 1e-28 are sent as 0)",
+             .use = "a quarter of the bytes, as fp16; the error is at most 0.4 % of "
+                    "the largest of 512 elements (512 that are all below 1e-28 are sent as 0)",
              .limit = "exact for integer multiples of a power of two, if the largest is 127"},
     .program = &tg__default_program,
     .codec = "int8",
