@@ -57,6 +57,7 @@ VALID = {
     "tg_keys *": "arg_keys()", "const tg_keys *": "arg_keys()", "tg_keys **": "(tg_keys **)arg_bytes()",
     "tg_net *": "arg_net()", "const tg_net *": "arg_net()", "tg_net **": "(tg_net **)arg_bytes()",
     "const tg_net_config *": "arg_net_config()", "tg_net_peer_info *": "arg_net_peer_info()",
+    "const tg_net_serve_config *": "arg_net_serve_config()", "const tg_net_attach_config *": "arg_net_attach_config()",
 }
 THIS = {
     ("tg_log_set", "fn"): "arg_log", ("tg_reducer_start", "on_done"): "arg_on_done",
@@ -105,7 +106,8 @@ THIS = {
     ("tg_net_allow", "net"): "arg_net_with_key()",
 }
 # Functions that do not succeed with these, and what they say.
-SAYS = {"tg_fail": "TG_E_IO", "tg_transport_mpi": "TG_E_STATE", "tg_transport_mpi_nodes": "TG_E_STATE"}
+SAYS = {"tg_fail": "TG_E_IO", "tg_transport_mpi": "TG_E_STATE", "tg_transport_mpi_nodes": "TG_E_STATE",
+        "tg_net_serve": "TG_E_SPEC", "tg_net_attach": "TG_E_PEER"}
 # Asking for a value that is not there, or of another type, is an assertion: no valid call is tried.
 ASSERTS = {"tg_spec_int", "tg_spec_flag", "tg_spec_duration", "tg_spec_word"}
 # Where NULL is fine.

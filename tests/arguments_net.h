@@ -53,6 +53,28 @@ static inline const tg_net_config *arg_net_config(void)
     return &c;
 }
 
+/* Without a port: it does not listen. */
+static inline const tg_net_serve_config *arg_net_serve_config(void)
+{
+    static tg_net_serve_config c;
+    c = (tg_net_serve_config){
+        .struct_size = sizeof c, .listen = "tcp://127.0.0.1", .workers = 1, .insecure = true};
+    return &c;
+}
+
+/* Nobody listens there. */
+static inline const tg_net_attach_config *arg_net_attach_config(void)
+{
+    static const char *const server = "tcp://127.0.0.1:1";
+    static tg_net_attach_config c;
+    c = (tg_net_attach_config){.struct_size = sizeof c,
+                               .count = 1,
+                               .servers = &server,
+                               .insecure = true,
+                               .timeout_s = 0.05};
+    return &c;
+}
+
 static inline tg_net *arg_net(void)
 {
     tg_net *net = NULL;

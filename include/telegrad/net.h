@@ -200,7 +200,7 @@ typedef struct tg_net_peer_info {
 
 /* How this rank is connected to a rank.
  * info    struct_size must be set
- * Errors  TG_E_ARG */
+ * Errors  TG_E_ARG, TG_E_STATE (of a server: this seat is vacant) */
 TG_API TG_NODISCARD tg_status tg_net_peer(const tg_net *net, int rank, tg_net_peer_info *info);
 
 /* Replace rank 0's list of keys while the job runs, for example when its file has changed. If the
@@ -211,8 +211,71 @@ TG_API TG_NODISCARD tg_status tg_net_peer(const tg_net *net, int rank, tg_net_pe
  *
  * Any thread may call it at any time before the transport (or net) is destroyed, but a signal
  * handler must not: have the handler set a flag, then load the list and call this between steps.
- * Errors  TG_E_ARG, TG_E_STATE (this is not rank 0, or the job has no keys) */
+ * Errors  TG_E_ARG, TG_E_STATE (this is not rank 0, or the job has no keys; a server or a worker:
+ *         see allow_now of tg_net_serve_config) */
 TG_API TG_NODISCARD tg_status tg_net_allow(tg_net *net, const tg_keys *allow);
+
+/* ---- servers --------------------------------------------------------------------------------- */
+
+/* Connections between a server (server.h) and workers, which come and go while it runs. Workers
+ * call servers, and are not connected to each other. */
+typedef struct tg_net_serve_config {
+    size_t struct_size;     /* sizeof(tg_net_serve_config) */
+    const char *listen;     /* where workers call: "tcp://HOST:PORT", or "tcp://:PORT" */
+    int workers;            /* most of them at the same time: 1 to TG_RANKS_MAX - 1 */
+    int shard, shards;      /* this is server `shard`, from 0, of `shards`; 0: 1 */
+    const char *job;        /* as for tg_net_join */
+    const tg_key_pair *key; /* this server's; borrowed during the call */
+    /* Keys of workers that may call; several may have the same. Borrowed until another list takes
+     * its place, or the membership is destroyed. */
+    const tg_keys *allow;
+    bool insecure; /* as for tg_net_join: key and allow must be NULL */
+    /* Returns the list of keys to use from now on; NULL or the previous one: no change. Called
+     * about ten times a second by the thread that drives the transport. Workers whose key is no
+     * longer on it are disconnected. NULL: `allow` does not change */
+    const tg_keys *(*allow_now)(void *arg);
+    void *allow_now_arg;
+    /* Told, in words, which worker has come or left, and whose call has failed (rate-limited as
+     * on_refused of tg_net_config). Called by the thread that drives the transport. NULL: not
+     * reported */
+    void (*on_event)(void *arg, const char *text);
+    void *on_event_arg;
+} tg_net_serve_config;
+
+/* Listen for workers. Returns at once. The transport (tg_transport_tcp) has workers + 1 ranks, of
+ * which the last is this server; each other one is a seat for a worker (tg_transport_ops.drop).
+ * net_p   [out] pass it to tg_transport_tcp, or to tg_net_destroy
+ * Errors  TG_E_ARG, TG_E_SPEC (the address), TG_E_IO (the port is in use), TG_E_UNSUPPORTED (this
+ *         OpenSSL lacks what is needed), TG_E_NOMEM */
+TG_API TG_NODISCARD tg_status tg_net_serve(const tg_net_serve_config *config, tg_net **net_p);
+
+typedef struct tg_net_attach_config {
+    size_t struct_size;             /* sizeof(tg_net_attach_config) */
+    int count;                      /* servers: 1 to TG_SERVERS_MAX, all shards of the job */
+    const char *const *servers;     /* (count) their addresses, in the order of their shards */
+    const char *const *server_keys; /* (count) their public keys as text; NULL with insecure */
+    const char *job;                /* these four: as for tg_net_join */
+    const tg_key_pair *key;
+    bool insecure;
+    double timeout_s;        /* seconds until all servers must have answered; 0: 60 */
+    bool (*stop)(void *arg); /* these four: as for tg_net_join */
+    void *stop_arg;
+    void (*on_wait)(void *arg, const char *text);
+    void *on_wait_arg;
+} tg_net_attach_config;
+
+/* Call servers, as a worker. A server that does not answer yet is called again until the timeout.
+ * The transport (tg_transport_tcp) has count + 1 ranks: this worker, rank 0, and the servers. Make
+ * it one with servers (tg_transport_worker(t, count, &t)), whose seat the servers have assigned.
+ * net_p   [out] pass it to tg_transport_tcp, or to tg_net_destroy
+ * Errors  TG_E_ARG, TG_E_SPEC (an address, a key), TG_E_PEER (a server does not answer, does not
+ *         accept this key, speaks another version of the protocol, or has no seat free; the text
+ *         names it), TG_E_MISMATCH (it is for another job, another shard, or has another key),
+ *         TG_E_CORRUPT (its message is malformed), TG_E_IO (the host name is unknown),
+ *         TG_E_UNSUPPORTED, TG_E_STOPPED, TG_E_NOMEM */
+TG_API TG_NODISCARD tg_status tg_net_attach(const tg_net_attach_config *config, tg_net **net_p);
+
+/* ---- leaving, and the transport -------------------------------------------------------------- */
 
 /* Leave the job, and free the membership. Waits at most 5 s for delivery of what was sent. NULL is
  * fine. Do not call it after tg_transport_tcp has taken ownership. */

@@ -77,19 +77,26 @@ typedef struct tg_server_config {
      * clip or exempt=1d). Each gradient comes with its learning rate, so lr here has no effect.
      * Gradients of methods that own the momentum (dgc) are applied without it. NULL with sum */
     const char *optimizer;
+    /* On a transport whose workers come and go (tg_transport_ops.drop): which server of each worker
+     * this is, from 0. Otherwise 0 */
+    int shard;
 } tg_server_config;
 
 /* Create a server. It does not talk to anybody until it runs.
  * transport  of all ranks and servers, of which this process is one of the last `servers`.
  *            Borrowed, with its clock, until the server is destroyed
- * servers    as for tg_transport_worker
+ * servers    as for tg_transport_worker; 1 if workers come and go
  * config     NULL: all members 0
  * Errors     TG_E_ARG, TG_E_SPEC (mode, f with so many ranks, optimizer), TG_E_UNSUPPORTED (the
  *            optimizer), TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_server_create(tg_transport *transport, int servers,
                                                const tg_server_config *config, tg_server **s_p);
 
-/* Serve until all ranks have left. Call it once.
+/* Serve until all ranks have left; if workers come and go (tg_net_serve), until `stop` is set. Call
+ * it once. Workers that come and go need mode async: one that comes gets the parameters that the
+ * server has, and a bound of staleness counts its steps from where the slowest worker is. One that
+ * leaves, breaks the rules, or is silent while others wait for it, is disconnected, and the others
+ * go on.
  * Errors   TG_E_STATE (it has run before), TG_E_PEER (a rank has left, or sends nothing, while
  *          others wait for its gradient; the text names it), TG_E_MISMATCH, TG_E_CORRUPT,
  *          TG_E_VERSION (a rank sent something else than is expected; the text names it),

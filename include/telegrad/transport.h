@@ -92,6 +92,11 @@ typedef struct tg_transport_ops {
      *         TG_NOT_LEFT if it is not known to have left. May be called after `shut` */
     void (*blame)(tg_transport *t, int rank);
     int (*blamed)(tg_transport *t, int peer);
+    /* Optional (NULL): of a transport whose other ranks come and go, such as a server's. A rank
+     * that is not there is a vacant seat: receives posted to it wait for whoever takes it.
+     * Disconnect a rank, which is told tg_error, or one that has left. Its operations are over, and
+     * its seat is vacant afterwards. */
+    void (*drop)(tg_transport *t, int peer);
 } tg_transport_ops;
 
 #define TG_BLAMED_NOBODY (-1)
@@ -107,6 +112,9 @@ struct tg_transport {
     /* Servers that this rank reaches beside the ranks (server.h): `peer` size is the first one,
      * size + servers - 1 the last. They take no part in a job as ranks do. */
     size_t servers;
+    /* Of a rank that reaches servers only (size 1): which of at most `seats` workers it is, from 0.
+     * Random numbers and data follow it. 0, 0: any other rank. */
+    int seat, seats;
 };
 
 #define TG_RANKS_MAX 4096  /* most ranks that reducers and sessions run on */

@@ -299,6 +299,7 @@ static tg_status make_method(tg_reducer *r, const tg_spec *spec, const tg_reduce
     tg__method_setup setup = {.rank = r->transport->rank,
                               .size = r->transport->size,
                               .servers = tg__servers_of(r->transport),
+                              .seat = tg__seat_of(r->transport),
                               .seed = c->seed,
                               .steps_per_epoch = c->steps_per_epoch,
                               .tensor = name,

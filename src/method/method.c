@@ -313,7 +313,7 @@ tg_rng_key tg__method_key(const tg__method *m, uint64_t step, tg_purpose purpose
 {
     return (tg_rng_key){.seed = m->setup.seed,
                         .purpose = purpose,
-                        .rank = (uint32_t)m->setup.rank,
+                        .rank = (uint32_t)(m->setup.rank + m->setup.seat),
                         .step = step,
                         .tensor = m->setup.bucket};
 }

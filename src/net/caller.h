@@ -27,6 +27,8 @@ enum tg__said {
     TG__SAID_BRIDGED,  /* from it: what follows on this connection is the other rank's */
     TG__SAID_WAITS,    /* from it: who has not joined yet */
     TG__SAID_LEAVES,   /* both ways: the sender gives up, and why */
+    TG__SAID_ENTER,    /* to a server: a worker wants a seat */
+    TG__SAID_SEAT,     /* from it: which */
     TG__SAID_COUNT
 };
 

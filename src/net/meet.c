@@ -58,23 +58,13 @@ void tg__hall_note(void *hall, const char *host, const tg__caller *c, const char
         config->on_refused(config->on_refused_arg, tells);
 }
 
-/* Say REFUSED, with at most TG__TEXT_MAX bytes of text. Returns false if it is out of memory. */
-static bool say_refused(tg__caller *c, tg_status status, const char *text)
-{
-    uint8_t body[4 + 2 + TG__TEXT_MAX];
-    tg__pack p = {.at = body, .end = body + sizeof body};
-    tg__pack_number(&p, 4, (uint64_t)status);
-    tg__pack_text(&p, text);
-    return tg__caller_say(c, TG__SAID_REFUSED, body, (size_t)(p.at - body)) == TG_OK;
-}
-
 void tg__hall_refuse(tg__hall *h, tg__guest *g, tg_status status)
 {
     char text[TG__TEXT_MAX];
     snprintf(text, sizeof text, "%s", tg_error());
     tg__make_printable(text);
     tg__hall_note(h, g->host, &g->caller, text);
-    if (say_refused(&g->caller, status, text))
+    if (tg__net_say_refused(&g->caller, status, text))
         g->caller.ends = true;
     else
         tg__caller_end(&g->caller);
@@ -216,7 +206,7 @@ static void renew_list(tg__hall *h)
         g->position = tg__keys_find(list, &g->member.key);
         if (g->position >= 0)
             continue;
-        if (say_refused(&g->caller, TG_E_PEER, TAKEN_OFF))
+        if (tg__net_say_refused(&g->caller, TG_E_PEER, TAKEN_OFF))
             (void)tg__caller_step(&g->caller);
         dismiss(h, g, "");
     }

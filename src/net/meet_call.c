@@ -82,7 +82,6 @@ static tg_status read_roster(tg_net *n, const tg__caller *c)
 /* again  set if the meeting point may come back */
 static tg_status read_answer(tg_net *n, const tg__caller *c, bool *again)
 {
-    tg__unpack u = {.at = c->body, .end = c->body + c->body_len};
     char text[TG__TEXT_MAX], address[TG__ADDRESS_MAX];
     tg_status left;
     tg__address_text(&n->meeting, address);
@@ -92,12 +91,9 @@ static tg_status read_answer(tg_net *n, const tg__caller *c, bool *again)
         *again = left == TG_E_STOPPED;
         return tg_fail(TG_E_PEER, "the meeting point at %s has left: %s", address, text);
     }
-    const uint64_t status = tg__unpack_number(&u, 4);
-    tg__unpack_text(&u, text, sizeof text);
-    if (tg__caller_kind(c) != TG__SAID_REFUSED || !tg__unpack_whole(&u))
+    if (!tg__net_read_refused(c, &left, text))
         return malformed();
-    return tg_fail(status == TG_E_MISMATCH ? TG_E_MISMATCH : TG_E_PEER,
-                   "the meeting point at %s refuses: %s", address, text);
+    return tg_fail(left, "the meeting point at %s refuses: %s", address, text);
 }
 
 /* Why a call failed. TG_E_PEER with *again: another may not. */

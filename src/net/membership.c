@@ -2,6 +2,7 @@
 #include "base/arg.h"
 #include "net/directory.h"
 #include "net/fields.h"
+#include "net/seats.h"
 #include "net/tcp_impl.h"
 #include "telegrad/clock.h"
 #include "telegrad/tools.h"
@@ -82,7 +83,33 @@ bool tg__net_read_leaves(const tg__caller *c, tg_status *status_p, char *text)
     return tg__caller_kind(c) == TG__SAID_LEAVES && tg__unpack_whole(&u);
 }
 
+bool tg__net_say_refused(tg__caller *c, tg_status status, const char *text)
+{
+    uint8_t body[4 + 2 + TG__TEXT_MAX];
+    tg__pack p = {.at = body, .end = body + sizeof body};
+    tg__pack_number(&p, 4, (uint64_t)status);
+    tg__pack_text(&p, text);
+    return tg__caller_say(c, TG__SAID_REFUSED, body, (size_t)(p.at - body)) == TG_OK;
+}
+
+bool tg__net_read_refused(const tg__caller *c, tg_status *status_p, char text[TG__TEXT_MAX])
+{
+    tg__unpack u = {.at = c->body, .end = c->body + c->body_len};
+    *status_p = tg__unpack_number(&u, 4) == TG_E_MISMATCH ? TG_E_MISMATCH : TG_E_PEER;
+    tg__unpack_text(&u, text, TG__TEXT_MAX);
+    return tg__caller_kind(c) == TG__SAID_REFUSED && tg__unpack_whole(&u);
+}
+
 /* ---- who is who ------------------------------------------------------------------------------ */
+
+const char *tg__net_name(const tg_net *n, int rank, char name[TG__NAME_MAX])
+{
+    const char *what = n->attached ? (rank == n->rank ? "worker" : "server")
+                       : n->hosts  ? (rank == n->rank ? "server" : "worker")
+                                   : "rank";
+    snprintf(name, TG__NAME_MAX, "%s %d", what, n->attached ? rank - 1 : rank);
+    return name;
+}
 
 bool tg__net_is_key(void *arg, const tg__public_key *key)
 {
@@ -160,20 +187,48 @@ uint64_t tg__this_machine(void)
 
 /* As telegrad/base.h says of structures that grow. The core's own functions for it are not public,
  * and this library uses public functions only. */
-static tg_status take_config(const tg_net_config *from, tg_net_config *own)
+tg_status tg__net_take_config(const char *call, const void *from, size_t smallest, void *own,
+                              size_t size)
 {
-    const size_t size = from->struct_size;
-    if (size < offsetof(tg_net_config, on_wait_arg) + sizeof from->on_wait_arg || size > 4096)
-        return tg_fail(TG_E_ARG,
-                       "tg_net_join: config.struct_size=%zu: allowed: sizeof(tg_net_config)", size);
-    for (size_t i = sizeof *own; i < size; i++)
+    size_t given;
+    memcpy(&given, from, sizeof given); /* struct_size comes first */
+    if (given < smallest || given > 4096)
+        return tg_fail(TG_E_ARG, "%s: config.struct_size=%zu: allowed: the size of the structure",
+                       call, given);
+    for (size_t i = size; i < given; i++)
         if (((const char *)from)[i] != 0)
             return tg_fail(TG_E_ARG,
-                           "tg_net_join: config: byte %zu is not 0, and this library does not know "
-                           "what it means",
-                           i);
-    memset(own, 0, sizeof *own);
-    memcpy(own, from, size < sizeof *own ? size : sizeof *own);
+                           "%s: config: byte %zu is not 0, and this library does not know what it "
+                           "means",
+                           call, i);
+    memset(own, 0, size);
+    memcpy(own, from, given < size ? given : size);
+    return TG_OK;
+}
+
+tg_status tg__net_check_job(const char *call, const char *job)
+{
+    if (job && strlen(job) >= TG__JOB_MAX)
+        return tg_fail(TG_E_ARG, "%s: job has %zu bytes: allowed: at most %d", call, strlen(job),
+                       TG__JOB_MAX - 1);
+    if (job && !tg__is_printable(job, strlen(job)))
+        return tg_fail(TG_E_ARG, "%s: job has control characters: allowed: printable text", call);
+    return TG_OK;
+}
+
+tg_status tg__net_create(const tg_net_config *config, double timeout_s, tg_net **n_p)
+{
+    tg_net *n = calloc(1, sizeof *n);
+    if (!n)
+        return tg_fail(TG_E_NOMEM, "out of memory: membership");
+    n->listener = -1;
+    atomic_init(&n->expelled, 0);
+    atomic_init(&n->wake, -1);
+    n->config = config;
+    n->told_ns = tg_now_ns(tg_clock_monotonic());
+    n->timeout_ns = (int64_t)((timeout_s > 0 ? timeout_s : 60) * 1e9);
+    n->deadline_ns = n->told_ns + n->timeout_ns;
+    *n_p = n;
     return TG_OK;
 }
 
@@ -190,12 +245,7 @@ static tg_status check(const tg_net_config *c)
     if (meets && !c->listen)
         return tg_fail(TG_E_ARG, "tg_net_join: listen and join are NULL: give listen at the "
                                  "meeting point, join on other ranks");
-    if (c->job && strlen(c->job) >= TG__JOB_MAX)
-        return tg_fail(TG_E_ARG, "tg_net_join: job has %zu bytes: allowed: at most %d",
-                       strlen(c->job), TG__JOB_MAX - 1);
-    if (c->job && !tg__is_printable(c->job, strlen(c->job)))
-        return tg_fail(TG_E_ARG,
-                       "tg_net_join: job has control characters: allowed: printable text");
+    TG_TRY(tg__net_check_job("tg_net_join", c->job));
     if (!(c->timeout_s >= 0) || c->timeout_s > 1e6)
         return tg_fail(TG_E_ARG, "tg_net_join: timeout_s=%g: allowed: 0 to 1000000", c->timeout_s);
     if (c->insecure && (c->key || c->allow || c->peer_key))
@@ -211,7 +261,7 @@ static tg_status check(const tg_net_config *c)
     return TG_OK;
 }
 
-static tg_status listen_at(tg_net *n)
+tg_status tg__net_listen(tg_net *n)
 {
     const tg_net_config *c = n->config;
     tg__address at = {.port = 0};
@@ -252,7 +302,7 @@ static tg_status join(tg_net *n)
                        c->advertise);
     if (!c->insecure)
         TG_TRY(tg__tls_create(c->key, &n->tls));
-    TG_TRY(listen_at(n));
+    TG_TRY(tg__net_listen(n));
     if (advertised.port == 0)
         advertised.port = n->port;
     if (c->advertise)
@@ -270,22 +320,15 @@ tg_status tg_net_join(const tg_net_config *config, tg_net **net_p)
     TG__ARG(config);
     TG__ARG(net_p);
     tg_net_config c;
-    TG_TRY(take_config(config, &c));
-    tg_net *n = calloc(1, sizeof *n);
-    if (!n)
-        return tg_fail(TG_E_NOMEM, "out of memory: membership");
-    n->listener = -1;
-    atomic_init(&n->expelled, 0);
-    atomic_init(&n->wake, -1);
-    n->config = &c;
+    TG_TRY(tg__net_take_config("tg_net_join", config,
+                               offsetof(tg_net_config, on_wait_arg) + sizeof c.on_wait_arg, &c,
+                               sizeof c));
+    tg_net *n;
+    TG_TRY(tg__net_create(&c, c.timeout_s > 0 && c.timeout_s <= 1e6 ? c.timeout_s : 0, &n));
     tg_status status = tg__directory_open(n, &c);
     if (status == TG_OK)
         status = check(&c);
     if (status == TG_OK) {
-        const double seconds = c.timeout_s > 0 ? c.timeout_s : 60;
-        n->told_ns = tg_now_ns(tg_clock_monotonic());
-        n->timeout_ns = (int64_t)(seconds * 1e9);
-        n->deadline_ns = n->told_ns + n->timeout_ns;
         n->allow = c.allow;
         status = join(n);
     }
@@ -332,6 +375,8 @@ tg_status tg_net_allow(tg_net *net, const tg_keys *allow)
     TG__ARG(net);
     TG__ARG(allow);
     const uint64_t one = 1;
+    if (net->hosts || net->attached)
+        return tg_fail(TG_E_STATE, "tg_net_allow: only for jobs joined by tg_net_join");
     if (!net->tls || net->rank != 0)
         return tg_fail(TG_E_STATE, "tg_net_allow: %s",
                        net->tls ? "only rank 0 has a list of keys" : "the job has no keys");
@@ -370,6 +415,8 @@ tg_status tg_net_peer(const tg_net *net, int rank, tg_net_peer_info *info)
             TG_E_ARG, "tg_net_peer: info.struct_size=%zu: allowed: sizeof(tg_net_peer_info)", size);
     if (rank < 0 || rank >= net->size)
         return tg_fail(TG_E_ARG, "tg_net_peer: rank=%d: allowed: 0 to %d", rank, net->size - 1);
+    if (rank != net->rank && !net->stream[rank])
+        return tg_fail(TG_E_STATE, "tg_net_peer: rank=%d: no worker has this seat now", rank);
     if (rank != net->rank) {
         describe_tcp(net->stream[rank]->fd, &own);
         own.way = net->relayed[rank] ? TG_NET_RELAYED : TG_NET_DIRECT;
@@ -400,6 +447,7 @@ void tg__net_leave(tg_net *n, int64_t until_ns)
             free(n->stream[r]);
         }
     tg__relay_destroy(n->relay);
+    tg__seats_close(n);
     free(n->stream);
     free(n->relayed);
     free(n->member);

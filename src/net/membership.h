@@ -19,10 +19,14 @@ typedef struct tg__member {
 } tg__member;
 
 typedef struct tg__directory tg__directory;
+typedef struct tg__seats tg__seats;
 
 struct tg_net {
     int rank, size;
-    tg__tls *tls; /* NULL: without keys */
+    bool attached;    /* a worker: the other ranks are servers */
+    int seat, seats;  /* of a worker: which of how many it is */
+    tg__seats *hosts; /* of a server: the other ranks come and go; NULL: of another rank */
+    tg__tls *tls;     /* NULL: without keys */
     uint8_t nonce[TG__NONCE_BYTES];
     tg__member *member;  /* (size) */
     tg__stream **stream; /* (size) NULL: this rank itself, or not connected yet */
@@ -48,6 +52,24 @@ struct tg_net {
 #define TG__LEAVE_NS INT64_C(5000000000) /* for what is on its way when a rank leaves */
 /* As tg_net_destroy, but waits until then. */
 void tg__net_leave(tg_net *n, int64_t until_ns);
+/* What a rank is called: "rank 3", "server 0", "worker 3". */
+#define TG__NAME_MAX 24
+const char *tg__net_name(const tg_net *n, int rank, char name[TG__NAME_MAX]);
+/* An empty membership that joins now.
+ * config     borrowed until n->config is set to NULL
+ * timeout_s  0: 60
+ * Errors     TG_E_NOMEM */
+TG_NODISCARD tg_status tg__net_create(const tg_net_config *config, double timeout_s, tg_net **n_p);
+/* Check the name of a job; `call` is for the text. Errors TG_E_ARG */
+TG_NODISCARD tg_status tg__net_check_job(const char *call, const char *job);
+/* Listen at n->config->listen. Errors TG_E_SPEC, TG_E_IO, TG_E_NOMEM, those of tg__net_patience */
+TG_NODISCARD tg_status tg__net_listen(tg_net *n);
+/* Copy a caller's configuration, of any version, to the own one of `size` bytes.
+ * call      the public function
+ * smallest  bytes of the first version
+ * Errors    TG_E_ARG */
+TG_NODISCARD tg_status tg__net_take_config(const char *call, const void *from, size_t smallest,
+                                           void *own, size_t size);
 /* Size the lists of members. Errors TG_E_NOMEM */
 TG_NODISCARD tg_status tg__net_members(tg_net *n, int size);
 /* The identity of this machine: its name and its boot. */
@@ -75,6 +97,10 @@ TG_NODISCARD tg_status tg__net_patience(tg_net *n, const char *waits_for);
  * more   what to add then; "": nothing */
 TG_NODISCARD tg_status tg__net_patience_for(tg_net *n, const char *waits, const char *lacks,
                                             const char *more);
+/* Say REFUSED, with at most TG__TEXT_MAX bytes of text. Returns false if it is out of memory. */
+bool tg__net_say_refused(tg__caller *c, tg_status status, const char *text);
+/* Read REFUSED. Returns false if the message is another one, or malformed. */
+bool tg__net_read_refused(const tg__caller *c, tg_status *status_p, char text[TG__TEXT_MAX]);
 /* This rank gives up, with the status and text of tg_fail: what it says to others in LEAVES.
  * Returns its length. */
 size_t tg__net_write_leaves(tg_status status, uint8_t body[TG__LEAVES_MAX]);

@@ -1,4 +1,4 @@
-/* Why a rank leaves, in words: a message before its BYE. */
+/* Why a rank leaves, in words: a message before its BYE; and what those who wait for it are told. */
 #include "net/fields.h"
 #include "net/tcp_impl.h"
 #include <stdio.h>
@@ -45,4 +45,49 @@ void tg__reason_read(const tg__peer *p, char text[TG__TEXT_MAX])
         return;
     memcpy(text, e->bytes, e->len);
     text[e->len] = '\0';
+}
+
+bool tg__is_cast_out(const tg__tcp *t)
+{
+    return t->expelled > 0 && (t->base.rank == 0 || t->base.rank == t->expelled);
+}
+
+bool tg__is_cut_off(const tg__tcp *t, const tg__peer *p)
+{
+    const tg__peer *zero = &t->peer[0];
+    return !p->said_bye && t->net->relayed[p->rank] && zero->gone && t->expelled != p->rank;
+}
+
+tg_status tg__fail_expelled(const tg__tcp *t)
+{
+    char whom[48], source[64] = "";
+    if (t->base.rank == 0)
+        snprintf(whom, sizeof whom, "rank %d is disconnected", t->expelled);
+    else if (t->base.rank == t->expelled)
+        snprintf(whom, sizeof whom, "rank 0 has disconnected this rank (%d)", t->expelled);
+    else
+        snprintf(whom, sizeof whom, "rank 0 has disconnected rank %d", t->expelled);
+    if (t->told_by > 0)
+        snprintf(source, sizeof source,
+                 t->heard_from > 0 ? ", says rank %d, as told by rank %d" : ", says rank %d",
+                 t->told_by, t->heard_from);
+    return tg_fail(TG_E_PEER, "%s: its key was removed from the list of allowed keys%s", whom,
+                   source);
+}
+
+tg_status tg__fail_gone(const tg__tcp *t, const tg__peer *p)
+{
+    char why[TG__TEXT_MAX], name[TG__NAME_MAX];
+    if (t->expelled > 0 && (p->rank == 0 || p->rank == t->expelled))
+        return tg__fail_expelled(t);
+    if (tg__is_cut_off(t, p))
+        return tg_fail(TG_E_PEER, "rank 0, which relayed messages to rank %d, has left", p->rank);
+    tg__net_name(t->net, p->rank, name);
+    if (!p->stream)
+        return tg_fail(TG_E_PEER, "%s is not there", name);
+    tg__reason_read(p, why);
+    return p->said_bye
+               ? tg_fail(TG_E_PEER, "%s has left%s%s", name, *why ? ": " : "", why)
+               : tg_fail(TG_E_PEER, "%s has left: its connection%s: %s", name,
+                         t->net->relayed[p->rank] ? ", relayed by rank 0" : "", p->stream->why);
 }

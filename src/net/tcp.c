@@ -19,41 +19,17 @@ static tg__tcp *tcp_of(tg_transport *t)
     return (tg__tcp *)t;
 }
 
-static tg_status fail_expelled(const tg__tcp *t)
-{
-    char whom[48], source[64] = "";
-    if (t->base.rank == 0)
-        snprintf(whom, sizeof whom, "rank %d is disconnected", t->expelled);
-    else if (t->base.rank == t->expelled)
-        snprintf(whom, sizeof whom, "rank 0 has disconnected this rank (%d)", t->expelled);
-    else
-        snprintf(whom, sizeof whom, "rank 0 has disconnected rank %d", t->expelled);
-    if (t->told_by > 0)
-        snprintf(source, sizeof source,
-                 t->heard_from > 0 ? ", says rank %d, as told by rank %d" : ", says rank %d",
-                 t->told_by, t->heard_from);
-    return tg_fail(TG_E_PEER, "%s: its key was removed from the list of allowed keys%s", whom,
-                   source);
-}
-
-/* A key was removed from the list, and this rank is connected to nobody any more. */
-static bool is_cast_out(const tg__tcp *t)
-{
-    return t->expelled > 0 && (t->base.rank == 0 || t->base.rank == t->expelled);
-}
-
 static tg_status check_live(tg_transport *t, const char *verb)
 {
     const tg__tcp *tcp = tcp_of(t);
-    if (is_cast_out(tcp))
-        return fail_expelled(tcp);
+    if (tg__is_cast_out(tcp))
+        return tg__fail_expelled(tcp);
     if (tcp->is_shut)
         return tg_fail(TG_E_STATE, "%s: this rank (%d) has left its TCP transport", verb, t->rank);
     return TG_OK;
 }
 
-/* Nothing comes from the peer any more, and nothing is for it. */
-static void let_go(tg__tcp *t, tg__peer *p)
+void tg__peer_let_go(tg__tcp *t, tg__peer *p)
 {
     p->gone = true;
     p->has_more = false;
@@ -79,7 +55,7 @@ void tg__peer_lose(tg__tcp *t, tg__peer *p, const char *why)
 {
     if (p->gone)
         return;
-    let_go(t, p);
+    tg__peer_let_go(t, p);
     if (!p->stream->failed) {
         p->stream->failed = true;
         snprintf(p->stream->why, sizeof p->stream->why, "%s", why);
@@ -94,33 +70,14 @@ void tg__peer_expel(tg__tcp *t, tg__peer *p)
         return;
     if (p->stage_at == p->stage_len) /* what is in the stream is sent until this rank leaves */
         (void)tg__stream_end(p->stream);
-    let_go(t, p);
-}
-
-/* A connection by way of rank 0 has broken off because rank 0 is gone, not the peer. */
-static bool is_cut_off(const tg__tcp *t, const tg__peer *p)
-{
-    const tg__peer *zero = &t->peer[0];
-    return !p->said_bye && t->net->relayed[p->rank] && zero->gone && t->expelled != p->rank;
-}
-
-static tg_status fail_gone(const tg__tcp *t, const tg__peer *p)
-{
-    char why[TG__TEXT_MAX];
-    if (t->expelled > 0 && (p->rank == 0 || p->rank == t->expelled))
-        return fail_expelled(t);
-    if (is_cut_off(t, p))
-        return tg_fail(TG_E_PEER, "rank 0, which relayed messages to rank %d, has left", p->rank);
-    tg__reason_read(p, why);
-    return p->said_bye
-               ? tg_fail(TG_E_PEER, "rank %d has left%s%s", p->rank, *why ? ": " : "", why)
-               : tg_fail(TG_E_PEER, "rank %d has left: its connection%s: %s", p->rank,
-                         t->net->relayed[p->rank] ? ", relayed by rank 0" : "", p->stream->why);
+    tg__peer_let_go(t, p);
 }
 
 /* Let epoll report when a peer that could not be sent everything can be. */
 static void watch(tg__tcp *t, tg__peer *p)
 {
+    if (!p->stream)
+        return;
     const bool out = !p->gone && (tg__stream_is_full(p->stream) || p->stage_at < p->stage_len ||
                                   (p->segment_left > 0 && !p->held));
     if (p->gone || out == p->watches_out)
@@ -151,8 +108,8 @@ static tg_status tcp_post_send(tg_transport *t, int peer, uint32_t tag, const vo
     TG_TRY(check_live(t, "post_send"));
     TG_TRY(tg__post_check(t, "post_send", peer, tag, TG__TAG_CARRIED, buf, len, req));
     tg__peer *p = &tcp_of(t)->peer[peer];
-    if (p->gone)
-        return fail_gone(tcp_of(t), p);
+    if (p->gone || !p->stream)
+        return tg__fail_gone(tcp_of(t), p);
     fill(req, true, peer, tag, buf, len);
     tg__tcp_posts_add(&p->sends, (tg__tcp_post *)req);
     tg__peer_push(tcp_of(t), p);
@@ -176,6 +133,7 @@ static tg_status tcp_test(tg_transport *t, tg_request *req, bool *done_p, size_t
 {
     TG_TRY(check_live(t, "test"));
     tg__tcp_post *post = (tg__tcp_post *)req;
+    char name[TG__NAME_MAX];
     if (post->state == TG__POST_OVER)
         return tg_fail(TG_E_ARG, "test: the request has already completed");
     tg__peer *p = &tcp_of(t)->peer[post->peer];
@@ -186,13 +144,12 @@ static tg_status tcp_test(tg_transport *t, tg_request *req, bool *done_p, size_t
     post->state = TG__POST_OVER;
     if (state == TG__POST_WAITING) {
         tg__tcp_posts_remove(post->sends ? &p->sends : &p->receives, post);
-        return fail_gone(tcp_of(t), p);
+        return tg__fail_gone(tcp_of(t), p);
     }
     if (state == TG__POST_TOO_LONG)
         return tg_fail(TG_E_CORRUPT,
-                       "a message of %zu bytes from rank %d is longer than expected: at most %zu "
-                       "bytes",
-                       post->len, post->peer, post->done);
+                       "a message of %zu bytes from %s is longer than expected: at most %zu bytes",
+                       post->len, tg__net_name(tcp_of(t)->net, post->peer, name), post->done);
     *len_p = post->len;
     return TG_OK;
 }
@@ -208,6 +165,8 @@ static bool handle(tg__tcp *t)
     for (int i = 0; i < count; i++) {
         tg__peer *p = events[i].data.ptr;
         uint64_t ticks;
+        if (events[i].data.ptr == t->net->hosts && p)
+            continue; /* somebody is at the door */
         if (!p) {
             woken = true;
             (void)!read(t->wake, &ticks, sizeof ticks);
@@ -270,7 +229,7 @@ static void leave_if_expelled(tg__tcp *t)
 {
     if (t->base.rank == 0 && !t->is_shut)
         t->expelled = atomic_load(&t->net->expelled);
-    if (is_cast_out(t))
+    if (tg__is_cast_out(t))
         (void)tcp_shut(&t->base);
 }
 
@@ -284,7 +243,9 @@ static tg_status tcp_poll(tg_transport *base, int64_t deadline_ns)
         read_on(t);
         const bool woken = handle(t);
         t->polls = false;
-        const int64_t look_ns = send_on(t, deadline_ns);
+        int64_t look_ns = send_on(t, deadline_ns);
+        if (t->net->hosts)
+            TG_TRY(tg__tcp_host(t, &look_ns));
         if (t->changed || woken) {
             t->changed = false;
             return TG_OK;
@@ -322,7 +283,7 @@ static int tcp_blamed(tg_transport *t, int peer)
     const tg__peer *p = peer >= 0 && peer < t->size ? &tcp_of(t)->peer[peer] : NULL;
     if (!p || !p->gone)
         return TG_NOT_LEFT;
-    if (is_cut_off(tcp_of(t), p))
+    if (tg__is_cut_off(tcp_of(t), p))
         return 0;
     return p->said_bye ? p->blamed : TG_BLAMED_NOBODY;
 }
@@ -413,28 +374,60 @@ static const tg_transport_ops tcp_ops = {
     .destroy = tcp_destroy,
 };
 
+static const tg_transport_ops hosting_ops = {
+    .struct_size = sizeof hosting_ops,
+    .name = "tcp",
+    .post_send = tcp_post_send,
+    .post_recv = tcp_post_recv,
+    .test = tcp_test,
+    .poll = tcp_poll,
+    .wake = tcp_wake,
+    .shut = tcp_shut,
+    .destroy = tcp_destroy,
+    .drop = tg__tcp_drop,
+};
+
 /* ---- creating -------------------------------------------------------------------------------- */
 
-static tg_status begin_peer(tg__tcp *t, int r)
+void tg__peer_begin(tg__peer *p, int rank)
 {
-    tg__peer *p = &t->peer[r];
-    p->rank = r;
-    p->blamed = TG_BLAMED_NOBODY;
+    *p = (tg__peer){.rank = rank, .blamed = TG_BLAMED_NOBODY};
     p->sends.end = &p->sends.first;
     p->receives.end = &p->receives.first;
     p->early.end = &p->early.first;
     p->asking.end = &p->asking.first;
-    p->stream = t->net->stream[r];
-    if (!p->stream)
-        return TG_OK;
+}
+
+tg_status tg__peer_connect(tg__tcp *t, tg__peer *p, tg__stream *stream)
+{
     p->stage = malloc(TG__STAGE);
     if (!p->stage)
         return tg_fail(TG_E_NOMEM, "out of memory: connection");
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = p};
-    if (epoll_ctl(t->epoll, EPOLL_CTL_ADD, p->stream->fd, &e) != 0)
+    if (epoll_ctl(t->epoll, EPOLL_CTL_ADD, stream->fd, &e) != 0)
         return tg_fail(TG_E_IO, "watching a connection: %s", strerror(errno));
-    tg__pace_connect(&t->pace, &p->paced, p->stream->fd);
+    p->stream = stream;
+    tg__pace_connect(&t->pace, &p->paced, stream->fd);
     p->has_more = true; /* it may have read ahead */
+    return TG_OK;
+}
+
+/* Watch what may wake `poll`. */
+static tg_status watch_all(tg__tcp *t)
+{
+    tg_net *n = t->net;
+    struct epoll_event wake = {.events = EPOLLIN, .data.ptr = NULL},
+                       door = {.events = EPOLLIN, .data.ptr = n->hosts};
+    t->epoll = epoll_create1(EPOLL_CLOEXEC);
+    t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (t->epoll < 0 || t->wake < 0 || epoll_ctl(t->epoll, EPOLL_CTL_ADD, t->wake, &wake) != 0 ||
+        (n->hosts && epoll_ctl(t->epoll, EPOLL_CTL_ADD, n->listener, &door) != 0))
+        return tg_fail(TG_E_IO, "waiting for connections: %s", strerror(errno));
+    for (int r = 0; r < n->size; r++)
+        tg__peer_begin(&t->peer[r], r);
+    for (int r = 0; r < n->size; r++)
+        if (n->stream[r])
+            TG_TRY(tg__peer_connect(t, &t->peer[r], n->stream[r]));
     return TG_OK;
 }
 
@@ -446,23 +439,19 @@ tg_status tg_transport_tcp(tg_net *net, tg_transport **t_p)
     if (!t)
         return tg_fail(TG_E_NOMEM, "out of memory: TCP transport");
     t->base = (tg_transport){.struct_size = sizeof t->base,
-                             .ops = &tcp_ops,
+                             .ops = net->hosts ? &hosting_ops : &tcp_ops,
                              .impl = t,
                              .rank = net->rank,
                              .size = net->size,
+                             .seat = net->seat,
+                             .seats = net->seats,
                              .any_thread = true,
                              .clock = tg_clock_monotonic()};
     t->net = net;
     t->blames = -1;
     tg__pace_init(&t->pace);
-    t->epoll = epoll_create1(EPOLL_CLOEXEC);
-    t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    struct epoll_event e = {.events = EPOLLIN, .data.ptr = NULL};
-    tg_status status = TG_OK;
-    if (t->epoll < 0 || t->wake < 0 || epoll_ctl(t->epoll, EPOLL_CTL_ADD, t->wake, &e) != 0)
-        status = tg_fail(TG_E_IO, "waiting for connections: %s", strerror(errno));
-    for (int r = 0; r < net->size && status == TG_OK; r++)
-        status = begin_peer(t, r);
+    t->epoll = t->wake = -1;
+    const tg_status status = watch_all(t);
     if (status != TG_OK) {
         release(t);
         return status;

@@ -83,7 +83,7 @@ typedef struct tg__earlies { /* in the order of arrival */
 
 typedef struct tg__peer {
     int rank;
-    tg__stream *stream; /* NULL: this rank itself */
+    tg__stream *stream; /* NULL: this rank itself, or a vacant seat */
     bool gone;          /* nothing comes from it any more, and nothing goes to it */
     bool said_bye;
     int blamed;
@@ -161,6 +161,12 @@ static inline uint64_t tg__message_cost(uint64_t len)
     return len + TG__MESSAGE_COST;
 }
 
+/* An empty record of a peer; then its connection, which stays the caller's.
+ * Errors  TG_E_NOMEM, TG_E_IO */
+void tg__peer_begin(tg__peer *p, int rank);
+TG_NODISCARD tg_status tg__peer_connect(tg__tcp *t, tg__peer *p, tg__stream *stream);
+/* Nothing comes from the peer any more, and nothing is for it. */
+void tg__peer_let_go(tg__tcp *t, tg__peer *p);
 /* The peer is gone, for this reason. */
 void tg__peer_lose(tg__tcp *t, tg__peer *p, const char *why);
 /* Disconnect a peer whose key was taken off rank 0's list. It is told so, if its connection has
@@ -175,6 +181,20 @@ bool tg__peer_control(tg__tcp *t, tg__peer *p, enum tg__tcp_frame kind, uint32_t
 /* Stop sending messages: what is left of a segment is put aside, so that callers' memory is no
  * longer needed, and BYE follows it. */
 void tg__peer_say_bye(tg__tcp *t, tg__peer *p);
+
+/* A key was removed from the list, and this rank is connected to nobody any more. */
+bool tg__is_cast_out(const tg__tcp *t);
+/* A connection by way of rank 0 has broken off because rank 0 is gone, not the peer. */
+bool tg__is_cut_off(const tg__tcp *t, const tg__peer *p);
+/* Fail with TG_E_PEER: a key was removed; the peer is gone. */
+tg_status tg__fail_expelled(const tg__tcp *t);
+tg_status tg__fail_gone(const tg__tcp *t, const tg__peer *p);
+
+/* The transport of a server (tcp_hosting.c): look who comes. *look_ns_p: when to look again, unless
+ * it is sooner already. Errors TG_E_NOMEM */
+TG_NODISCARD tg_status tg__tcp_host(tg__tcp *t, int64_t *look_ns_p);
+/* tg_transport_ops.drop */
+void tg__tcp_drop(tg_transport *t, int peer);
 
 /* Why a rank leaves (reason.c). Write it as a frame. Returns its length; 0: there is no reason. */
 size_t tg__reason_write(const char *why, uint8_t at[TG__REASON_MAX]);

@@ -213,7 +213,10 @@ void tg__peer_say_bye(tg__tcp *t, tg__peer *p)
     const int out = t->expelled, self = t->base.rank;
     const bool expels = out > 0 && (self == 0 || self == out || p->rank == out);
     put_head(aside + rest + more, TG__FRAME_BYE, expels ? 1 + (uint32_t)t->told_by : 0, 0,
-             (uint64_t)((expels ? out : t->blames) + 1));
+             (uint64_t)((expels             ? out
+                         : t->net->attached ? -1
+                                            : t->blames) +
+                        1));
     free(p->stage);
     p->stage = aside;
     p->stage_at = 0;

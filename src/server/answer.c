@@ -53,7 +53,7 @@ static tg_status answer(tg_server *s, tg__gathering *g)
 {
     if (g->region != NULL)
         tg__region_read(g->region, g->only, (size_t)g->star.begin, tg__gathering_values(g), g->n);
-    const size_t len = tg__gathering_seal(g, s->t->rank);
+    const size_t len = tg__gathering_seal(g, s->hosts ? 1 + s->shard : s->t->rank);
     for (int rank = 0; rank < s->ranks; rank++)
         if (g->only < 0 || g->only == rank)
             TG_TRY(answer_one(s, g, rank, len));
@@ -147,6 +147,8 @@ static tg_status keep_parameters(tg_server *s, tg__gathering *g)
     r->bucket = g->id.bucket;
     r->next = s->regions;
     s->regions = g->region = r;
+    for (int rank = 0; rank < s->ranks; rank++)
+        r->rank[rank].counts = !s->hosts;
     return TG_OK;
 }
 
@@ -155,7 +157,7 @@ static int slowest(const tg_server *s, const tg__gathering *g)
 {
     int least = -1;
     for (int rank = 0; rank < s->ranks; rank++)
-        if (!tg__has_left(s, rank) &&
+        if (!tg__has_left(s, rank) && g->region->rank[rank].counts &&
             (least < 0 || g->region->rank[rank].clock < g->region->rank[least].clock))
             least = rank;
     return least;
@@ -167,7 +169,8 @@ static bool is_ahead(const tg_server *s, const tg__gathering *g)
     if (g->region == NULL || g->only < 0 || s->mode.staleness == TG__NO_BOUND)
         return false;
     const int rank = slowest(s, g);
-    const uint64_t own = g->id.step + 1, least = rank < 0 ? own : g->region->rank[rank].clock;
+    const uint64_t own = g->region->rank[g->only].base + g->id.step + 1,
+                   least = rank < 0 ? own : g->region->rank[rank].clock;
     return own > least && own - least > (uint64_t)s->mode.staleness;
 }
 
@@ -191,12 +194,40 @@ tg_status tg__gatherings_release(tg_server *s)
     return TG_OK;
 }
 
+/* A worker that has come counts from now on, as one that has made as many steps as the slowest. */
+static void admit(const tg_server *s, const tg__gathering *g)
+{
+    const int rank = slowest(s, g);
+    uint64_t base = 0;
+    if (rank >= 0)
+        base = g->region->rank[rank].clock;
+    for (int other = 0; rank < 0 && other < s->ranks; other++)
+        base = TG__MAX(base, g->region->rank[other].clock);
+    tg__region_admit(g->region, g->only, base);
+}
+
+tg_status tg__gatherings_forget(tg_server *s, int rank)
+{
+    for (tg__gathering *g = s->active, *next; g != NULL; g = next) {
+        next = g->link;
+        g->sending -= g->rank[rank].open;
+        g->rank[rank].open = false;
+        g->held = g->held && g->only != rank;
+        if (!g->held && g->sending == 0 && g->next == s->ranks)
+            end_gathering(s, g);
+    }
+    return tg__gatherings_release(s);
+}
+
 tg_status tg__gathering_complete(tg_server *s, tg__gathering *g)
 {
     TG_TRY(tg__gathering_finish(g, &s->store, s->ranks));
     s->stats.elements += g->n * (uint64_t)(g->only >= 0 ? 1 : s->ranks);
     if (g->star.combine == &tg__combine_parameters) {
         TG_TRY(keep_parameters(s, g));
+        if (s->hosts)
+            admit(s, g);
+        TG_TRY(tg__region_see(g->region, &s->mode, g->only));
         return answer(s, g);
     }
     if (g->region == NULL)

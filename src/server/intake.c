@@ -78,7 +78,7 @@ static tg_status gathering_of(tg_server *s, int rank, tg__envelope *want, size_t
     tg__envelope_peek(in->msg, want);
     if (g != NULL)
         *want = g->id;
-    want->sender = (uint32_t)rank;
+    want->sender = s->hosts ? 0 : (uint32_t)rank; /* each worker is a rank 0 */
     if (g == NULL)
         TG_TRY(session_of(s, want, &want->session));
     TG_TRY(tg__envelope_open(in->msg, in->len, want, flags_p, len_p));
@@ -124,10 +124,29 @@ static tg_status take(tg_server *s, int rank)
     return TG_OK;
 }
 
+tg_status tg__intake_vacate(tg_server *s, int rank)
+{
+    tg__intake *in = &s->in[rank];
+    s->t->ops->drop(s->t, rank);
+    tg__store_give(&s->store, in->msg);
+    in->msg = NULL;
+    s->stats.ranks -= in->here;
+    in->here = false;
+    for (tg__region *r = s->regions; r != NULL; r = r->next)
+        r->rank[rank].counts = false;
+    if (s->stats.ranks == 0) /* those who come next agree among themselves */
+        s->nchannels = 0;
+    TG_TRY(tg__gatherings_forget(s, rank));
+    return tg__intake_begin(s, rank);
+}
+
 /* The rank has left. If others do not wait for it, they go on without it. */
 static tg_status part(tg_server *s, int rank)
 {
+    if (s->hosts)
+        return tg__intake_vacate(s, rank);
     s->in[rank].awaits = TG__AWAITS_NOTHING;
+    s->in[rank].here = false;
     s->stats.ranks--;
     TG_TRY(missing(s, rank));
     return tg__gatherings_release(s);
@@ -140,6 +159,8 @@ static tg_status go_on(tg_server *s, int rank, size_t len)
     const size_t expected = in->awaits == TG__AWAITS_STAMP ? sizeof in->stamp : in->len;
     if (len != expected)
         return tg_fail(TG_E_CORRUPT, "%zu bytes arrived: expected %zu", len, expected);
+    s->stats.ranks += !in->here;
+    s->in[rank].here = true;
     if (in->awaits == TG__AWAITS_STAMP)
         return await_message(s, rank);
     TG_TRY(take(s, rank));
@@ -149,7 +170,7 @@ static tg_status go_on(tg_server *s, int rank, size_t len)
 tg_status tg__intake_receive(tg_server *s, int rank, bool *any_p)
 {
     tg__intake *in = &s->in[rank];
-    while (!tg__has_left(s, rank)) {
+    while (in->awaits != TG__AWAITS_NOTHING) {
         bool done = false;
         size_t len = 0;
         tg_status status = s->t->ops->test(s->t, &in->req, &done, &len);

@@ -6,15 +6,13 @@
 
 _Static_assert((int)TG__REGION_SLOTS >= (int)TG__OPTIMIZER_SLOTS, "room for all optimizers");
 
-static tg_status allocate(tg__region *r, const tg__mode *m, int ranks)
+static tg_status allocate(tg__region *r, const tg__mode *m)
 {
     const size_t n = TG__MAX(r->n, (size_t)1);
     TG_TRY(tg_alloc(n, sizeof *r->w, &r->w));
     TG_TRY(tg_alloc(n, sizeof *r->g, &r->g));
     for (size_t i = 0; i < tg_optimizer_slots(m->optimizer); i++)
         TG_TRY(tg_alloc(n, sizeof *r->w, &r->slot[i]));
-    for (int rank = 0; m->compensate > 0 && rank < ranks; rank++)
-        TG_TRY(tg_alloc(n, sizeof *r->w, &r->rank[rank].seen));
     return TG_OK;
 }
 
@@ -25,7 +23,7 @@ tg_status tg__region_create(const tg__mode *m, int ranks, size_t lo, const float
     TG_TRY(tg_alloc(1, sizeof *r + (size_t)ranks * sizeof r->rank[0], &r));
     r->lo = lo;
     r->n = n;
-    const tg_status status = allocate(r, m, ranks);
+    const tg_status status = allocate(r, m);
     if (status != TG_OK) {
         tg__region_destroy(r, ranks);
         return status;
@@ -90,5 +88,18 @@ void tg__region_note(tg__region *r, int rank, uint64_t step, size_t n)
     p->step = step;
     p->elements += n;
     if (p->elements >= r->n)
-        p->clock = step + 1;
+        p->clock = p->base + step + 1;
+}
+
+tg_status tg__region_see(tg__region *r, const tg__mode *m, int rank)
+{
+    return m->compensate > 0 && r->rank[rank].seen == NULL
+               ? tg_alloc(TG__MAX(r->n, (size_t)1), sizeof *r->w, &r->rank[rank].seen)
+               : TG_OK;
+}
+
+void tg__region_admit(tg__region *r, int rank, uint64_t base)
+{
+    tg__pace_of *p = &r->rank[rank];
+    *p = (tg__pace_of){.counts = true, .base = base, .clock = base, .seen = p->seen};
 }

@@ -10,7 +10,9 @@ enum { TG__REGION_SLICES = 64, TG__REGION_SLOTS = 2 };
 
 /* A rank's progress in a region. */
 typedef struct tg__pace_of {
-    uint64_t clock;  /* 1 + the last step of which all elements have come */
+    bool counts;     /* others may have to wait for it */
+    uint64_t base;   /* the number of its first step: of workers that come later */
+    uint64_t clock;  /* steps of which all elements have come, from base */
     uint64_t step;   /* the step that is coming */
     size_t elements; /* those of it that have come */
     float *seen;     /* (n) what the rank was answered last, for compensation; NULL: no need */
@@ -40,6 +42,10 @@ void tg__region_destroy(tg__region *r, int ranks);
  * rank   whose gradient it is; -1: all ranks' */
 void tg__region_update(tg__region *r, const tg__mode *m, const tg__star *star, uint16_t slice,
                        int rank, float *g, size_t n);
+/* What the rank is answered from now on is remembered, if the mode compensates. Errors TG_E_NOMEM */
+TG_NODISCARD tg_status tg__region_see(tg__region *r, const tg__mode *m, int rank);
+/* A rank counts from now on, with `base` steps behind it. */
+void tg__region_admit(tg__region *r, int rank, uint64_t base);
 /* Copy elements [begin, begin + n) to w, as an answer to a rank; -1: to all. */
 void tg__region_read(tg__region *r, int rank, size_t begin, float *w, size_t n);
 /* A rank's gradient of n elements in a step has come. */

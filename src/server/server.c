@@ -33,13 +33,13 @@ static tg_status check_late(tg_server *s, int64_t now, int64_t *due_ns_p)
         const int rank = tg__gathering_waits_for(s, g);
         if (rank < 0)
             continue;
-        if (now - g->from_ns >= s->timeout_ns)
-            return leave(s, rank,
-                         tg_fail(TG_E_PEER,
-                                 "rank %d sent nothing for %.1f s, but other ranks wait for its "
-                                 "gradient %s",
-                                 rank, (double)(now - g->from_ns) * 1e-9,
-                                 tg__server_where(&g->id, where)));
+        if (now - g->from_ns >= s->timeout_ns) {
+            (void)tg_fail(TG_E_PEER,
+                          "%s %d sent nothing for %.1f s, but others wait for its gradient %s",
+                          s->hosts ? "worker" : "rank", rank, (double)(now - g->from_ns) * 1e-9,
+                          tg__server_where(&g->id, where));
+            return s->hosts ? tg__intake_vacate(s, rank) : leave(s, rank, TG_E_PEER);
+        }
         *due_ns_p = TG__MIN(*due_ns_p, g->from_ns + s->timeout_ns);
     }
     return TG_OK;
@@ -47,11 +47,15 @@ static tg_status check_late(tg_server *s, int64_t now, int64_t *due_ns_p)
 
 static tg_status serve(tg_server *s)
 {
-    while (s->stats.ranks > 0 || s->active != NULL) {
+    while (s->stats.ranks > 0 || s->active != NULL || s->hosts) {
         bool any = false;
         for (int rank = 0; rank < s->ranks; rank++) {
             const tg_status status = tg__intake_receive(s, rank, &any);
-            if (status != TG_OK)
+            if (status == TG_OK)
+                continue;
+            if (s->hosts && status != TG_E_NOMEM)
+                TG_TRY(tg__intake_vacate(s, rank));
+            else
                 return s->culprit >= 0
                            ? leave(s, s->culprit, status)
                            : leave(s, rank, tg_fail(status, "from rank %d: %s", rank, tg_error()));
@@ -84,7 +88,8 @@ tg_status tg_server_run(tg_server *s)
             return leave(s, -1, began);
         if (began == TG_E_PEER) /* it has left already */
             s->in[rank].awaits = TG__AWAITS_NOTHING;
-        s->stats.ranks += began == TG_OK;
+        s->in[rank].here = began == TG_OK && !s->hosts;
+        s->stats.ranks += s->in[rank].here;
     }
     const tg_status status = serve(s);
     return status == TG_OK ? TG_OK : leave(s, -1, status);
@@ -98,12 +103,16 @@ static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_ser
     s->stop = c->stop;
     s->released = true;
     s->culprit = -1;
+    s->hosts = TG_HAS(tg_transport_ops, t->ops, drop) && t->ops->drop != NULL;
+    s->shard = c->shard;
     TG_TRY(tg__mode_parse(c->mode == NULL ? "sum" : c->mode, c->optimizer, &s->mode));
+    if (s->hosts && (!s->mode.keeps || s->mode.gathers))
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "server mode \"%s\": it needs the gradients of all workers in each step, "
+                       "but these come and go: allowed: async, but not with staleness=0",
+                       tg_spec_text(s->mode.spec));
     TG_TRY(tg__robust_init(&s->robust, &s->mode.rule, s->ranks));
-    TG_TRY(tg_alloc((size_t)s->ranks, sizeof *s->in, &s->in));
-    for (int rank = 0; rank < s->ranks; rank++)
-        s->in[rank].awaits = TG__AWAITS_NOTHING;
-    return TG_OK;
+    return tg_alloc((size_t)s->ranks, sizeof *s->in, &s->in);
 }
 
 tg_status tg_server_create(tg_transport *transport, int servers, const tg_server_config *config,
@@ -123,6 +132,9 @@ tg_status tg_server_create(tg_transport *transport, int servers, const tg_server
         return tg_fail(TG_E_ARG,
                        "tg_server_create: transport->rank=%d is no server: allowed: %d..%d",
                        transport->rank, transport->size - servers, transport->size - 1);
+    if (own.shard < 0 || own.shard >= TG_SERVERS_MAX)
+        return tg_fail(TG_E_ARG, "tg_server_create: config->shard=%d: allowed: 0..%d", own.shard,
+                       TG_SERVERS_MAX - 1);
     tg_server *s;
     TG_TRY(tg_alloc(1, sizeof *s, &s));
     const tg_status status = set_up(s, transport, servers, &own);
@@ -161,7 +173,7 @@ void tg_server_destroy(tg_server *s)
         return;
     bool posted = s->active != NULL;
     for (int rank = 0; s->in != NULL && rank < s->ranks; rank++)
-        posted = posted || !tg__has_left(s, rank);
+        posted = posted || s->in[rank].awaits != TG__AWAITS_NOTHING;
     if (posted && !s->failed)
         (void)leave(s, -1, TG_OK);
     if (s->released) { /* otherwise the medium may still read or write what was posted */

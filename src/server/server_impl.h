@@ -7,11 +7,12 @@
 #include "telegrad/server.h"
 #include "transport/worker.h"
 
-enum tg__awaits { TG__AWAITS_STAMP, TG__AWAITS_MESSAGE, TG__AWAITS_NOTHING };
+enum tg__awaits { TG__AWAITS_NOTHING, TG__AWAITS_STAMP, TG__AWAITS_MESSAGE };
 
 /* What comes from a rank. */
 typedef struct tg__intake {
-    enum tg__awaits awaits; /* NOTHING: the rank has left */
+    bool here; /* it has not left; of workers that come and go: it has come */
+    enum tg__awaits awaits;
     tg_request req;
     uint8_t stamp[TG__WORKER_STAMP];
     uint32_t tag;
@@ -29,6 +30,8 @@ typedef struct tg__heard_on {
 struct tg_server {
     tg_transport *t;
     int ranks;
+    bool hosts; /* workers come and go: ranks are seats */
+    int shard;
     int64_t timeout_ns;
     const volatile sig_atomic_t *stop;
     tg__intake *in; /* (ranks) */
@@ -47,14 +50,16 @@ struct tg_server {
 
 static inline bool tg__has_left(const tg_server *s, int rank)
 {
-    return s->in[rank].awaits == TG__AWAITS_NOTHING;
+    return !s->in[rank].here;
 }
 
 /* "(step 7, bucket 3)" */
 const char *tg__server_where(const tg__envelope *id, char text[64]);
 
-/* Await what a rank sends first. */
+/* Await what a rank sends next. */
 TG_NODISCARD tg_status tg__intake_begin(tg_server *s, int rank);
+/* A worker that came and goes leaves its seat, or has to, because of tg_error. */
+TG_NODISCARD tg_status tg__intake_vacate(tg_server *s, int rank);
 /* Receive from a rank what has come. *any_p: set if something has.
  * Errors  also TG_E_PEER: it has left, and others wait for it */
 TG_NODISCARD tg_status tg__intake_receive(tg_server *s, int rank, bool *any_p);
@@ -66,6 +71,8 @@ TG_NODISCARD tg_status tg__gathering_place(tg_server *s, tg__gathering *g);
 TG_NODISCARD tg_status tg__gathering_complete(tg_server *s, tg__gathering *g);
 /* Answer those who no longer are. */
 TG_NODISCARD tg_status tg__gatherings_release(tg_server *s);
+/* A worker leaves its seat: forget what was to be sent to it. */
+TG_NODISCARD tg_status tg__gatherings_forget(tg_server *s, int rank);
 /* Complete answers. *any_p: set if one is. */
 TG_NODISCARD tg_status tg__answers_progress(tg_server *s, bool *any_p);
 /* The rank that g waits for: the first one missing, or the slowest; -1: none. */

@@ -170,6 +170,7 @@ static tg_status make_method(tg_session *s, uint32_t index)
     const tg__method_setup setup = {.rank = s->transport->rank,
                                     .size = s->transport->size,
                                     .servers = tg__servers_of(s->transport),
+                                    .seat = tg__seat_of(s->transport),
                                     .lanes = s->lanes,
                                     .coded_lanes = s->strategy->coded_in_flight,
                                     .may_bypass = s->strategy->ops->bypasses,

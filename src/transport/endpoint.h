@@ -32,6 +32,11 @@ static inline int tg__servers_of(const tg_transport *t)
 {
     return TG_HAS(tg_transport, t, servers) ? (int)t->servers : 0;
 }
+/* Of a worker that is alone among servers: its number among workers. */
+static inline int tg__seat_of(const tg_transport *t)
+{
+    return TG_HAS(tg_transport, t, seats) ? t->seat : 0;
+}
 static inline size_t tg__peers_of(const tg_transport *t)
 {
     return (size_t)t->size + (size_t)tg__servers_of(t);

@@ -208,6 +208,8 @@ tg_status tg_transport_worker(tg_transport *inner, int servers, tg_transport **t
                            .rank = inner->rank,
                            .size = size,
                            .servers = (size_t)servers,
+                           .seat = tg__seat_of(inner),
+                           .seats = TG_HAS(tg_transport, inner, seats) ? inner->seats : 0,
                            .clock = inner->clock,
                            .any_thread = inner->any_thread}};
     *t_p = &w->base;

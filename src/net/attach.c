@@ -1,0 +1,200 @@
+/* A worker's side of servers: it calls one after the other. The messages are described in
+ * seats.h. */
+#include "base/arg.h"
+#include "net/fields.h"
+#include "net/membership.h"
+#include "net/seats.h"
+#include "telegrad/clock.h"
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AGAIN_NS INT64_C(50000000) /* between two calls */
+
+/* The server that is called, and how that goes. */
+typedef struct call {
+    tg_net *n;
+    const tg_net_attach_config *config;
+    int server;
+    char address[TG__ADDRESS_MAX];
+    char last[300]; /* why the last call failed; "": there was none */
+    bool again;     /* the next may not */
+} call;
+
+static tg_status malformed(const call *k)
+{
+    return tg_fail(TG_E_CORRUPT, "server %d at %s: its message is malformed", k->server,
+                   k->address);
+}
+
+static tg_status say_enter(const call *k, tg__caller *c)
+{
+    uint8_t body[TG__ENTER_MAX];
+    tg__pack p = {.at = body, .end = body + sizeof body};
+    tg__pack_number(&p, 4, k->server == 0 ? 0 : (uint64_t)k->n->seat + 1);
+    tg__pack_number(&p, 4, (uint64_t)k->server);
+    tg__pack_number(&p, 4, (uint64_t)k->config->count);
+    tg__pack_text(&p, k->config->job ? k->config->job : "");
+    return tg__caller_say(c, TG__SAID_ENTER, body, (size_t)(p.at - body));
+}
+
+static tg_status read_answer(call *k, const tg__caller *c)
+{
+    tg_net *n = k->n;
+    tg__unpack u = {.at = c->body, .end = c->body + c->body_len};
+    char text[TG__TEXT_MAX];
+    tg_status refused;
+    if (tg__net_read_refused(c, &refused, text)) {
+        k->again = refused == TG_E_PEER; /* a seat may become vacant */
+        return tg_fail(refused, "server %d at %s refuses: %s", k->server, k->address, text);
+    }
+    const uint64_t seat = tg__unpack_number(&u, 4), seats = tg__unpack_number(&u, 4);
+    if (tg__caller_kind(c) != TG__SAID_SEAT || !tg__unpack_whole(&u) || seats >= TG_RANKS_MAX ||
+        seat >= seats || (k->server > 0 && seat != (uint64_t)n->seat))
+        return malformed(k);
+    if (k->server > 0 && seats != (uint64_t)n->seats)
+        return tg_fail(TG_E_MISMATCH,
+                       "server %d at %s is for %lu workers, and server 0 for %d: start all with "
+                       "the same number",
+                       k->server, k->address, (unsigned long)seats, n->seats);
+    n->seat = (int)seat;
+    n->seats = (int)seats;
+    return TG_OK;
+}
+
+/* Why a call failed. */
+static tg_status fail_call(call *k, const tg__caller *c)
+{
+    const bool early = c->lost && c->state == TG__CALLER_SHAKES;
+    const char *hint = early ? " (was it started without keys, and this worker with keys?)"
+                       : c->lost && c->state == TG__CALLER_TALKS && !k->n->tls
+                           ? " (was it started with keys, and this worker without?)"
+                           : "";
+    char key[200];
+    k->again = c->lost && !c->unknown;
+    if (k->n->tls && tg__net_describe_key(c, &k->n->member[k->server + 1].key, "", key, sizeof key))
+        return tg_fail(TG_E_PEER, "server %d at %s: %s", k->server, k->address, key);
+    return tg_fail(c->unknown ? TG_E_IO : TG_E_PEER, "server %d at %s: %s%s", k->server, k->address,
+                   c->why, hint);
+}
+
+static tg_status wait_once(const call *k, const tg__caller *c)
+{
+    char what[700];
+    snprintf(what, sizeof what, "server %d at %s to %s%s%s", k->server, k->address,
+             c->state == TG__CALLER_TALKS ? "assign a seat" : "answer",
+             *k->last ? "; before: " : "", k->last);
+    return tg__net_patience(k->n, what);
+}
+
+/* One call, until it is answered or has failed. */
+static tg_status call_once(call *k, int turn)
+{
+    tg_net *n = k->n;
+    tg__caller c;
+    k->again = false;
+    TG_TRY(tg__caller_call(&c, &n->member[k->server + 1].address, turn, n->tls, TG__LEAVES_MAX,
+                           tg__net_is_key, &n->member[k->server + 1].key));
+    tg_status status = say_enter(k, &c);
+    while (status == TG_OK && !c.arrived) {
+        struct pollfd p = tg__caller_watch(&c);
+        (void)poll(&p, 1, TG__LOOK_MS);
+        status = tg__caller_step(&c) ? wait_once(k, &c) : fail_call(k, &c);
+    }
+    if (status == TG_OK)
+        status = read_answer(k, &c);
+    if (status == TG_OK) {
+        tg__caller_next(&c);
+        n->stream[k->server + 1] = tg__caller_take(&c);
+    } else
+        tg__caller_end(&c);
+    return status;
+}
+
+static tg_status call_server(tg_net *n, const tg_net_attach_config *config, int server)
+{
+    call k = {.n = n, .config = config, .server = server};
+    tg__address_text(&n->member[server + 1].address, k.address);
+    for (int turn = 0;; turn++) {
+        const tg_status status = call_once(&k, turn);
+        if (status != TG_E_PEER || !k.again)
+            return status;
+        snprintf(k.last, sizeof k.last, "%s", tg_error());
+        const int64_t until = tg_now_ns(tg_clock_monotonic()) + AGAIN_NS;
+        while (tg_now_ns(tg_clock_monotonic()) < until) {
+            TG_TRY(tg__net_patience(n, k.last));
+            (void)poll(NULL, 0, 20);
+        }
+    }
+}
+
+static tg_status check(const tg_net_attach_config *c)
+{
+    if (c->count < 1 || c->count > TG_SERVERS_MAX)
+        return tg_fail(TG_E_ARG, "tg_net_attach: config.count=%d: allowed: 1 to %d", c->count,
+                       TG_SERVERS_MAX);
+    if (!c->servers)
+        return tg_fail(TG_E_ARG, "tg_net_attach: config.servers is NULL");
+    if (!(c->timeout_s >= 0) || c->timeout_s > 1e6)
+        return tg_fail(TG_E_ARG, "tg_net_attach: config.timeout_s=%g: allowed: 0 to 1000000",
+                       c->timeout_s);
+    if (c->insecure && (c->key || c->server_keys))
+        return tg_fail(TG_E_ARG, "tg_net_attach: key and server_keys must be NULL with insecure");
+    if (!c->insecure && (!c->key || !c->server_keys))
+        return tg_fail(TG_E_ARG,
+                       "tg_net_attach: config.%s is NULL: every connection needs keys, unless "
+                       "insecure is set",
+                       c->key ? "server_keys" : "key");
+    for (int q = 0; q < c->count; q++)
+        if (!c->servers[q] || (c->server_keys && !c->server_keys[q]))
+            return tg_fail(TG_E_ARG, "tg_net_attach: config.%s[%d] is NULL",
+                           c->servers[q] ? "server_keys" : "servers", q);
+    return tg__net_check_job("tg_net_attach", c->job);
+}
+
+/* Who the servers are, as the configuration says. */
+static tg_status know_servers(tg_net *n, const tg_net_attach_config *c)
+{
+    TG_TRY(tg__net_members(n, c->count + 1));
+    for (int q = 0; q < c->count; q++) {
+        tg__member *m = &n->member[q + 1];
+        TG_TRY(tg__address_parse("server", c->servers[q], false, &m->address));
+        const char *key = c->insecure ? NULL : c->server_keys[q];
+        if (key && !tg__key_parse(key, strlen(key), &m->key))
+            return tg_fail(TG_E_SPEC,
+                           "server key \"%.64s\" is not a public key: allowed: tgk1: and 43 "
+                           "characters, as printed by \"telegrad key show\"",
+                           key);
+    }
+    return c->insecure ? TG_OK : tg__tls_create(c->key, &n->tls);
+}
+
+tg_status tg_net_attach(const tg_net_attach_config *config, tg_net **net_p)
+{
+    TG__ARG(config);
+    TG__ARG(net_p);
+    tg_net_attach_config c;
+    tg_net *n;
+    TG_TRY(tg__net_take_config("tg_net_attach", config,
+                               offsetof(tg_net_attach_config, on_wait_arg) + sizeof c.on_wait_arg,
+                               &c, sizeof c));
+    TG_TRY(check(&c));
+    const tg_net_config own = {.struct_size = sizeof own,
+                               .stop = c.stop,
+                               .stop_arg = c.stop_arg,
+                               .on_wait = c.on_wait,
+                               .on_wait_arg = c.on_wait_arg};
+    TG_TRY(tg__net_create(&own, c.timeout_s, &n));
+    n->attached = true;
+    tg_status status = know_servers(n, &c);
+    for (int q = 0; q < c.count && status == TG_OK; q++)
+        status = call_server(n, &c, q);
+    n->config = NULL;
+    if (status != TG_OK) {
+        tg__net_leave(n, 0);
+        return status;
+    }
+    *net_p = n;
+    return TG_OK;
+}

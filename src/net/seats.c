@@ -1,0 +1,345 @@
+#include "net/seats.h"
+#include "base/arg.h"
+#include "net/fields.h"
+#include "telegrad/clock.h"
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LIST_NS INT64_C(100000000)
+#define BUSY_NS INT64_C(2000000)
+
+static bool is_allowed(void *arg, const tg__public_key *key)
+{
+    const tg__seats *s = arg;
+    return tg__keys_find(s->config.allow, key) >= 0;
+}
+
+static void say(const tg__seats *s, const char *text)
+{
+    if (s->config.on_event)
+        s->config.on_event(s->config.on_event_arg, text);
+}
+
+/* A call has failed. */
+static void note(void *arg, const char *host, const tg__caller *c, const char *why)
+{
+    static const tg__public_key none;
+    tg__seats *s = arg;
+    const tg__public_key *key = c && c->stream ? &c->stream->peer : NULL;
+    if (key && tg__key_equal(key, &none))
+        key = NULL;
+    if (key && !is_allowed(s, key))
+        why = "it is not on the list of allowed keys";
+    const char *tells =
+        tg__refusals_add(&s->refusals, tg_now_ns(tg_clock_monotonic()), host, key, why);
+    if (tells)
+        say(s, tells);
+}
+
+/* ---- who comes ------------------------------------------------------------------------------- */
+
+/* A guest who has been promised a seat has it. */
+static bool is_vacant(const tg__seats *s, int seat)
+{
+    if (s->n->stream[seat])
+        return false;
+    for (size_t i = 0; i < s->door.room; i++)
+        if (s->door.guest[i].rank == seat + 1)
+            return false;
+    return true;
+}
+
+static tg_status choose_seat(const tg__seats *s, uint64_t wants, int *seat_p)
+{
+    const int seats = s->n->size - 1;
+    int seat = wants > 0 ? (int)wants - 1 : 0;
+    if (wants > (uint64_t)seats)
+        return tg_fail(TG_E_MISMATCH, "seat %lu is wanted: this server has %d seats",
+                       (unsigned long)wants - 1, seats);
+    while (wants == 0 && seat < seats && !is_vacant(s, seat))
+        seat++;
+    if (seat == seats)
+        return tg_fail(TG_E_PEER, "all %d seats for workers are taken", seats);
+    if (!is_vacant(s, seat))
+        return tg_fail(TG_E_PEER, "seat %d is taken by another worker", seat);
+    *seat_p = seat;
+    return TG_OK;
+}
+
+/* Read a caller's ENTER, and check it. */
+static tg_status read_enter(const tg__seats *s, const tg__caller *c, int *seat_p)
+{
+    tg__unpack u = {.at = c->body, .end = c->body + c->body_len};
+    char job[TG__JOB_MAX];
+    const uint64_t wants = tg__unpack_number(&u, 4), shard = tg__unpack_number(&u, 4),
+                   shards = tg__unpack_number(&u, 4);
+    tg__unpack_text(&u, job, sizeof job);
+    if (tg__caller_kind(c) == TG__SAID_JOIN)
+        return tg_fail(TG_E_MISMATCH, "this is a parameter server, not a meeting point");
+    if (tg__caller_kind(c) != TG__SAID_ENTER || !tg__unpack_whole(&u))
+        return tg_fail(TG_E_CORRUPT, "the message of a worker that comes is malformed");
+    if (strcmp(job, s->job) != 0)
+        return tg_fail(TG_E_MISMATCH, "job \"%s\": this server is for job \"%s\"", job, s->job);
+    if (shards != (uint64_t)s->config.shards || shard != (uint64_t)s->config.shard)
+        return tg_fail(TG_E_MISMATCH, "shard %lu of %lu is expected here: this is shard %d of %d",
+                       (unsigned long)shard, (unsigned long)shards, s->config.shard,
+                       s->config.shards);
+    return choose_seat(s, wants, seat_p);
+}
+
+static void refuse(tg__seats *s, tg__guest *g, tg_status status)
+{
+    char text[TG__TEXT_MAX];
+    snprintf(text, sizeof text, "%s", tg_error());
+    tg__make_printable(text);
+    note(s, g->host, &g->caller, text);
+    tg__caller_next(&g->caller);
+    g->caller.body_max = 0;
+    if (tg__net_say_refused(&g->caller, status, text))
+        g->caller.ends = true;
+    else
+        tg__caller_end(&g->caller);
+}
+
+/* A guest has said its message. */
+static tg_status hear(tg__seats *s, tg__guest *g)
+{
+    tg__caller *c = &g->caller;
+    uint8_t body[8];
+    tg__pack p = {.at = body, .end = body + sizeof body};
+    int seat = 0;
+    const tg_status status = read_enter(s, c, &seat);
+    if (status != TG_OK) {
+        refuse(s, g, status);
+        return TG_OK;
+    }
+    g->rank = seat + 1;
+    tg__caller_next(c);
+    c->body_max = 0; /* what follows is of the transport */
+    tg__pack_number(&p, 4, (uint64_t)seat);
+    tg__pack_number(&p, 4, (uint64_t)s->n->size - 1);
+    return tg__caller_say(c, TG__SAID_SEAT, body, sizeof body);
+}
+
+static const char *describe(const tg__seats *s, int seat, char text[200])
+{
+    const tg__member *m = &s->n->member[seat];
+    char mark[TG_KEY_TEXT];
+    const int position = s->n->tls ? tg__keys_find(s->config.allow, &m->key) : -1;
+    if (s->n->tls)
+        tg__key_mark(&m->key, mark);
+    snprintf(text, 200, "worker %d (%.63s%s%.60s)", seat,
+             position >= 0 ? s->config.allow->entry[position].name
+             : s->n->tls   ? mark
+                           : "",
+             s->n->tls ? ", " : "", m->address.host);
+    return text;
+}
+
+static void take_seat(tg__seats *s, tg__guest *g)
+{
+    char who[200], text[240];
+    const int seat = g->rank - 1;
+    tg__member *m = &s->n->member[seat];
+    *m = (tg__member){.key = g->caller.stream->peer};
+    snprintf(m->address.host, sizeof m->address.host, "%s", g->host);
+    s->n->stream[seat] = tg__caller_take(&g->caller);
+    g->rank = 0;
+    snprintf(text, sizeof text, "%s has come", describe(s, seat, who));
+    say(s, text);
+}
+
+/* ---- who leaves ------------------------------------------------------------------------------ */
+
+static void end_parting(tg__parting *p)
+{
+    tg__stream_close(p->stream);
+    free(p->stream);
+    free(p->bytes);
+    *p = (tg__parting){.stream = NULL};
+}
+
+/* Returns true if it is over. */
+static bool step_parting(tg__parting *p, int64_t now)
+{
+    while (p->at < p->len && !p->stream->failed) {
+        const ptrdiff_t n = tg__stream_write(p->stream, p->bytes + p->at, p->len - p->at);
+        if (n <= 0)
+            break;
+        p->at += (size_t)n;
+    }
+    if (p->at < p->len) /* what it sends meanwhile must not keep it from reading */
+        tg__stream_drain(p->stream);
+    (void)tg__stream_flush(p->stream);
+    return now > p->until_ns || p->stream->failed ||
+           (p->at == p->len && tg__stream_is_over(p->stream));
+}
+
+void tg__seats_part(tg__seats *s, int seat, const char *why, uint8_t *bytes, size_t at, size_t len)
+{
+    const int64_t now = tg_now_ns(tg_clock_monotonic());
+    char who[200], text[200 + TG__TEXT_MAX + 32];
+    tg__parting *place = &s->parting[0];
+    for (size_t i = 1; i < TG__PARTINGS && place->stream; i++)
+        if (!s->parting[i].stream || s->parting[i].until_ns < place->until_ns)
+            place = &s->parting[i];
+    if (place->stream)
+        end_parting(place);
+    *place = (tg__parting){.stream = s->n->stream[seat],
+                           .bytes = bytes,
+                           .at = at,
+                           .len = len,
+                           .until_ns = now + TG__LEAVE_NS};
+    s->n->stream[seat] = NULL;
+    if (step_parting(place, now))
+        end_parting(place);
+    snprintf(text, sizeof text, "%s has left%s%s", describe(s, seat, who), *why ? ": " : "", why);
+    say(s, text);
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+static void renew_list(tg__seats *s, int64_t now)
+{
+    if (!s->config.allow_now || now - s->listed_ns < LIST_NS)
+        return;
+    s->listed_ns = now;
+    const tg_keys *list = s->config.allow_now(s->config.allow_now_arg);
+    if (list)
+        s->config.allow = list;
+}
+
+bool tg__seats_allow(const tg__seats *s, int seat)
+{
+    return !s->n->tls || tg__keys_find(s->config.allow, &s->n->member[seat].key) >= 0;
+}
+
+tg_status tg__seats_step(tg__seats *s, void (*take)(void *arg, int seat), void *arg)
+{
+    const int64_t now = tg_now_ns(tg_clock_monotonic());
+    renew_list(s, now);
+    const size_t count = tg__door_watch(&s->door, s->polled);
+    (void)poll(s->polled, (nfds_t)count, 0);
+    TG_TRY(tg__door_step(&s->door));
+    s->busy = false;
+    for (size_t i = 0; i < s->door.room; i++) {
+        tg__guest *g = &s->door.guest[i];
+        tg__caller *c = &g->caller;
+        if (g->rank == 0 && c->arrived && !c->ends)
+            TG_TRY(hear(s, g));
+        if (g->rank > 0 && tg__caller_step(c) && tg__caller_has_said(c)) {
+            const int seat = g->rank - 1;
+            take_seat(s, g);
+            take(arg, seat);
+        }
+        s->busy |= c->state != TG__CALLER_NONE;
+    }
+    for (size_t i = 0; i < s->door.knocks; i++)
+        s->busy |= s->door.knock[i].fd >= 0;
+    for (size_t i = 0; i < TG__PARTINGS; i++) {
+        tg__parting *p = &s->parting[i];
+        if (p->stream && step_parting(p, now))
+            end_parting(p);
+        s->busy |= p->stream != NULL;
+    }
+    return TG_OK;
+}
+
+int64_t tg__seats_due_ns(const tg__seats *s, int64_t now)
+{
+    return s->busy ? now + BUSY_NS : s->config.allow_now ? s->listed_ns + LIST_NS : INT64_MAX;
+}
+
+void tg__seats_close(tg_net *n)
+{
+    tg__seats *s = n->hosts;
+    if (!s)
+        return;
+    tg__door_close(&s->door);
+    for (size_t i = 0; i < TG__PARTINGS; i++)
+        if (s->parting[i].stream)
+            end_parting(&s->parting[i]);
+    if (n->listener >= 0)
+        close(n->listener);
+    n->listener = -1;
+    free(s->polled);
+    free(s);
+    n->hosts = NULL;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static tg_status check(const tg_net_serve_config *c)
+{
+    const int most = TG_RANKS_MAX - 1;
+    if (!c->listen)
+        return tg_fail(TG_E_ARG, "tg_net_serve: config.listen is NULL");
+    if (c->workers < 1 || c->workers > most)
+        return tg_fail(TG_E_ARG, "tg_net_serve: config.workers=%d: allowed: 1 to %d", c->workers,
+                       most);
+    if (c->shards < 1 || c->shards > TG_SERVERS_MAX || c->shard < 0 || c->shard >= c->shards)
+        return tg_fail(TG_E_ARG,
+                       "tg_net_serve: config.shard=%d of shards=%d: allowed: 0 to shards - 1, and "
+                       "at most %d shards",
+                       c->shard, c->shards, TG_SERVERS_MAX);
+    if (c->insecure && (c->key || c->allow))
+        return tg_fail(TG_E_ARG, "tg_net_serve: key and allow must be NULL with insecure");
+    if (!c->insecure && (!c->key || !c->allow))
+        return tg_fail(TG_E_ARG,
+                       "tg_net_serve: config.%s is NULL: every connection needs keys, unless "
+                       "insecure is set",
+                       c->key ? "allow" : "key");
+    if (c->allow && tg_keys_count(c->allow) == 0)
+        return tg_fail(TG_E_ARG, "tg_net_serve: config.allow has no keys");
+    return tg__net_check_job("tg_net_serve", c->job);
+}
+
+static tg_status open_seats(tg_net *n, const tg_net_serve_config *c)
+{
+    tg__seats *s;
+    TG_TRY(tg__net_members(n, c->workers + 1));
+    n->rank = c->workers;
+    TG_TRY(tg_alloc(1, sizeof *s, &n->hosts));
+    s = n->hosts;
+    s->n = n;
+    s->config = *c;
+    s->config.key = NULL;
+    snprintf(s->job, sizeof s->job, "%s", c->job ? c->job : "");
+    s->config.job = s->job;
+    if (c->key)
+        n->member[n->rank].key = c->key->public_key;
+    if (!c->insecure)
+        TG_TRY(tg__tls_create(c->key, &n->tls));
+    TG_TRY(tg__net_listen(n));
+    TG_TRY(tg__door_open(&s->door, n->listener, n->tls, n->size, TG__ENTER_MAX, is_allowed, s));
+    s->door.on_failed = note;
+    s->door.on_failed_arg = s;
+    return tg_alloc(tg__door_watch_max(&s->door), sizeof *s->polled, &s->polled);
+}
+
+tg_status tg_net_serve(const tg_net_serve_config *config, tg_net **net_p)
+{
+    TG__ARG(config);
+    TG__ARG(net_p);
+    tg_net_serve_config c;
+    tg_net *n;
+    TG_TRY(tg__net_take_config("tg_net_serve", config,
+                               offsetof(tg_net_serve_config, on_event_arg) + sizeof c.on_event_arg,
+                               &c, sizeof c));
+    c.shards = c.shards == 0 && c.shard == 0 ? 1 : c.shards;
+    TG_TRY(check(&c));
+    const tg_net_config own = {
+        .struct_size = sizeof own, .listen = c.listen, .size = c.workers + 1};
+    TG_TRY(tg__net_create(&own, 0, &n));
+    const tg_status status = open_seats(n, &c);
+    n->config = NULL;
+    if (status != TG_OK) {
+        tg__net_leave(n, 0);
+        return status;
+    }
+    *net_p = n;
+    return TG_OK;
+}

@@ -1,0 +1,70 @@
+/* The transport of a server, whose workers come and go. */
+#include "net/seats.h"
+#include "net/tcp_impl.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A worker has come. */
+static void take(void *arg, int seat)
+{
+    tg__tcp *t = arg;
+    tg__stream *stream = t->net->stream[seat];
+    if (tg__peer_connect(t, &t->peer[seat], stream) == TG_OK)
+        return;
+    tg__peer_release(&t->peer[seat]);
+    tg__seats_part(t->net->hosts, seat, tg_error(), NULL, 0, 0);
+}
+
+tg_status tg__tcp_host(tg__tcp *t, int64_t *look_ns_p)
+{
+    tg__seats *s = t->net->hosts;
+    TG_TRY(tg__seats_step(s, take, t));
+    for (int seat = 0; seat < t->base.size - 1; seat++) {
+        tg__peer *p = &t->peer[seat];
+        if (!p->stream || p->gone || tg__seats_allow(s, seat))
+            continue;
+        (void)tg_fail(TG_E_PEER, "its key was removed from the list of allowed keys");
+        tg__peer_say_bye(t, p);
+        tg__reason_insert(p, tg_error());
+        tg__peer_push(t, p);
+        tg__peer_lose(t, p, tg_error()); /* what waits for it fails, and it is dropped */
+    }
+    const int64_t due = tg__seats_due_ns(s, tg_now_ns(t->base.clock));
+    if (due < *look_ns_p)
+        *look_ns_p = due;
+    return TG_OK;
+}
+
+void tg__tcp_drop(tg_transport *base, int peer)
+{
+    tg__tcp *t = (tg__tcp *)base;
+    if (peer < 0 || peer >= base->size - 1)
+        return;
+    tg__peer *p = &t->peer[peer];
+    tg__stream *stream = p->stream;
+    char why[TG__TEXT_MAX] = "";
+    uint8_t *bytes = NULL;
+    size_t at = 0, len = 0;
+    if (stream && p->gone) {
+        tg__reason_read(p, why);
+        if (!*why && !p->said_bye)
+            snprintf(why, sizeof why, "%s", stream->why);
+    } else if (stream) {
+        const bool between = !p->sending; /* two messages */
+        snprintf(why, sizeof why, "%s", tg_error());
+        tg__peer_say_bye(t, p);
+        if (between)
+            tg__reason_insert(p, why);
+    }
+    if (stream && !p->gone) {
+        bytes = p->stage;
+        at = p->stage_at;
+        len = p->stage_len;
+        p->stage = NULL;
+        tg__peer_let_go(t, p);
+    }
+    if (stream)
+        tg__seats_part(t->net->hosts, peer, why, bytes, at, len);
+    tg__peer_release(p);
+    tg__peer_begin(p, peer);
+}
