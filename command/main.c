@@ -34,6 +34,7 @@ static const struct cli_command *const commands[] = {
 #endif
     &command_report,
 #ifdef HAVE_NET
+    &command_serve,
     &command_doctor,
     &command_key,
 #endif

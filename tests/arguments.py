@@ -119,7 +119,7 @@ NULL_IS_FINE = {
     ("tg_utf8_decode", "code_p"),
 }
 # Values in the place of a status for which NULL gives neither 0, NULL nor false.
-TEXT_IF_NULL = {"tg_spec_word"}
+TEXT_IF_NULL = {"tg_spec_word", "tg_net_about"}
 MINUS_ONE_IF_NULL = {"tg_readfile_open"}  # a descriptor
 # Numbers that may be anything, and lengths of the caller's memory, which nobody can check.
 ANY = {

@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = README + "".join((ROOT / f"docs/{name}.md").read_text(encoding="utf-8") for name in
                             ("command", "optimizers", "data", "cluster", "strategies", "virtual-clock", "report", "advise",
-                             "security", "networks", "tuning"))
+                             "security", "networks", "tuning", "servers"))
 MPI = shutil.which("mpirun") and "libmpi" in subprocess.run(["ldd", TELEGRAD], capture_output=True, text=True).stdout
 TCP = "libssl" in subprocess.run(["ldd", TELEGRAD], capture_output=True, text=True).stdout
 
@@ -66,6 +66,8 @@ class Docs(unittest.TestCase):
                 if command.startswith("mpirun") and not MPI:
                     print("SKIP without MPI:", command)
                     continue
+                if re.match("telegrad serve|.*--server ", command):
+                    continue  # serve_test.py runs them
                 if re.match("telegrad (key|doctor)|.*--listen", command) and not TCP:
                     print("SKIP without OpenSSL:", command)
                     continue

@@ -63,15 +63,16 @@ bool net_options_join(const struct net_options *o)
 /* Check options of which all require --listen or --join. */
 static tg_status check_lonely(const struct net_options *o)
 {
-    static const char both[] = "--listen (rank 0) or --join (the others)";
+    static const char both[] = "--listen (rank 0) or --join (the others)",
+                      any[] = "--listen (rank 0), --join (the others) or, in train, --server";
     const struct {
         bool given;
         const char *name, *requires;
     } all[] = {{o->ranks > 0, "ranks", "--listen, at rank 0; in one process: --workers N"},
-               {o->key, "key", both},
+               {o->key, "key", any},
                {o->allow, "allow", "--listen, at rank 0"},
                {o->peer_key, "peer-key", "--join tcp://HOST:PORT, where rank 0 listens"},
-               {o->insecure, "insecure", both},
+               {o->insecure, "insecure", any},
                {o->advertise, "advertise", both}};
     for (size_t i = 0; i < TG_COUNT(all); i++)
         if (all[i].given)
@@ -91,9 +92,8 @@ static bool is_any_host(const char *host, size_t len)
            (inet_pton(AF_INET6, bare, &six) == 1 && IN6_IS_ADDR_UNSPECIFIED(&six));
 }
 
-/* Check what is known before anything else is done: the form, the port and hosts that cannot be.
- * called: others call this address, so it has a host and a port */
-static tg_status check_address(const char *option, const char *text, bool called, unsigned least)
+tg_status net_options_address(const char *option, const char *text, bool called, const char *whose,
+                              unsigned least)
 {
     static const char scheme[] = "tcp://";
     const bool has_scheme = strncmp(text, scheme, sizeof scheme - 1) == 0;
@@ -115,22 +115,23 @@ static tg_status check_address(const char *option, const char *text, bool called
                        colon == host ? "it has no host"
                                      : "it means all addresses of a machine, which a rank can "
                                        "listen at but not connect to",
-                       strcmp(option, "join") == 0 ? "the machine of rank 0" : "this machine");
+                       whose);
     return TG_OK;
 }
 
 static tg_status check_addresses(const struct net_options *o)
 {
     if (o->listen)
-        TG_TRY(check_address("listen", o->listen, false, o->join ? 0 : 1));
+        TG_TRY(net_options_address("listen", o->listen, false, "", o->join ? 0 : 1));
     if (o->join)
-        TG_TRY(check_address("join", o->join, true, 1));
+        TG_TRY(net_options_address("join", o->join, true, "the machine of rank 0", 1));
     if (o->join && o->listen && strcmp(o->join, o->listen) == 0)
         return tg_fail(TG_E_SPEC,
                        "--listen and --join \"%.64s\": this rank would wait for itself: give "
                        "--listen and --ranks N at rank 0, --join on other ranks",
                        o->join);
-    return o->advertise ? check_address("advertise", o->advertise, true, 1) : TG_OK;
+    return o->advertise ? net_options_address("advertise", o->advertise, true, "this machine", 1)
+                        : TG_OK;
 }
 
 static tg_status check_keys(const struct net_options *o)
@@ -162,12 +163,46 @@ static tg_status check_keys(const struct net_options *o)
     return TG_OK;
 }
 
+/* A worker of servers. Each of their addresses is checked. */
+static tg_status check_server(const struct net_options *o)
+{
+    const struct {
+        bool given;
+        const char *name;
+    } no[] = {{o->listen, "listen"}, {o->join, "join"},         {o->ranks > 0, "ranks"},
+              {o->allow, "allow"},   {o->peer_key, "peer-key"}, {o->advertise, "advertise"}};
+    for (size_t i = 0; i < TG_COUNT(no); i++)
+        if (no[i].given)
+            return tg_fail(TG_E_SPEC,
+                           "--server and --%s cannot be combined: a worker of servers calls them, "
+                           "and has no connection to other workers",
+                           no[i].name);
+    if (o->insecure && (o->key || o->server_key))
+        return tg_fail(TG_E_SPEC,
+                       "--insecure and --%s cannot be combined: --insecure means no keys",
+                       o->key ? "key" : "server-key");
+    if (!o->insecure && (!o->key || !o->server_key))
+        return tg_fail(TG_E_SPEC,
+                       o->key ? "--server with --key requires --server-key tgk1:..., the public "
+                                "key of each server, which telegrad key show prints there"
+                              : "--server requires --key FILE (see telegrad key new), or "
+                                "--insecure: no keys and no encryption");
+    for (const char *at = o->server; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        char one[300];
+        const size_t len = strcspn(at, ",");
+        snprintf(one, sizeof one, "%.*s", (int)(len < 299 ? len : 299), at);
+        TG_TRY(net_options_address("server", one, true, "the server's machine", 1));
+    }
+    return TG_OK;
+}
+
 tg_status net_options_check(const struct net_options *o)
 {
     int rank, size;
-    if (!net_options_join(o))
-        return check_lonely(o);
-    const char *const role = o->join ? "join" : "listen";
+    if (!net_options_join(o) && !o->server)
+        return o->server_key ? tg_fail(TG_E_SPEC, "--server-key requires --server tcp://HOST:PORT")
+                             : check_lonely(o);
+    const char *const role = o->server ? "server" : o->join ? "join" : "listen";
     if (launch_under_mpi(&rank, &size))
         return tg_fail(TG_E_SPEC,
                        "--%s under mpirun or srun --mpi, which already connect the ranks: use only "
@@ -176,6 +211,8 @@ tg_status net_options_check(const struct net_options *o)
     if (!job_transport_find("tcp"))
         return tg_fail(TG_E_UNSUPPORTED,
                        "--%s: this telegrad was built without OpenSSL 3, which it requires", role);
+    if (o->server)
+        return check_server(o);
     if (!o->join && !o->ranks)
         return tg_fail(TG_E_SPEC, "--listen requires --ranks N, the number of ranks, at rank 0, or "
                                   "--join on other ranks");

@@ -11,6 +11,7 @@ struct net_options {
     const char *listen, *join, *advertise; /* tcp://HOST:PORT */
     const char *key, *allow;               /* files */
     const char *peer_key;                  /* tgk1:... */
+    const char *server, *server_key;       /* lists with commas: of train, see option_table.c */
     uint64_t ranks;
     bool insecure;
 };
@@ -22,8 +23,17 @@ struct net_options {
 extern const struct cli_option net_options_list[];
 TG_NODISCARD tg_status net_options_set(struct net_options *o, int key, const char *arg);
 
-/* Whether this process is to meet others over a network. */
+/* Whether this process is to meet other ranks over a network. */
 bool net_options_join(const struct net_options *o);
+
+/* Check an address: its form, its port, and hosts that cannot be.
+ * option  "listen", for the message
+ * called  others call this address, so it has a host and a port
+ * whose   the machine that it is of, for the message: "this machine"
+ * least   lowest port allowed
+ * Errors  TG_E_SPEC */
+TG_NODISCARD tg_status net_options_address(const char *option, const char *text, bool called,
+                                           const char *whose, unsigned least);
 
 /* Check that the options fit together, and that this build and this process can join.
  * Errors TG_E_SPEC, TG_E_UNSUPPORTED (built without libtelegrad-net) */

@@ -143,9 +143,21 @@ const struct option_def option_table[] = {
      EVERY,
      FORM_TEXT,
      AT(server_mode)},
-    {.o = {"transport", 0, "inproc|mpi|tcp", NULL, NULL,
+    {.o = {"server", 0, "tcp://HOST:PORT", NULL, NULL,
+           "train as a worker of the telegrad serve at this address, with --strategy server; of "
+           "several, with commas between, in the order of their shards"},
+     OPT_TRAIN,
+     FORM_TEXT,
+     AT(net.server)},
+    {.o = {"server-key", 0, "tgk1:...", NULL, NULL,
+           "with --server and --key: the public key of each server, with commas between"},
+     OPT_TRAIN,
+     FORM_TEXT,
+     AT(net.server_key)},
+    {.o = {"transport", 0, "inproc|mpi|tcp|servers", NULL, NULL,
            "how workers are connected: as threads of this process, as processes started by mpirun "
-           "or srun, or as processes connected by --listen and --join (default: detected)"},
+           "or srun, as processes connected by --listen and --join, or each to servers by --server "
+           "(default: detected)"},
      BOTH,
      FORM_TRANSPORT,
      AT(transport)},

@@ -211,10 +211,38 @@ static tg_status check_server_mode(const struct run_options *o)
     return create_server(o, &config);
 }
 
+/* A worker of servers that run elsewhere. */
+static tg_status check_worker(const struct run_options *o)
+{
+    const struct {
+        bool given;
+        const char *name, *why;
+    } no[] = {{o->servers > 0, "servers N", "they run elsewhere"},
+              {o->server_mode, "server-mode", "the server's own --mode says it"},
+              {o->save_dir, "save DIR", "the optimizer's memory is the servers'"},
+              {o->resume_dir, "resume DIR", "the optimizer's memory is the servers'"},
+              {o->dry_run, "dry-run", "the plan depends on the servers"},
+              {o->nodes > 0, "nodes", "workers are not connected to each other"}};
+    for (size_t i = 0; i < TG_COUNT(no); i++)
+        if (no[i].given)
+            return tg_fail(TG_E_SPEC, "--server and --%s cannot be combined: %s", no[i].name,
+                           no[i].why);
+    return launch_servers_keep(o)
+               ? TG_OK
+               : tg_fail(TG_E_SPEC,
+                         "--server with --strategy %.64s: telegrad serve keeps the parameters: "
+                         "allowed: --strategy server",
+                         o->strategy);
+}
+
 static tg_status check_servers(const struct run_options *o, const struct job_transport *own)
 {
+    if (o->net.server)
+        return check_worker(o);
     if (o->servers == 0 && launch_servers_keep(o))
-        return tg_fail(TG_E_SPEC, "--strategy server requires --servers N, with N >= 1");
+        return tg_fail(TG_E_SPEC,
+                       "--strategy server requires --servers N, with N >= 1, or --server "
+                       "tcp://HOST:PORT");
     if (o->servers == 0)
         return o->server_mode
                    ? tg_fail(TG_E_SPEC, "--server-mode %.64s requires --servers N", o->server_mode)

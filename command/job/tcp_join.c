@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -140,14 +141,9 @@ void tcp_join_refresh(const struct net_options *o, tg_net *net)
 }
 
 /* Until then. */
-struct lists {
-    const struct net_options *options;
-    tg_keys *current, *before; /* the library may still use the latter when it asks for the next */
-};
-
-static const tg_keys *allow_now(void *arg)
+const tg_keys *tcp_join_list_now(void *arg)
 {
-    struct lists *l = arg;
+    struct tcp_lists *l = arg;
     tg_keys *allow = NULL;
     if (!atomic_exchange(&hung_up, false))
         return NULL;
@@ -159,6 +155,13 @@ static const tg_keys *allow_now(void *arg)
     l->before = l->current;
     l->current = allow;
     return allow;
+}
+
+void tcp_join_lists_free(struct tcp_lists *l)
+{
+    tg_keys_destroy(l->current);
+    tg_keys_destroy(l->before);
+    *l = (struct tcp_lists){.options = NULL};
 }
 
 /* ---- joining --------------------------------------------------------------------------------- */
@@ -177,7 +180,7 @@ tg_status tcp_join(const struct net_options *o, const char *job, int rank, doubl
                    tg_net **net_p)
 {
     tg_key_pair *key = NULL;
-    struct lists lists = {.options = o};
+    struct tcp_lists lists = {.options = o};
     tg_net *net = NULL;
     struct waiting waiting = {.said = ""};
     tg_status status = read_keys(o, &key, &lists.current);
@@ -198,16 +201,105 @@ tg_status tcp_join(const struct net_options *o, const char *job, int rank, doubl
                                   .stop = stopped,
                                   .on_wait = on_wait,
                                   .on_wait_arg = &waiting,
-                                  .allow_now = o->allow ? allow_now : NULL,
+                                  .allow_now = o->allow ? tcp_join_list_now : NULL,
                                   .allow_now_arg = &lists,
                                   .on_refused = on_refused};
     if (status == TG_OK)
         status = of_option(tg_net_join(&config, &net));
     console_status("");
     tg_key_destroy(key);
-    tg_keys_destroy(lists.current);
-    tg_keys_destroy(lists.before);
+    tcp_join_lists_free(&lists);
     if (status == TG_OK)
         *net_p = net;
+    return status;
+}
+
+/* ---- servers --------------------------------------------------------------------------------- */
+
+/* Cut a list with commas in place. Returns how many parts; text stays valid. */
+static int cut(char *text, const char *part[TG_SERVERS_MAX])
+{
+    int count = 0;
+    for (char *at = text; at && count < TG_SERVERS_MAX; count++) {
+        char *comma = strchr(at, ',');
+        part[count] = at;
+        if (comma)
+            *comma++ = '\0';
+        at = comma;
+    }
+    return count;
+}
+
+static tg_status attach(const struct net_options *o, char *servers, char *keys,
+                        tg_net_attach_config *config, tg_net **net_p)
+{
+    const char *address[TG_SERVERS_MAX], *key[TG_SERVERS_MAX];
+    char unused[TG_KEY_TEXT];
+    config->count = cut(servers, address);
+    config->servers = address;
+    const int count = keys ? cut(keys, key) : config->count;
+    if (count != config->count)
+        return tg_fail(TG_E_SPEC,
+                       "--server-key with %d keys and --server with %d addresses: give "
+                       "each server its key, in the same order",
+                       count, config->count);
+    for (int q = 0; keys && q < count; q++)
+        if (tg_key_fingerprint(key[q], unused) != TG_OK)
+            return tg_fail(TG_E_SPEC, "--server-key %s", tg_error());
+    config->server_keys = keys ? key : NULL;
+    if (o->insecure)
+        warn_once();
+    return tg_net_attach(config, net_p);
+}
+
+tg_status tcp_join_servers(const struct net_options *o, const char *job, double timeout_s,
+                           tg_net **net_p)
+{
+    tg_key_pair *key = NULL;
+    tg_keys *none = NULL;
+    struct waiting waiting = {.said = ""};
+    char *servers = strdup(o->server), *keys = o->server_key ? strdup(o->server_key) : NULL;
+    tg_status status = servers && (keys || !o->server_key)
+                           ? read_keys(o, &key, &none)
+                           : tg_fail(TG_E_NOMEM, "out of memory: servers");
+    tg_net_attach_config config = {.struct_size = sizeof config,
+                                   .job = job,
+                                   .key = key,
+                                   .insecure = o->insecure,
+                                   .timeout_s = timeout_s,
+                                   .stop = stopped,
+                                   .on_wait = on_wait,
+                                   .on_wait_arg = &waiting};
+    if (status == TG_OK)
+        status = attach(o, servers, keys, &config, net_p);
+    console_status("");
+    tg_key_destroy(key);
+    free(servers);
+    free(keys);
+    return status;
+}
+
+static void on_event(void *arg, const char *text)
+{
+    (void)arg;
+    console_note("%s", text);
+}
+
+tg_status tcp_join_serve(const struct net_options *o, tg_net_serve_config *config,
+                         struct tcp_lists *lists, tg_net **net_p)
+{
+    tg_key_pair *key = NULL;
+    *lists = (struct tcp_lists){.options = o};
+    tg_status status = read_keys(o, &key, &lists->current);
+    if (status == TG_OK && o->insecure)
+        warn_once();
+    config->listen = o->listen;
+    config->key = key;
+    config->allow = lists->current;
+    config->insecure = o->insecure;
+    config->on_event = on_event;
+    if (status == TG_OK)
+        status = of_option(tg_net_serve(config, net_p));
+    tg_key_destroy(key);
     return status;
 }

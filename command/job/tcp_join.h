@@ -15,6 +15,29 @@
 TG_NODISCARD tg_status tcp_join(const struct net_options *o, const char *job, int rank,
                                 double timeout_s, tg_net **net_p);
 
+/* Call the servers that the options name, as a worker. Says on stderr what it waits for.
+ * Errors    those of tg_net_attach and tg_key_load */
+TG_NODISCARD tg_status tcp_join_servers(const struct net_options *o, const char *job,
+                                        double timeout_s, tg_net **net_p);
+
+/* A list of keys that is read again on SIGHUP, see tcp_join_await_hangups. */
+struct tcp_lists {
+    const struct net_options *options;
+    tg_keys *current, *before; /* the library may still use the latter when it asks for the next */
+};
+/* The list now; NULL: it has not changed, or cannot be read, which was said.
+ * lists  a struct tcp_lists */
+const tg_keys *tcp_join_list_now(void *lists);
+void tcp_join_lists_free(struct tcp_lists *lists);
+
+/* Listen for workers as the options say.
+ * config  what the options do not say is set. allow_now is for the caller, and has to return what
+ *         tcp_join_list_now does
+ * lists   [out] lives as long as the membership; then tcp_join_lists_free, also after an error
+ * Errors  those of tg_net_serve, tg_key_load and tg_keys_load */
+TG_NODISCARD tg_status tcp_join_serve(const struct net_options *o, tg_net_serve_config *config,
+                                      struct tcp_lists *lists, tg_net **net_p);
+
 /* From now on SIGHUP does not end this process: the list of keys is read again, while it joins, and
  * then by tcp_join_refresh. Without --allow: does nothing. */
 void tcp_join_await_hangups(const struct net_options *o);

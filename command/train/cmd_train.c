@@ -96,7 +96,9 @@ static void print_cost(const struct run_result *result, bool simulated)
            format_bytes(end->bytes_per_step).text);
     if (end->bytes_near > 0)
         printf("sent in node   %s in all by rank 0\n", format_bytes((double)end->bytes_near).text);
-    if (isfinite(end->ratio) || isfinite(end->ratio_wire))
+    if (isfinite(end->ratio) && !(end->ratio_wire > 0)) /* no other worker to exchange with */
+        printf("ratio          %s of the gradient\n", format_ratio(end->ratio, "x").text);
+    else if (isfinite(end->ratio) || isfinite(end->ratio_wire))
         printf("ratio          %s of the gradient, %s of the traffic of a dense exchange\n",
                format_ratio(end->ratio, "x").text, format_ratio(end->ratio_wire, "x").text);
     else
@@ -337,13 +339,14 @@ static int cmd_train(int argc, char **argv)
     char command[JOB_COMMAND] = "train";
     clock_options_tell_links(&o, command);
     if (status == TG_OK)
-        status =
-            explain_taken(launch_open(&launch, &(struct job_call){.net = &o.net,
-                                                                  .command = command,
-                                                                  .trains = true,
-                                                                  .timeout_s = options_patience(&o),
-                                                                  .rank = rank}),
-                          o.resume_dir, rank);
+        status = explain_taken(
+            launch_open(&launch, &(struct job_call){.net = &o.net,
+                                                    .command = command,
+                                                    .trains = true,
+                                                    .timeout_s = options_patience(&o),
+                                                    .optimizer = options_optimizer(&o),
+                                                    .rank = rank}),
+            o.resume_dir, rank);
     if (status != TG_OK)
         return launch_fail(&launch, status);
     stop_install(launch.speaks);

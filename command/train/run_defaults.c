@@ -129,7 +129,7 @@ static tg_status settle_method(struct run_options *o)
 {
     tg_spec *spec;
     const char *text = options_method(o);
-    if (o->servers == 0)
+    if (o->servers == 0 && !o->net.server)
         return TG_OK;
     if (tg_registry_parse(TG_KIND_METHOD, text, &spec) != TG_OK)
         return TG_OK; /* creating the session reports the error */
@@ -146,11 +146,11 @@ static tg_status settle_method(struct run_options *o)
         return TG_OK;
     if (given || !can)
         return tg_fail(TG_E_SPEC,
-                       given ? "--servers %d with --method %.200s: servers are for exchange=star: "
+                       given ? "--server%s with --method %.200s: servers are for exchange=star: "
                                "leave one of them out"
-                             : "--servers %d with --method %.200s: this method does not have "
+                             : "--server%s with --method %.200s: this method does not have "
                                "exchange=star, so servers cannot sum its gradients",
-                       (int)o->servers, given ? text : name);
+                       o->net.server ? "" : "s", given ? text : name);
     if (strlen(text) > sizeof o->settled.method - 32)
         return tg_fail(TG_E_SPEC, "--method of %zu characters: allowed: %zu", strlen(text),
                        sizeof o->settled.method - 32);
@@ -263,6 +263,8 @@ tg_status run_defaults_settle(struct run_options *o)
     tg_spec *own = NULL;
     char written[OPTIMIZER_OPTION_TEXT];
     o->settled = (struct run_settled){.notes = 0};
+    if (o->net.server && !options_given(o, "strategy"))
+        o->strategy = "server";
     TG_TRY(optimizer_option_join(o, written));
     if (written[0])
         TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, written, &own));

@@ -240,6 +240,9 @@ typedef struct tg_net_serve_config {
      * reported */
     void (*on_event)(void *arg, const char *text);
     void *on_event_arg;
+    /* What each worker that comes is told (tg_net_about), such as the server's optimizer: printable
+     * text of at most 511 bytes, copied. NULL: "" */
+    const char *about;
 } tg_net_serve_config;
 
 /* Listen for workers. Returns at once. The transport (tg_transport_tcp) has workers + 1 ranks, of
@@ -274,6 +277,10 @@ typedef struct tg_net_attach_config {
  *         TG_E_CORRUPT (its message is malformed), TG_E_IO (the host name is unknown),
  *         TG_E_UNSUPPORTED, TG_E_STOPPED, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_net_attach(const tg_net_attach_config *config, tg_net **net_p);
+/* What a server has said of itself; "": it is no server, or has said nothing. Valid while net
+ * lives.
+ * rank  of the transport: 1 + the server's number */
+TG_API const char *tg_net_about(const tg_net *net, int rank);
 
 /* ---- leaving, and the transport -------------------------------------------------------------- */
 

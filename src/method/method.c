@@ -230,6 +230,8 @@ tg_status tg__method_join(tg__method *m, const tg__exchange_ops *ops, size_t n, 
                           const tg__combine *combine, tg__exchange **x_p)
 {
     tg__exchange *x;
+    if (ops->served && m->setup.measures)
+        ops = tg__exchange_find("allgather");
     TG_TRY(tg__exchange_create_served(ops, m->setup.rank, m->setup.size, m->setup.servers, n, codec,
                                       combine == NULL ? &tg__combine_mean : combine, &x));
     x->owns_momentum = (m->def->properties & TG__OWNS_MOMENTUM) != 0;

@@ -22,6 +22,7 @@ typedef struct tg__method_setup {
     int rank, size;
     int servers; /* that the ranks reach */
     int seat; /* of a worker that is alone among servers: its random numbers are as of this rank */
+    bool measures; /* one rank, to measure costs: no server answers, so star is allgather */
     uint64_t seed, steps_per_epoch;
     int64_t epoch_shift; /* tg__epochs */
     uint32_t bucket;

@@ -50,6 +50,7 @@ static tg_status read_answer(call *k, const tg__caller *c)
         return tg_fail(refused, "server %d at %s refuses: %s", k->server, k->address, text);
     }
     const uint64_t seat = tg__unpack_number(&u, 4), seats = tg__unpack_number(&u, 4);
+    tg__unpack_text(&u, text, sizeof text);
     if (tg__caller_kind(c) != TG__SAID_SEAT || !tg__unpack_whole(&u) || seats >= TG_RANKS_MAX ||
         seat >= seats || (k->server > 0 && seat != (uint64_t)n->seat))
         return malformed(k);
@@ -60,7 +61,10 @@ static tg_status read_answer(call *k, const tg__caller *c)
                        k->server, k->address, (unsigned long)seats, n->seats);
     n->seat = (int)seat;
     n->seats = (int)seats;
-    return TG_OK;
+    tg__make_printable(text);
+    free(n->member[k->server + 1].about);
+    n->member[k->server + 1].about = strdup(text);
+    return n->member[k->server + 1].about ? TG_OK : tg_fail(TG_E_NOMEM, "out of memory: server");
 }
 
 /* Why a call failed. */
@@ -94,7 +98,7 @@ static tg_status call_once(call *k, int turn)
     tg_net *n = k->n;
     tg__caller c;
     k->again = false;
-    TG_TRY(tg__caller_call(&c, &n->member[k->server + 1].address, turn, n->tls, TG__LEAVES_MAX,
+    TG_TRY(tg__caller_call(&c, &n->member[k->server + 1].address, turn, n->tls, TG__SEAT_MAX,
                            tg__net_is_key, &n->member[k->server + 1].key));
     tg_status status = say_enter(k, &c);
     while (status == TG_OK && !c.arrived) {
@@ -168,6 +172,12 @@ static tg_status know_servers(tg_net *n, const tg_net_attach_config *c)
                            key);
     }
     return c->insecure ? TG_OK : tg__tls_create(c->key, &n->tls);
+}
+
+const char *tg_net_about(const tg_net *net, int rank)
+{
+    const bool known = net && rank >= 0 && rank < net->size && net->member[rank].about;
+    return known ? net->member[rank].about : "";
 }
 
 tg_status tg_net_attach(const tg_net_attach_config *config, tg_net **net_p)

@@ -450,6 +450,8 @@ void tg__net_leave(tg_net *n, int64_t until_ns)
     tg__seats_close(n);
     free(n->stream);
     free(n->relayed);
+    for (int r = 0; n->member && r < n->size; r++)
+        free(n->member[r].about);
     free(n->member);
     tg__tls_destroy(n->tls);
     free(n);

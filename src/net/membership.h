@@ -16,6 +16,7 @@ typedef struct tg__member {
     tg__public_key key;
     uint64_t machine; /* equal on ranks of one machine */
     tg__address address;
+    char *about; /* of a server: what it has said of itself; NULL: nothing */
 } tg__member;
 
 typedef struct tg__directory tg__directory;

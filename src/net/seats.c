@@ -108,7 +108,7 @@ static void refuse(tg__seats *s, tg__guest *g, tg_status status)
 static tg_status hear(tg__seats *s, tg__guest *g)
 {
     tg__caller *c = &g->caller;
-    uint8_t body[8];
+    uint8_t body[TG__SEAT_MAX];
     tg__pack p = {.at = body, .end = body + sizeof body};
     int seat = 0;
     const tg_status status = read_enter(s, c, &seat);
@@ -121,7 +121,8 @@ static tg_status hear(tg__seats *s, tg__guest *g)
     c->body_max = 0; /* what follows is of the transport */
     tg__pack_number(&p, 4, (uint64_t)seat);
     tg__pack_number(&p, 4, (uint64_t)s->n->size - 1);
-    return tg__caller_say(c, TG__SAID_SEAT, body, sizeof body);
+    tg__pack_text(&p, s->about);
+    return tg__caller_say(c, TG__SAID_SEAT, body, (size_t)(p.at - body));
 }
 
 static const char *describe(const tg__seats *s, int seat, char text[200])
@@ -294,6 +295,11 @@ static tg_status check(const tg_net_serve_config *c)
                        c->key ? "allow" : "key");
     if (c->allow && tg_keys_count(c->allow) == 0)
         return tg_fail(TG_E_ARG, "tg_net_serve: config.allow has no keys");
+    const size_t len = c->about ? strlen(c->about) : 0;
+    if (len >= TG__TEXT_MAX || (c->about && !tg__is_printable(c->about, len)))
+        return tg_fail(TG_E_ARG,
+                       "tg_net_serve: config.about of %zu bytes: allowed: at most %d, printable",
+                       len, TG__TEXT_MAX - 1);
     return tg__net_check_job("tg_net_serve", c->job);
 }
 
@@ -309,6 +315,8 @@ static tg_status open_seats(tg_net *n, const tg_net_serve_config *c)
     s->config.key = NULL;
     snprintf(s->job, sizeof s->job, "%s", c->job ? c->job : "");
     s->config.job = s->job;
+    snprintf(s->about, sizeof s->about, "%s", c->about ? c->about : "");
+    s->config.about = s->about;
     if (c->key)
         n->member[n->rank].key = c->key->public_key;
     if (!c->insecure)

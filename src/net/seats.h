@@ -2,7 +2,8 @@
  * that end.
  *
  * ENTER    the seat wanted (4 bytes; 0: any, else 1 + seat), shard (4), shards (4), job (text)
- * SEAT     the seat (4), seats (4); what follows is of the transport
+ * SEAT     the seat (4), seats (4), about (text: the server's own words); what follows is of the
+ *          transport
  * REFUSED  as in meet.c */
 #ifndef TG_NET_SEATS_H
 #define TG_NET_SEATS_H
@@ -12,6 +13,7 @@
 #include "net/refusals.h"
 
 #define TG__ENTER_MAX (12 + 2 + TG__JOB_MAX) /* bytes of the message of a worker that comes */
+#define TG__SEAT_MAX (8 + 2 + TG__TEXT_MAX)
 #define TG__PARTINGS 64
 
 /* A connection that ends, once the peer has all that was sent. */
@@ -27,7 +29,7 @@ struct tg__seats {
     tg__door door;
     struct pollfd *polled;
     tg_net_serve_config config;
-    char job[TG__JOB_MAX];
+    char job[TG__JOB_MAX], about[TG__TEXT_MAX];
     tg__refusals refusals;
     int64_t listed_ns; /* when allow_now was asked last */
     bool busy;         /* strangers are at the door, or a connection ends */

@@ -79,8 +79,13 @@ static tg_status gathering_of(tg_server *s, int rank, tg__envelope *want, size_t
     if (g != NULL)
         *want = g->id;
     want->sender = s->hosts ? 0 : (uint32_t)rank; /* each worker is a rank 0 */
+    const uint64_t session = want->session;
     if (g == NULL)
         TG_TRY(session_of(s, want, &want->session));
+    if (s->hosts && session != want->session)
+        return tg_fail(TG_E_MISMATCH,
+                       "the workers that came before have other settings (model, data, batch, "
+                       "method, schedule or length)");
     TG_TRY(tg__envelope_open(in->msg, in->len, want, flags_p, len_p));
     if (g == NULL) {
         TG_TRY(tg__gathering_new(s, &g));
@@ -99,7 +104,7 @@ static tg_status take(tg_server *s, int rank)
 {
     tg__intake *in = &s->in[rank];
     tg__envelope want;
-    tg__gathering *g;
+    tg__gathering *g = NULL;
     uint16_t flags;
     size_t len;
     const int64_t begin = tg_now_ns(s->t->clock);

@@ -101,6 +101,7 @@ static tg_status measure_method(const tg_session *s, const bucket *b, uint32_t i
                                 const float *g, tg_bucket_cost *cost)
 {
     tg__method_setup setup = {.size = 1,
+                              .measures = true,
                               .lanes = 1,
                               .may_bypass = s->strategy->ops->bypasses,
                               .exchange = b->exchange,

@@ -10,7 +10,7 @@ LISTEN = ["--listen", "tcp://127.0.0.1:1"]
 JOIN = ["--join", "tcp://127.0.0.1:1"]
 WRONG = [
     (["--ranks", "2"], ["--ranks requires --listen, at rank 0; in one process: --workers N"]),
-    (["--key", "k"], ["--key requires --listen (rank 0) or --join (the others)"]),
+    (["--key", "k"], ["--key requires --listen (rank 0), --join (the others) or, in train, --server"]),
     (["--allow", "k"], ["--allow requires --listen, at rank 0"]),
     (["--peer-key", PEER], ["--peer-key requires --join tcp://HOST:PORT, where rank 0 listens"]),
     (["--insecure"], ["--insecure requires --listen"]),

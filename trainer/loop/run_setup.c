@@ -62,11 +62,13 @@ tg_status run_context(const char *model_spec, size_t context, train_unit unit, s
 
 loader_config run_loader_config(const run *r)
 {
+    const tg_transport *t = r->transport;
+    const bool seated = TG_HAS(tg_transport, t, seats) && t->seats > 0; /* among other workers */
     return (loader_config){.batch = r->job->batch,
                            .context = r->context,
                            .seed = r->job->seed,
-                           .rank = r->transport->rank,
-                           .world = r->transport->size,
+                           .rank = seated ? t->seat : t->rank,
+                           .world = seated ? t->seats : t->size,
                            .stream = r->model && r->model->nstate > 0,
                            .parts = r->parts,
                            .first_step = run_position(r),
@@ -127,6 +129,8 @@ static tg_status make_loaders(run *r)
         return TG_OK;
     config.first_step = 0;
     config.parts = 1;
+    config.rank = r->transport->rank; /* a worker among servers tests alone */
+    config.world = r->transport->size;
     return loader_create(r->data, DATA_TEST, &config, &r->test_loader);
 }
 

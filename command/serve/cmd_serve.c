@@ -1,0 +1,273 @@
+/* telegrad serve: a parameter server whose workers come and go. Compiled only with
+ * libtelegrad-net. */
+#include "command/bench/bench_args.h"
+#include "command/job/launch.h"
+#include "command/job/options.h"
+#include "command/job/tcp_join.h"
+#include "command/output/cli.h"
+#include "command/output/console.h"
+#include "command/output/format.h"
+#include "command/output/output.h"
+#include "command/output/stop.h"
+#include "telegrad/clock.h"
+#include "telegrad/registry.h"
+#include "telegrad/server.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SECOND INT64_C(1000000000)
+
+struct command {
+    struct net_options net;
+    const char *mode, *optimizer, *shard;
+    int number, shards; /* of --shard */
+    double workers, timeout_s;
+    /* While it runs. */
+    struct tcp_lists lists;
+    tg_server *server;
+    int64_t begin_ns, told_ns;
+};
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+enum { LISTEN = OPTIONS_KEY, WORKERS, MODE, OPTIMIZER, SHARD, KEY, ALLOW, INSECURE, TIMEOUT };
+
+static tg_status set(void *input, int key, char *arg)
+{
+    struct command *c = input;
+    switch (key) {
+    case LISTEN:
+        c->net.listen = arg;
+        return TG_OK;
+    case WORKERS:
+        return bench_args_real("workers", arg, 1, TG_RANKS_MAX - 1, &c->workers);
+    case MODE:
+        c->mode = arg;
+        return TG_OK;
+    case OPTIMIZER:
+        c->optimizer = arg;
+        return TG_OK;
+    case SHARD:
+        c->shard = arg;
+        return TG_OK;
+    case KEY:
+        c->net.key = arg;
+        return TG_OK;
+    case ALLOW:
+        c->net.allow = arg;
+        return TG_OK;
+    case INSECURE:
+        c->net.insecure = true;
+        return TG_OK;
+    default:
+        return bench_args_real("timeout", arg, 0.1, 1e6, &c->timeout_s);
+    }
+}
+
+static const struct cli_option options[] = {
+    {.help = "Training"},
+    {"mode", MODE, "MODE", "async", NULL,
+     "when the parameters are updated: async, by each gradient as it comes; async:staleness=4, the "
+     "same, but a worker more than 4 steps ahead of the slowest one waits; "
+     "async:compensate=0.04, with compensation of the delay"},
+    {"optimizer", OPTIMIZER, "SPEC", OPT_OPTIMIZER, "optimizers",
+     "what makes the steps: sgd, adam or adamw; each worker gives the same, and the learning rate"},
+    {.help = "Workers and network"},
+    {"listen", LISTEN, "tcp://HOST:PORT", NULL, NULL,
+     "where workers call, e.g. tcp://0.0.0.0:4242; required"},
+    {"workers", WORKERS, "N", "16", NULL,
+     "most workers at the same time; each trains on its N-th part of the data"},
+    {"shard", SHARD, "I/N", "0/1", NULL,
+     "be server I, from 0, of N, each of which keeps a part of the parameters"},
+    {"key", KEY, "FILE", NULL, NULL, "this server's private key: see telegrad key new"},
+    {"allow", ALLOW, "FILE", NULL, NULL,
+     "file of the workers' public keys, a key and a name per line; read again on SIGHUP"},
+    {"insecure", INSECURE, NULL, NULL, NULL,
+     "use no keys and no encryption: anyone who reaches the port can train, and can read and "
+     "change "
+     "everything"},
+    {"timeout", TIMEOUT, "S", "50", NULL,
+     "with staleness: disconnect a worker that is silent for so long while others wait for it"},
+    {0}};
+
+static tg_status read_shard(struct command *c)
+{
+    char *end = NULL;
+    long number = 0, shards = 1;
+    if (c->shard) {
+        number = strtol(c->shard, &end, 10);
+        shards = *end == '/' ? strtol(end + 1, &end, 10) : 0;
+    }
+    if ((end && (*end || !c->shard[0])) || shards < 1 || shards > TG_SERVERS_MAX || number < 0 ||
+        number >= shards)
+        return tg_fail(TG_E_SPEC,
+                       "--shard \"%.64s\": allowed: I/N, with N servers, 1 to %d, and I from 0 to "
+                       "N - 1",
+                       c->shard, TG_SERVERS_MAX);
+    c->number = (int)number;
+    c->shards = (int)shards;
+    return TG_OK;
+}
+
+static tg_status check_network(const struct net_options *o)
+{
+    if (!o->listen)
+        return tg_fail(TG_E_SPEC, "serve requires --listen tcp://HOST:PORT, where workers call, "
+                                  "e.g. tcp://0.0.0.0:4242");
+    TG_TRY(net_options_address("listen", o->listen, false, "", 1));
+    if (o->insecure && (o->key || o->allow))
+        return tg_fail(TG_E_SPEC,
+                       "--insecure and --%s cannot be combined: --insecure means no keys",
+                       o->key ? "key" : "allow");
+    if (!o->insecure && !o->key)
+        return tg_fail(TG_E_SPEC, "--listen requires --key FILE (see telegrad key new), or "
+                                  "--insecure: no keys and no encryption");
+    if (!o->insecure && !o->allow)
+        return tg_fail(TG_E_SPEC, "--listen with --key requires --allow FILE, the public keys of "
+                                  "the workers, a key and a name per line");
+    return TG_OK;
+}
+
+/* A server with this mode and optimizer can be created. */
+static tg_status check_mode(const struct command *c)
+{
+    tg_transport *t[2];
+    tg_server *s;
+    tg_spec *optimizer;
+    const tg_server_config config = {
+        .struct_size = sizeof config, .mode = c->mode, .optimizer = c->optimizer};
+    if (strncmp(c->mode, "sum", 3) == 0 || strncmp(c->mode, "sync", 4) == 0)
+        return tg_fail(TG_E_SPEC,
+                       "--mode %.64s: it needs the gradients of all workers in each step, but "
+                       "these come and go: allowed: async; train --servers N has %.4s",
+                       c->mode, c->mode);
+    TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, c->optimizer, &optimizer));
+    tg_spec_free(optimizer);
+    TG_TRY(tg_transport_inproc(2, t));
+    const tg_status status = tg_server_create(t[1], 1, &config, &s);
+    if (status == TG_OK)
+        tg_server_destroy(s);
+    tg_transport_destroy(t[0]);
+    tg_transport_destroy(t[1]);
+    return status;
+}
+
+static tg_status check(struct command *c)
+{
+    TG_TRY(read_shard(c));
+    TG_TRY(check_network(&c->net));
+    if (c->workers > (double)(int)c->workers)
+        return tg_fail(TG_E_SPEC, "--workers %g: allowed: a whole number", c->workers);
+    return check_mode(c);
+}
+
+/* ---- serving --------------------------------------------------------------------------------- */
+
+static void write_state(const struct command *c, char *line, size_t room)
+{
+    tg_server_stats s = {.struct_size = sizeof s};
+    if (!c->server || tg_server_get_stats(c->server, &s) != TG_OK)
+        return;
+    const double seconds = (double)(tg_now_ns(tg_clock_monotonic()) - c->begin_ns) / 1e9;
+    snprintf(line, room, "%d worker%s, %llu answers, %s received (%s/s), %s sent", s.ranks,
+             s.ranks == 1 ? "" : "s", (unsigned long long)s.sums,
+             format_bytes((double)s.bytes_in).text, format_bytes((double)s.bytes_in / seconds).text,
+             format_bytes((double)s.bytes_out).text);
+}
+
+/* About ten times a second. */
+static const tg_keys *tick(void *arg)
+{
+    struct command *c = arg;
+    const int64_t now = tg_now_ns(tg_clock_monotonic());
+    char line[300] = "";
+    if (console_terminal() && now - c->told_ns >= SECOND) {
+        c->told_ns = now;
+        write_state(c, line, sizeof line);
+        console_status(line);
+    }
+    return tcp_join_list_now(&c->lists);
+}
+
+static tg_status serve(struct command *c, tg_transport *t)
+{
+    const tg_server_config config = {.struct_size = sizeof config,
+                                     .timeout_ms = (int64_t)(c->timeout_s * 1000),
+                                     .stop = &stop_signal,
+                                     .mode = c->mode,
+                                     .optimizer = c->optimizer,
+                                     .shard = c->number};
+    char line[300] = "";
+    TG_TRY(tg_server_create(t, 1, &config, &c->server));
+    console_note("server %d of %d listens at %s for up to %d workers", c->number, c->shards,
+                 c->net.listen, (int)c->workers);
+    const tg_status status = tg_server_run(c->server);
+    console_status("");
+    if (status == TG_E_STOPPED) { /* as asked */
+        write_state(c, line, sizeof line);
+        printf("%s\n", line);
+    }
+    tg_server_destroy(c->server);
+    c->server = NULL;
+    return status == TG_E_STOPPED ? output_flush() : status;
+}
+
+static tg_status run(struct command *c)
+{
+    tg_net *net;
+    tg_transport *t;
+    tg_net_serve_config config = {.struct_size = sizeof config,
+                                  .workers = (int)c->workers,
+                                  .shard = c->number,
+                                  .shards = c->shards,
+                                  .job = "serve",
+                                  .allow_now = tick,
+                                  .allow_now_arg = c,
+                                  .about = c->optimizer};
+    c->begin_ns = tg_now_ns(tg_clock_monotonic());
+    tcp_join_await_hangups(&c->net);
+    TG_TRY(tcp_join_serve(&c->net, &config, &c->lists, &net));
+    tg_status status = tg_transport_tcp(net, &t);
+    if (status != TG_OK) {
+        tg_net_destroy(net);
+        return status;
+    }
+    status = serve(c, t);
+    tg_transport_destroy(t);
+    return status;
+}
+
+static int cmd_serve(int argc, char **argv)
+{
+    struct command c = {
+        .mode = "async", .optimizer = OPT_OPTIMIZER, .workers = 16, .timeout_s = 50};
+    const int result = options_parse(&command_serve, argc, argv, &c);
+    if (result >= 0)
+        return result;
+    tg_status status = launch_check_one("serve");
+    if (status == TG_OK)
+        status = check(&c);
+    stop_install(false);
+    if (status == TG_OK)
+        status = run(&c);
+    tcp_join_lists_free(&c.lists);
+    return cli_end(status);
+}
+
+const struct cli_command command_serve = {
+    .name = "serve",
+    .run = cmd_serve,
+    .summary = "be a parameter server, for workers that come and go",
+    .usage = "--listen tcp://HOST:PORT [OPTION]...",
+    .about =
+        "Keep the parameters of a network, and update them by the gradients that workers send: "
+        "telegrad train --server on any machines. Workers call servers, and do not talk to "
+        "each other. One that comes gets the parameters of now; one that leaves, or dies, is "
+        "not missed. The first to come brings the parameters that training begins with.\n\n"
+        "Ends on SIGINT or SIGTERM, and prints what it has done.",
+    .options = options,
+    .set = set,
+    .examples = "telegrad serve --listen tcp://0.0.0.0:4242 --key server.key --allow workers\n"
+                "telegrad train --server tcp://host-a:4242 --server-key tgk1:... --key b.key"};

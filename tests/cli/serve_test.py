@@ -1,0 +1,182 @@
+"""telegrad serve, and workers that come to it and leave, in processes over 127.0.0.1."""
+import json
+import pathlib
+import re
+import signal
+import time
+import unittest
+import net_tool
+from cli_tool import run
+from free_port import free_port
+
+PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs/servers.md").read_text(encoding="utf-8").replace("\\\n", "")
+MLP = ["--model", "mlp:hidden=32", "--data", "glyphs:train=512,test=128", "--method", "topk:density=0.05", "--lr", "0.01"]
+
+
+@unittest.skipUnless(net_tool.AVAILABLE, net_tool.WHY)
+class Serve(net_tool.NetTest):
+    def serve(self, *args, listen=None):
+        server = self.start("serve", "--listen", listen or self.meeting, "--insecure", *args)
+        return self.told(server, "listens at")
+
+    def told(self, process, part):
+        """Waits until the process says this on stderr."""
+        process.said = getattr(process, "said", "")
+        until = time.time() + 60
+        while part not in process.said:
+            line = process.stderr.readline()
+            process.said += line
+            if not line or time.time() > until:
+                self.fail(f"{part!r} was not said: {process.said}")
+        return process
+
+    def worker(self, *args):
+        return self.start("train", "--server", self.meeting, "--insecure", *MLP, *args)
+
+    def ends(self, server):
+        server.send_signal(signal.SIGTERM)
+        done = net_tool.Done(server)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"^0 workers, \d+ answers, .* received \(.*/s\), .* sent\n$")
+        return server.said + done.stderr
+
+    def fine(self, process):
+        done = net_tool.Done(process)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def test_workers_come_and_go(self):
+        """One is killed, one comes later and goes on from where the others are."""
+        server = self.serve("--workers", "3")
+        killed, stays = self.worker("--steps", "100000", "--no-eval"), self.worker("--steps", "400", "--out", self.path("stays.jsonl"))
+        self.told(server, "worker 1 (127.0.0.1) has come")
+        self.fine(stays)
+        killed.kill()
+        self.told(server, "has left: ")
+        with open(self.path("stays.jsonl"), encoding="utf-8") as file:
+            losses = [record["loss"] for record in map(json.loads, file) if record.get("type") == "step"]
+        late = self.fine(self.worker("--steps", "4", "--out", self.path("late.jsonl")))
+        self.assertIn("(servers)", late.stdout)
+        with open(self.path("late.jsonl"), encoding="utf-8") as file:
+            first = next(record["loss"] for record in map(json.loads, file) if record.get("type") == "step")
+        self.assertLess(first, losses[0] / 2)
+        self.ends(server)
+
+    def test_alone_is_sequential(self):
+        """One worker of two shards has the bits of training without servers."""
+        other = f"tcp://127.0.0.1:{free_port()}"
+        servers = [self.serve("--shard", "0/2", "--workers", "1"), self.serve("--shard", "1/2", "--workers", "1", listen=other)]
+        done = self.fine(self.start("train", "--server", f"{self.meeting},{other}", "--insecure", *MLP, "--steps", "12"))
+        alone = run("train", *MLP, "--steps", "12")
+        hashes = [re.search(r"params hash +(\w+)", text).group(1) for text in (done.stdout, alone.stdout)]
+        self.assertEqual(*hashes)
+        for server in servers:
+            self.ends(server)
+
+    def test_differences(self):
+        """Workers that differ from the server or from each other are told so."""
+        server = self.serve("--workers", "2", "--optimizer", "adam:lr=0.001")
+        done = net_tool.Done(self.worker("--steps", "4"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("server 0 makes the steps, with adam:lr=0.001: give the same here", done.stderr)
+        server.kill()
+        net_tool.Done(server)
+        server = self.serve("--workers", "2")
+        first = self.worker("--steps", "100000", "--no-eval")
+        self.told(server, "has come")
+        time.sleep(0.3)
+        other = net_tool.Done(self.worker("--steps", "100000", "--no-eval", "--batch", "8"))
+        self.assertEqual(other.returncode, 1, other.stderr)
+        self.assertIn("server 0 has left: the workers that came before have other settings", other.stderr)
+        first.send_signal(signal.SIGINT)
+        self.assertEqual(net_tool.Done(first).returncode, 130)
+        self.assertIn("the workers that came before have other settings", self.ends(server))
+
+    def test_port_taken(self):
+        server = self.serve()
+        done = run("serve", "--listen", self.meeting, "--insecure")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("in use", done.stderr)
+        self.ends(server)
+
+    def test_key_removed(self):
+        """SIGHUP: the list is read again, and a worker whose key is not on it any more has to go."""
+        public = self.new_keys(2)
+        server = self.start("serve", "--listen", self.meeting, "--key", self.path("0.key"), "--allow", self.path("friends"))
+        self.told(server, "listens at")
+        worker = self.start("train", "--server", self.meeting, "--server-key", public[0], "--key", self.path("1.key"), *MLP,
+                            "--steps", "1000000", "--no-eval")
+        self.told(server, "worker 0 (rank 1, 127.0.0.1) has come")
+        with open(self.path("friends"), "w", encoding="utf-8") as file:
+            file.write(f"{public[0]} somebody else\n")
+        server.send_signal(signal.SIGHUP)
+        self.told(server, "has left: its key was removed from the list of allowed keys")
+        done = net_tool.Done(worker)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("server 0 has left: its key was removed", done.stderr)
+        self.ends(server)
+
+    def test_page(self):
+        """The commands of docs/servers.md."""
+        blocks = [block.splitlines() for block in re.findall(r"^```sh\n(.*?)^```$", PAGE, re.S | re.M) if "key new" in block]
+        self.assertEqual([len(block) for block in blocks], [2, 2])
+        here = [[*map(str.strip, line.split()[1:])] for block in blocks for line in block]
+        for words in here:
+            words[:] = [self.meeting if word.startswith("tcp://") else self.path(word)
+                        if word.endswith(".key") or word == "workers" else word for word in words]
+        new_server, serve, new_worker, train = here
+        server_key, worker_key = self.ok(*new_server).strip(), self.ok(*new_worker).strip()
+        with open(self.path("workers"), "w", encoding="utf-8") as file:
+            file.write(f"{worker_key} anna\n")
+        server = self.told(self.start(*serve), "listens at")
+        done = self.fine(self.start(*[server_key if word == "tgk1:..." else word for word in train]))
+        self.assertIn("8 of 8", done.stdout)
+        self.assertIn("worker 0 (anna, 127.0.0.1) has come", self.ends(server))
+
+
+BAD = [
+    ([], "serve requires --listen tcp://HOST:PORT"),
+    (["--listen", "tcp://127.0.0.1:4242"], "--listen requires --key FILE"),
+    (["--listen", "127.0.0.1:4242", "--insecure"], "did you mean tcp://127.0.0.1:4242?"),
+    (["--listen", "tcp://127.0.0.1:4242", "--key", "k"], "requires --allow FILE"),
+    (["--listen", "tcp://127.0.0.1:4242", "--key", "k", "--insecure"], "--insecure and --key cannot be combined"),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "sync"], "--mode sync: it needs the gradients of all workers"),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "asink"], "did you mean \"async\"?"),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "async:staleness=0"], "staleness=0"),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--optimizer", "lars:lr=1"], "allowed: sgd, adam, adamw"),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--workers", "2.5"], "--workers 2.5: allowed: a whole number"),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--shard", "2/2"], "--shard \"2/2\": allowed: I/N"),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--shard", "1"], "--shard \"1\": allowed: I/N"),
+]
+BAD_WORKERS = [
+    (["--server", "tcp://h:1"], "--server requires --key FILE"),
+    (["--server", "h:1", "--insecure"], "did you mean tcp://h:1?"),
+    (["--server", "tcp://h:1", "--key", "k"], "requires --server-key tgk1:..."),
+    (["--server", "tcp://h:1", "--insecure", "--join", "tcp://h:1"], "--server and --join cannot be combined"),
+    (["--server", "tcp://h:1", "--insecure", "--servers", "2"], "--server and --servers N cannot be combined"),
+    (["--server", "tcp://h:1", "--insecure", "--strategy", "ssgd"], "allowed: --strategy server"),
+    (["--server", "tcp://h:1", "--insecure", "--save", "x"], "--server and --save DIR cannot be combined"),
+    (["--server", "tcp://h:1", "--insecure", "--dry-run"], "--server and --dry-run cannot be combined"),
+    (["--server", "tcp://h:1", "--insecure", "--method", "dct"], "this method does not have exchange=star"),
+    (["--server-key", "tgk1:x"], "--server-key requires --server"),
+]
+
+
+@unittest.skipUnless(net_tool.AVAILABLE, net_tool.WHY)
+class Refused(net_tool.NetTest):
+    def test_usage(self):
+        for command, cases in (("serve", BAD), ("train", BAD_WORKERS)):
+            for args, part in cases:
+                with self.subTest(command=command, args=args):
+                    done = run(command, *args)
+                    self.assertEqual(done.returncode, 2, done.stderr)
+                    self.assertIn(part, done.stderr)
+
+    def test_nobody_listens(self):
+        done = run("train", "--server", self.meeting, "--insecure", *MLP, "--timeout", "0.5")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"server 0 at {self.meeting}", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
