@@ -16,7 +16,8 @@ extern const struct cli_command command_train, command_compare, command_tune, co
     command_methods, command_strategies, command_exchanges, command_codecs, command_feedbacks,
     command_optimizers, command_lr_schedules, command_models, command_data, command_bench,
     command_advise, command_report;
-extern const struct cli_command command_key, command_doctor, command_serve; /* only with libtelegrad-net */
+/* Only with libtelegrad-net. */
+extern const struct cli_command command_key, command_doctor, command_serve;
 /* Parts of command_bench. */
 extern const struct cli_command command_bench_codec, command_bench_train, command_bench_exchange,
     command_bench_strategy;

@@ -1,4 +1,4 @@
-/* Why a rank leaves, in words: a message before its BYE; and what those who wait for it are told. */
+/* Why a rank leaves, in words: a message before its BYE; what those who wait for it are told. */
 #include "net/fields.h"
 #include "net/tcp_impl.h"
 #include <stdio.h>

@@ -42,7 +42,8 @@ void tg__region_destroy(tg__region *r, int ranks);
  * rank   whose gradient it is; -1: all ranks' */
 void tg__region_update(tg__region *r, const tg__mode *m, const tg__star *star, uint16_t slice,
                        int rank, float *g, size_t n);
-/* What the rank is answered from now on is remembered, if the mode compensates. Errors TG_E_NOMEM */
+/* What the rank is answered from now on is remembered, if the mode compensates.
+ * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__region_see(tg__region *r, const tg__mode *m, int rank);
 /* A rank counts from now on, with `base` steps behind it. */
 void tg__region_admit(tg__region *r, int rank, uint64_t base);
