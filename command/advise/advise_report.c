@@ -238,8 +238,8 @@ static tg_status print_command(const struct advise_answer *a)
 {
     char *command;
     TG_TRY(advise_command(a, &command));
-    printf("\nTo train this way, for %d epochs (a warm-up takes the first of them):\n\n%s\n",
-           ADVISE_EPOCHS, command);
+    printf("\nTo train this way, for %d epochs%s:\n\n%s\n", ADVISE_EPOCHS,
+           strstr(command, "warmup=1ep") ? " (a warm-up takes the first of them)" : "", command);
     free(command);
     return TG_OK;
 }

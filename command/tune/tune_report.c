@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EDGE_LEAST 3 /* values of a key, from which on the edges are worth a remark */
+#define EDGE_LEAST 3   /* values of a key, from which on the edges are worth a remark */
+#define STEPS_LEAST 20 /* of the first rung; fewer are worth a remark */
+#define WORSE 0.01     /* of accuracy, or of the loss as a share: what the winner may lose */
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
@@ -244,6 +246,36 @@ static void print_final(const struct tune *t)
                data_text_per_token(train_data_unit(t->held), s.mean).text);
 }
 
+/* Runs that are judged after a few steps are judged by their beginning. */
+static void print_few(const struct tune *t)
+{
+    uint64_t least = t->run[0].at[0];
+    for (size_t i = 1; i < t->runs; i++)
+        least = t->run[i].at[0] < least ? t->run[i].at[0] : least;
+    if (least < STEPS_LEAST)
+        printf("! the column at 1/9 is after %" PRIu64 " step%s, which may mislead: runs of at "
+               "least %d steps are judged after %d\n",
+               least, least == 1 ? "" : "s", STEPS_LEAST * TUNE_SHARE * TUNE_SHARE, STEPS_LEAST);
+}
+
+/* A winner that more training has made worse: the short runs have misled. */
+static void print_worse(const struct tune *t)
+{
+    const struct summary s = summarize(t);
+    const struct tune_result *before = &t->run[t->order[0]].result[TUNE_RUNGS - 1];
+    if (s.diverged)
+        printf("! the winner learned in a third of the length, and not at full length: a lower "
+               "rate may do better\n");
+    else if (t->images && s.mean < before->accuracy - WORSE)
+        printf("! the winner is worse at full length, %.2f %%, than at 1/3, %.2f %%: the short "
+               "runs misled; more steps, or lower rates, may do better\n",
+               100 * s.mean, 100 * before->accuracy);
+    else if (!t->images && s.mean > before->loss * (1 + WORSE))
+        printf("! the winner is worse at full length, a loss of %.4f, than at 1/3, %.4f: the short "
+               "runs misled; more steps, or lower rates, may do better\n",
+               s.mean, before->loss);
+}
+
 tg_status tune_print(const struct tune *t)
 {
     char picture[PATH_MAX], *command;
@@ -258,6 +290,8 @@ tg_status tune_print(const struct tune *t)
     if (t->runs > 1 && tune_tie(t, t->order[0], t->order[1]))
         printf("! %s did as well as the winner, and was given later\n", t->run[t->order[1]].name);
     print_edges(t);
+    print_few(t);
+    print_worse(t);
     printf("winner         %s\n", t->run[t->order[0]].name);
     print_final(t);
     printf("picture        %s\n%s\n", picture, command);

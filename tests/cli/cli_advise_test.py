@@ -20,6 +20,10 @@ class Advise(CliTest):
         for words in ("tau      20.0 ms", "T_ssgd = tau + phi", "T_cd", "ms a step", "\nUse --strategy ", "Compression pays ",
                       "in accuracy, by the nearest runs", "\n\ntelegrad train --model mlp:hidden=32 --workers 8 ", "alpha    50.0 ms", "400 ns"):
             self.assertIn(words, text)
+        warm = "(a warm-up takes the first of them)"
+        self.assertEqual(warm in text, "warmup=1ep" in text)
+        fast = self.ok(*ADVISE, "--link", "100gbit,1us", "--workers", "4")
+        self.assertRegex(fast, r"\nTo train this way, for \d+ epochs:\n\ntelegrad train .* --strategy ssgd --method dense ")
         root = xml.etree.ElementTree.parse(svg).getroot()
         self.assertTrue(root.tag.endswith("svg"))
         self.assertFalse(os.path.exists(svg + ".tmp"))

@@ -191,6 +191,20 @@ class Tune(CliTest):
         self.assertRegex(second, r"^2 +[\d.]+ +[\d.]{6} +- +\d +stopped$")
         self.assertTrue(any(re.match(r"test           loss [\d.]+ \(seed 1\), [\d.]+ bits a character$", line) for line in rest))
 
+    def test_short_runs_mislead(self):
+        """What was judged after a few steps, and a winner that full length has made worse, are told."""
+        rate = ["--vary", "optimizer.lr=0.01,0.1"]
+        few = lambda *args: [line for line in self.ok("tune", *over(*BASE, *ONE, *rate, *args)).splitlines() if "1/9 is" in line]  # noqa: E731
+        self.assertEqual(few("--out", self.path("few")), ["! the column at 1/9 is after 9 steps, which may mislead: runs of at least 180 "
+                                                          "steps are judged after 20"])
+        self.assertEqual(few("--epochs", "7", "--out", self.path("many")), [])
+        self.assertIn("after 1 step,", self.ok("tune", *without(BASE, "--epochs"), *ONE, *rate, "--steps", "9", "--out", self.path("one")))
+        with open(self.path("poem"), "w", encoding="utf-8") as file:  # whose test set, the last tenth, is like nothing before
+            file.write("to be or not to be that is the question\n" * 45 + "ZQX" * 66)
+        done = run("tune", "--model", "lstm:hidden=8,embed=8", "--data", "text:" + self.path("poem"), "--batch", "4", "--context", "16",
+                   "--epochs", "8", *ONE, "--vary", "optimizer.lr=0.01,0.1", "--out", self.path("texts"))
+        self.assertRegex(done.stdout, r"(?m)^! the winner is worse at full length, a loss of [\d.]+, than at 1/3, [\d.]+: the short runs misled")
+
     def test_refusals(self):
         """Before anything is trained or written: the value, and what is allowed."""
         vary = ["--vary", "optimizer.lr=0.1,0.2"]
