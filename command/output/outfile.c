@@ -83,6 +83,29 @@ tg_status outfile_check_old(const char *option, const char *path, const char *be
                    option, path, what);
 }
 
+struct outfile_seen outfile_see(const char *path)
+{
+    struct stat s;
+    if (stat(path, &s) != 0 || !S_ISREG(s.st_mode))
+        return (struct outfile_seen){.regular = false};
+    return (struct outfile_seen){true, s.st_dev, s.st_ino, s.st_size, s.st_mtim};
+}
+
+tg_status outfile_check_unchanged(const char *option, const char *path,
+                                  const struct outfile_seen *seen)
+{
+    const struct outfile_seen now = outfile_see(path);
+    const bool same = now.regular == seen->regular && now.device == seen->device &&
+                      now.inode == seen->inode && now.size == seen->size &&
+                      now.changed.tv_sec == seen->changed.tv_sec &&
+                      now.changed.tv_nsec == seen->changed.tv_nsec;
+    return same ? TG_OK
+                : tg_fail(TG_E_IO,
+                          "%s %s: another program has written this file since this run was "
+                          "started: choose another file",
+                          option, path);
+}
+
 tg_status outfile_check_ending(const char *option, const char *path, const char *ending,
                                const char *other)
 {

@@ -4,6 +4,8 @@
 #define TG_CLI_OUTFILE_H
 
 #include <limits.h>
+#include <sys/types.h>
+#include <time.h>
 #include "telegrad/tools.h"
 
 /* option: such as "--out", for messages. Errors TG_E_IO, TG_E_NOMEM */
@@ -23,6 +25,19 @@ TG_NODISCARD tg_status outfile_check(const char *option, const char *path, bool 
  * Errors  TG_E_SPEC */
 TG_NODISCARD tg_status outfile_check_old(const char *option, const char *path, const char *begins,
                                          const char *what);
+/* A file as it was at some time: whether it was regular, and which it was. */
+struct outfile_seen {
+    bool regular;
+    dev_t device;
+    ino_t inode;
+    off_t size;
+    struct timespec changed;
+};
+struct outfile_seen outfile_see(const char *path);
+/* Check that the file is as it was seen: another program may have written it meanwhile. Errors
+ * TG_E_IO */
+TG_NODISCARD tg_status outfile_check_unchanged(const char *option, const char *path,
+                                               const struct outfile_seen *seen);
 /* Check the ending of the name, `ending` or, if not NULL, `other`, so that a file of records given
  * to the wrong option is not overwritten. Errors TG_E_SPEC */
 TG_NODISCARD tg_status outfile_check_ending(const char *option, const char *path,

@@ -174,6 +174,7 @@ static void judge(const struct run_about *about, struct run_result *result)
                              .first_step = result->first_step,
                              .steps_per_epoch = result->steps_per_epoch,
                              .classes = train_data_classes(about->data),
+                             .covered = result->covered,
                              .evaluated = about->options->evaluate && !end->interrupted};
     result->verdict = verdict_of(&run);
 }
@@ -239,6 +240,7 @@ tg_status run_result_start(struct run_result *result, const train_start_info *in
     result->first_epoch = info->first_epoch;
     result->steps_per_epoch = info->steps_per_epoch;
     result->params = info->params;
+    result->covered = info->covered;
     TG_TRY(copy(info->method, &result->method));
     TG_TRY(copy(info->strategy, &result->strategy));
     TG_TRY(copy(info->optimizer, &result->optimizer));

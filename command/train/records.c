@@ -28,6 +28,7 @@ tg_status records_open(const char *path, bool append, struct records **r_p)
     if (!r)
         return tg_fail(TG_E_NOMEM, "out of memory: records");
     r->path = path;
+    r->seen = outfile_see(path);
     r->to_stdout = to_stdout;
     r->append = append;
     *r_p = r;
@@ -62,8 +63,10 @@ static tg_status put(struct records *r, const json_t *record)
         console_status(""); /* both may be the same terminal */
         return jsonl_print(record);
     }
-    if (!r->file)
+    if (!r->file) {
+        TG_TRY(outfile_check_unchanged("--out", r->path, &r->seen));
         TG_TRY(outfile_open_growing("--out", r->path, r->append, &r->file));
+    }
     return jsonl_write(record, tg_newfile_stream(r->file), tg_newfile_path(r->file));
 }
 

@@ -1,7 +1,8 @@
 /* The records of runs as JSON lines (RFC 8259, one object per line): start, step, epoch, end,
  * failed, table. Numbers that are not finite are null; bytes that are not UTF-8 become the text
  * \xNN. FILE grows by whole lines. It is opened for the first record, after the run has passed its
- * checks: until then an older FILE is left alone. Then it is emptied, or, for a resumed run,
+ * checks: until then an older FILE is left alone, and if
+ * somebody else writes it meanwhile, the run is refused. Then it is emptied, or, for a resumed run,
  * appended to. What was written stays, however the run ends. FILE "-" is standard output; nothing
  * else may be printed there then. One thread at a time. */
 #ifndef TG_CLI_RECORDS_H
@@ -28,6 +29,7 @@ struct run_result {
     verdict verdict; /* set when the run has ended */
     uint64_t steps_planned, first_step, first_epoch, steps_per_epoch;
     size_t params;
+    bool covered;                                      /* as in train_start_info */
     char *method, *strategy, *optimizer, *lr_schedule; /* normal forms; owned */
     double *waited_for,
         *waited_by; /* as in train_waits, (world) each, in one block; NULL: one rank; owned */

@@ -9,6 +9,7 @@
 struct records {
     tg_newfile *file; /* opened for the first record; NULL: standard output */
     const char *path;
+    struct outfile_seen seen; /* the file, before the run was checked */
     bool to_stdout;
     const char *save_dir; /* of the current run, or NULL */
     bool append;

@@ -138,7 +138,11 @@ verdict verdict_of(const verdict_run *run)
     tg_spec *method = NULL, *strategy = NULL, *rates = NULL;
     look_at_skips(&v, run->end);
     look_at_loss(&v, run);
-    if (tg_registry_parse(TG_KIND_METHOD, run->method, &method) == TG_OK) {
+    if (tg_registry_parse(TG_KIND_METHOD, run->method, &method) == TG_OK && run->covered) {
+        if (strcmp(tg_spec_name(method), "dense") != 0)
+            add(&v, "not_used", "rules cover all tensors: method %s is not used",
+                tg_spec_name(method));
+    } else if (method) {
         look_at_starts(&v, run, "method", method);
         look_at_share(&v, run, method);
     }

@@ -11,7 +11,7 @@
 typedef struct verdict {
     struct {
         const char *what; /* "skipped", "loss", "not_started", "not_averaged", "sent_nothing",
-                           * "sent_everything" */
+                           * "sent_everything", "not_used" */
         char text[320];
         bool fails; /* why the run is not a success */
     } remark[VERDICT_MOST];
@@ -25,13 +25,14 @@ typedef struct verdict_run {
     uint64_t first_step, steps_per_epoch;
     size_t classes; /* number of labels or tokens; 0: nothing was computed */
     bool evaluated;
+    bool covered; /* rules cover all tensors */
 } verdict_run;
 
 /* A run fails if more than half of its steps were skipped, or if its final loss is not finite or is
  * more than ten times that of random guessing. It gets a warning, without failing, if at least a
  * tenth of the steps were skipped, if the loss after at least VERDICT_STEPS steps is above that of
- * guessing, if a warm-up did not end, if no average arrived before the end, or if the method sent
- * nothing or everything. */
+ * guessing, if a warm-up did not end, if no average arrived before the end, if the method sent
+ * nothing or everything, or if rules leave it no tensor. */
 #define VERDICT_STEPS 100
 verdict verdict_of(const verdict_run *run);
 

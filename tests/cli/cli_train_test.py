@@ -435,6 +435,28 @@ class Train(CliTest):
             os.remove(self.path("u.json"))  # kept of a run that failed after its start, as its records are
         self.assertEqual(sorted(os.listdir(self.folder)), ["a", "run.jsonl", "t.json"])
 
+    def test_a_file_that_changes_before_the_run_begins(self):
+        """Another run may begin and end while this one still sends its parameters: what it wrote stays."""
+        for before in [], ["0"]:
+            out, trace = self.path("run.jsonl"), self.path("t.json")
+            if before:
+                self.ok("train", *TINY, "--steps", "1", "--no-eval", "--out", out)
+            process = start("train", *TINY, "--steps", "1", "--workers", "2", "--link", "50ms", "--out", out, "--trace", trace)
+            until = time.monotonic() + 60
+            while not os.path.exists(trace + ".tmp") and time.monotonic() < until:
+                time.sleep(0.005)
+            process.send_signal(signal.SIGSTOP)
+            self.ok("train", *TINY, "--steps", "2", "--no-eval", "--out", out)
+            with open(out, encoding="utf-8") as file:
+                text = file.read()
+            process.send_signal(signal.SIGCONT)
+            stdout, stderr = process.communicate(timeout=60)
+            self.assertEqual((process.returncode, stdout), (1, ""), stderr)
+            self.assertIn(f"--out {out}: another program has written this file since this run was started: choose another", stderr)
+            with open(out, encoding="utf-8") as file:
+                self.assertEqual(file.read(), text)
+            self.assertEqual(os.listdir(self.folder), ["run.jsonl"])
+
     def test_second_interrupt_ends_at_once(self):
         # Over this link a step takes more than 2 s, so the first signal cannot have ended the run.
         out = self.path("run.jsonl")

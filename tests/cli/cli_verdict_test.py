@@ -92,6 +92,10 @@ class Verdict(CliTest):
         end = self.end(0, ["sent_everything"], "--steps", "20", "--method", "powersgd:rank=1000")
         self.assertIn("at rank=1000", end["remarks"][0]["text"])
         self.end(0, [], "--steps", "20", "--method", "powersgd:rank=2")
+        rules = ["--rule", "*.bias=f32", "--rule", "fc[0-9]*=fp16"]  # all that there are
+        end = self.end(0, ["not_used"], "--steps", "20", "--method", "dgc", *rules)
+        self.assertEqual(end["remarks"][0]["text"], "rules cover all tensors: method dgc is not used")
+        self.end(0, [], "--steps", "20", *rules)
         end = self.end(0, [], "--steps", "20", "--method", "atomo")
         self.assertLess(end["density_kept"], 0.9)
 

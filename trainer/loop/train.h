@@ -115,6 +115,7 @@ typedef struct train_start_info {
     const char *anew;
     uint64_t steps_per_epoch; /* 0: unknown (train_simulate) */
     const train_times *times; /* the job's, complete; NULL: time is measured */
+    bool covered;             /* rules give all trained tensors other methods than `method` */
     /* Of this job and no other, the same on all its ranks; 0: only rank 0 is told of events. */
     uint64_t job;
 } train_start_info;

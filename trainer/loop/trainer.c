@@ -1,5 +1,6 @@
 #include "trainer/loop/run.h"
 #include "trainer/loop/run_times.h"
+#include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -76,6 +77,29 @@ static tg_status close_epoch(run *r, bool test)
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
+/* Whether the tensor has the method of a rule, which is another than the job's. */
+static bool has_rule(const train_job *job, const char *name)
+{
+    for (size_t i = 0; i < job->nrules; i++) {
+        const size_t len = strcspn(job->rules[i], "=");
+        char pattern[256];
+        snprintf(pattern, sizeof pattern, "%.*s", (int)len, job->rules[i]);
+        if (fnmatch(pattern, name, 0) == 0)
+            return strcmp(job->rules[i] + len + 1, job->method) != 0;
+    }
+    return false;
+}
+
+static bool is_covered(const run *r)
+{
+    for (size_t i = 0; i < r->model->ntensors; i++) {
+        const model_tensor *t = &r->model->tensors[i];
+        if (t->kind == MODEL_TRAINED && !has_rule(r->job, t->name))
+            return false;
+    }
+    return true;
+}
+
 static tg_status announce_here(const run *r, uint64_t job)
 {
     if (!r->events || !r->events->start)
@@ -97,6 +121,7 @@ static tg_status announce_here(const run *r, uint64_t job)
                                    .resumed = r->resumed,
                                    .anew = r->anew,
                                    .times = r->job->times,
+                                   .covered = is_covered(r),
                                    .job = job};
     return r->events->start(r->events->arg, &info);
 }
