@@ -48,6 +48,12 @@ static bool is_plain(const char *exchange)
            strcmp(exchange, "star") != 0;
 }
 
+/* gtopk is there for comparison only. */
+static bool is_advised(const char *exchange)
+{
+    return is_plain(exchange) && strcmp(exchange, "gtopk") != 0;
+}
+
 /* The method's spec with another exchange. */
 static void with_exchange(const tg_spec *method, const char *exchange, char text[512])
 {
@@ -57,17 +63,16 @@ static void with_exchange(const tg_spec *method, const char *exchange, char text
              value + strcspn(value, ","));
 }
 
-/* The fastest of the method's exchanges that send less than a dense one; "": none. The list ends
- * with those that exchange=auto does not take, either. */
+/* The fastest of the method's exchanges that send less than a dense one; "": none. */
 static void find_better(const tg_spec *method, int world, char name[64], struct traffic *best)
 {
     char choices[256], *rest = choices, text[512];
     snprintf(choices, sizeof choices, "%s", key_of(method, "exchange")->choices);
     name[0] = '\0';
-    for (char *word; (word = strsep(&rest, "|")) && strcmp(word, "auto") != 0;) {
+    for (char *word; (word = strsep(&rest, "|"));) {
         struct traffic t;
         with_exchange(method, word, text);
-        if (!is_plain(word) || measure(text, world, &t) != TG_OK || t.share >= 1 ||
+        if (!is_advised(word) || measure(text, world, &t) != TG_OK || t.share >= 1 ||
             (name[0] && t.seconds >= best->seconds))
             continue;
         snprintf(name, 64, "%s", word);

@@ -44,6 +44,7 @@ class Defaults(CliTest):
             self.started(*quiet)
         many = ["--workers", "200", "--dry-run", "--model", "mlp:hidden=16"]
         self.assertIn("instead: exchange=direct", run("train", *TINY, *many, "--method", "signsgd").stderr)
+        self.assertIn("instead: exchange=reducescatter", run("train", *TINY, *many, "--method", "topk:density=0.5").stderr)
         covered = run("train", *TINY, *many, "--method", "signsgd", "--rule", "*=dense").stderr
         self.assertNotIn("as many bytes as dense", covered)
 

@@ -129,7 +129,7 @@ class SimOnly(CliTest):
         """The runs that train --sim-only has, in one table without accuracies."""
         out = self.path("all.jsonl")
         args = ["compare", *MODEL[1:], *VIRTUAL, "--sim-only", "--workers", "10000", "--steps", "24", "--link", "100mbit,20ms",
-                "--run", "name=all", "--run", "name=few;method=topk;strategy=local:every=6", "--run", "name=long;steps=48"]
+                "--run", "name=all", "--run", "name=few;method=topk:exchange=reducescatter;strategy=local:every=6", "--run", "name=long;steps=48"]
         rows = [json.loads(line) for line in self.ok(*args, "--json", "--out", out).splitlines()]
         self.assertEqual([(row["run"], row["steps"], row["test_accuracy"]) for row in rows],
                          [("all", 24, None), ("few", 24, None), ("long", 48, None)])

@@ -479,7 +479,7 @@ class Train(CliTest):
     def test_commands_without_steps_end_at_once(self):
         for command in (["advise", "--link", "20mbit,5ms", "--workers", "8", "--model", "resnet20"], ["bench", "codec", "--seconds", "100"],
                         ["bench", "strategy", "--seconds", "100"], ["bench", "train", "--seconds", "100"],
-                        ["bench", "exchange", "--elements", "1000", "--seconds", "100"]):
+                        ["bench", "exchange", "--elements", "1000000", "--seconds", "100"]):
             process = start(*command)
             time.sleep(0.5)
             process.send_signal(signal.SIGINT)
