@@ -2,9 +2,9 @@
 #include <errno.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -23,57 +23,67 @@ static const char *pager_command(void)
     return "if command -v less >/dev/null; then exec less; else exec cat; fi";
 }
 
-/* Start the command with `in` as its standard input. Returns its process; 0: it failed. */
-static pid_t start(const char *command, int in, int other)
+/* Run the command with `in` as its standard input. Returns its exit status; NOT_STARTED: it failed,
+ * or a shell could not find or execute it. */
+#define NOT_STARTED 127
+#define NOT_EXECUTABLE 126
+static int show(const char *command, int in)
 {
     pid_t process = 0;
+    int status = 0;
     posix_spawn_file_actions_t actions;
     if (posix_spawn_file_actions_init(&actions) != 0)
-        return 0;
+        return NOT_STARTED;
     /* quit if all fits on the screen, show colours, and leave the text on the screen */
     (void)setenv("LESS", "FRX", 0);
     char *const argv[] = {(char[]){"sh"}, (char[]){"-c"}, (char *)(uintptr_t)command, NULL};
-    if (posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO) != 0 ||
-        posix_spawn_file_actions_addclose(&actions, other) != 0 ||
-        posix_spawn(&process, "/bin/sh", &actions, NULL, argv, environ) != 0)
-        process = 0;
+    const bool started = posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO) == 0 &&
+                         posix_spawn(&process, "/bin/sh", &actions, NULL, argv, environ) == 0;
     posix_spawn_file_actions_destroy(&actions);
-    return process;
+    if (!started)
+        return NOT_STARTED;
+    while (waitpid(process, &status, 0) < 0 && errno == EINTR)
+        ;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }
 
 help_pager help_pager_begin(void)
 {
-    help_pager p = {.process = 0};
-    const char *command = pager_command();
-    int end[2];
-    if (!command || fflush(stdout) != 0 || pipe(end) != 0)
+    help_pager p = {.command = pager_command()};
+    if (!p.command || fflush(stdout) != 0 || !(p.text = tmpfile()))
         return p;
     p.out = dup(STDOUT_FILENO);
-    p.process = p.out >= 0 ? start(command, end[0], end[1]) : 0;
-    if (p.process > 0) {
-        p.broken = signal(SIGPIPE, SIG_IGN); /* the user may leave before the end of the text */
-        p.interrupt = signal(SIGINT, SIG_IGN);
-        (void)dup2(end[1], STDOUT_FILENO);
-    } else if (p.out >= 0) {
+    if (p.out >= 0 && dup2(fileno(p.text), STDOUT_FILENO) >= 0)
+        return p;
+    if (p.out >= 0)
         close(p.out);
-    }
-    close(end[0]);
-    close(end[1]);
+    fclose(p.text);
+    p.text = NULL;
     return p;
+}
+
+/* Print the text without a pager. */
+static void print(FILE *text)
+{
+    char part[4096];
+    rewind(text);
+    for (size_t n; (n = fread(part, 1, sizeof part, text)) > 0;)
+        fwrite(part, 1, n, stdout);
 }
 
 void help_pager_end(help_pager *p)
 {
-    if (p->process == 0)
+    if (!p->text)
         return;
     (void)fflush(stdout);
-    __fpurge(stdout); /* what a pager that has ended did not take is no error */
-    clearerr(stdout);
-    (void)dup2(p->out, STDOUT_FILENO); /* closes the pipe: the pager sees the end */
+    (void)dup2(p->out, STDOUT_FILENO);
     close(p->out);
-    while (waitpid(p->process, NULL, 0) < 0 && errno == EINTR)
-        ;
-    (void)signal(SIGPIPE, p->broken);
-    (void)signal(SIGINT, p->interrupt);
-    p->process = 0;
+    rewind(p->text);
+    void (*const interrupt)(int) = signal(SIGINT, SIG_IGN); /* it is the pager's */
+    const int status = show(p->command, fileno(p->text));
+    (void)signal(SIGINT, interrupt);
+    if (status == NOT_STARTED || status == NOT_EXECUTABLE)
+        print(p->text);
+    fclose(p->text);
+    p->text = NULL;
 }

@@ -2,18 +2,18 @@
 #ifndef TG_CLI_PAGER_H
 #define TG_CLI_PAGER_H
 
-#include <sys/types.h>
+#include <stdio.h>
 
 typedef struct help_pager {
-    pid_t process; /* 0: there is none, and what is printed goes straight to standard output */
-    int out;       /* standard output as it was */
-    void (*broken)(int), (*interrupt)(int); /* handlers as they were */
+    const char *command;
+    FILE *text; /* what is printed; NULL: it goes straight to standard output */
+    int out;    /* standard output as it was */
 } help_pager;
 
-/* What is printed to stdout from here on goes to the pager. Without a terminal, with an empty
- * $PAGER, or if the pager cannot be started, nothing changes. */
+/* What is printed to stdout from here on is kept for the pager. Without a terminal or with an empty
+ * $PAGER, nothing changes. */
 help_pager help_pager_begin(void);
-/* Wait until the user has read it. */
+/* Show it, and wait until the user has read it. If the pager cannot be started, it is printed. */
 void help_pager_end(help_pager *p);
 
 #endif

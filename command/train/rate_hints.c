@@ -202,11 +202,14 @@ static void check_nodes(struct run_options *o)
                       "of fewer workers",
                       (int)o->nodes, (int)ranks, coding == options_method(o) ? "method" : "rule",
                       coding);
-    else if (ranks < o->nodes)
+    else if (ranks < o->nodes || o->link || o->links_of_count > 0)
         run_notes_add(o, true,
                       "--nodes %d with %d workers: all workers are in one node, so there is "
-                      "nothing to exchange between nodes",
-                      (int)o->nodes, (int)ranks);
+                      "nothing to exchange between nodes%s",
+                      (int)o->nodes, (int)ranks,
+                      o->link             ? ": --link has no effect"
+                      : o->links_of_count ? ": --link-of has no effect"
+                                          : "");
 }
 
 static bool methods_matter(const struct run_options *o)

@@ -124,17 +124,47 @@ static tg_status settle(struct run_options *o, const char *written, const tg_spe
     return TG_OK;
 }
 
+/* Whether a method's spec asks for servers. */
+static bool is_star(const char *method)
+{
+    tg_spec *spec;
+    if (tg_registry_parse(TG_KIND_METHOD, method, &spec) != TG_OK)
+        return false; /* creating the session reports the error */
+    const bool star =
+        tg_spec_given(spec, "exchange") && strcmp(tg_spec_word(spec, "exchange"), "star") == 0;
+    tg_spec_free(spec);
+    return star;
+}
+
+static tg_status refuse_star(const char *option, const char *value)
+{
+    return tg_fail(TG_E_SPEC,
+                   "--%s %.200s: this job has no server for exchange=star: use --servers N", option,
+                   value);
+}
+
+static tg_status check_without_servers(const struct run_options *o)
+{
+    if (is_star(options_method(o)))
+        return refuse_star("method", options_method(o));
+    for (size_t i = 0; i < o->rule_count; i++) {
+        const char *equals = strchr(o->rules[i], '=');
+        if (equals && is_star(equals + 1))
+            return refuse_star("rule", o->rules[i]);
+    }
+    return TG_OK;
+}
+
 /* With servers, a method that can use them does so unless its spec says otherwise. */
 static tg_status settle_method(struct run_options *o)
 {
     tg_spec *spec;
     const char *text = options_method(o);
     if (o->servers == 0 && !o->net.server)
-        return TG_OK;
+        return check_without_servers(o);
     if (tg_registry_parse(TG_KIND_METHOD, text, &spec) != TG_OK)
         return TG_OK; /* creating the session reports the error */
     const bool given = tg_spec_given(spec, "exchange");
-    const bool star = given && strcmp(tg_spec_word(spec, "exchange"), "star") == 0;
     const tg_key *key = tg_spec_entry(spec)->keys;
     while (strcmp(key->name, "exchange") != 0)
         key++;
@@ -142,7 +172,7 @@ static tg_status settle_method(struct run_options *o)
     char name[64];
     snprintf(name, sizeof name, "%s", tg_spec_name(spec));
     tg_spec_free(spec);
-    if (star)
+    if (is_star(text))
         return TG_OK;
     if (given || !can)
         return tg_fail(TG_E_SPEC,

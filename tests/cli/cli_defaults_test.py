@@ -216,8 +216,16 @@ class Defaults(CliTest):
         alone = "telegrad: warning: --nodes 5 with 3 workers: all workers are in one node, so there is nothing to exchange between nodes\n"
         self.started("--workers", "3", "--nodes", "5", said=[alone])
         self.started("--workers", "3", "--nodes", "3")
+        for link in ["--link", "1gbit"], ["--link-of", "1=1gbit"]:
+            self.started("--workers", "3", "--nodes", "3", *link, said=[f"nothing to exchange between nodes: {link[0]} has no effect\n"])
         self.started("--workers", "3", "--nodes", "3", "--method", "topk", said=[
             "--nodes 3 with 3 workers: all workers are in one node, within which gradients are exchanged uncompressed: method topk saves no bytes"])
+
+    def test_a_star_needs_servers(self):
+        words = ["this job has no server for exchange=star: use --servers N"]
+        job = ["train", *TINY, "--workers", "2", "--steps", "1"]
+        self.refused(2, ["--method topk:exchange=star: ", *words], *job, "--method", "topk:exchange=star")
+        self.refused(2, ["--rule *.bias=fp16:exchange=star: ", *words], *job, "--rule", "*.bias=fp16:exchange=star")
 
     def test_a_model_of_texts_takes_its_usual_text(self):
         job = ["train", "--model", "gpt:layers=1,heads=1,embed=8,context=16", "--batch", "2", "--steps", "2", "--no-eval"]

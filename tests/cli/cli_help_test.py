@@ -67,6 +67,8 @@ class Help(CliTest):
         self.assertEqual(self.on_terminal("sed 's/^/> /'"), ["> " + line for line in whole])
         self.assertEqual(self.on_terminal("head -n 1"), whole[:1])
         self.assertEqual(self.on_terminal("true"), [])
+        for bad in "/nonexistent", "/":  # the shell says why, and the text follows
+            self.assertEqual(self.on_terminal(bad)[1:], whole, bad)
 
     def test_groups_and_defaults(self):
         train = self.ok("train", "--help")
@@ -88,6 +90,12 @@ class Help(CliTest):
                 self.assertIn(f"(default: {value})", text)
                 self.assertEqual(plan, self.ok("train", "--model", "mlp:hidden=8", *TINY[:2], "--dry-run", "--json",
                                                f"--{option}={value}"))
+
+    def test_tune_has_threads_only(self):
+        text = self.ok("tune", "--help")
+        for word in "mpirun", "--listen", "--join", "network,":
+            self.assertNotIn(word, text)
+        self.assertIn("mpirun", self.ok("train", "--help"))
 
     def test_keys_of_a_run(self):
         """compare --help names the keys that --run takes."""
