@@ -297,7 +297,7 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mapping
     scaler           the GradScaler. If a gradient on some rank is not finite, all ranks get infinite gradients, the scaler skips
                      the step on each, and the memory stays. Without a scaler the backward pass then raises NonFiniteError on
                      each; go on with the next batch
-    optimizer        checked: `dgc` and `csc` apply momentum themselves, so the optimizer's must be 0
+    optimizer        checked: `dgc` and `csc` apply momentum themselves, so the optimizer's must be 0. Without it they warn
     total_steps, steps_per_epoch, seed, timeout, threads   as for telegrad.Reducer
 
     Errors of the exchange are raised by `loss.backward()`: PeerError names the rank that has died.
@@ -335,7 +335,7 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mapping
                                    f"{type(module).__name__}(..., sparse=False)", "TG_E_UNSUPPORTED")
     settings = {"total_steps": total_steps, "steps_per_epoch": steps_per_epoch, "timeout": timeout, "threads": threads}
     methods = Methods(spec, rules, [name for name, p in parameters.items() if p.requires_grad], **settings)
-    methods.check_optimizer(optimizer)
+    methods.check_optimizer(optimizer, net.rank)
     hook = DdpHook(model, methods, net, scaler, seed, settings)
     try:
         model.register_comm_hook(None, _named(hook))

@@ -172,9 +172,11 @@ _CLASSES: Dict[int, Type[Error]] = {
 
 def failure(status: int) -> Error:
     """The exception for a call that has just failed on this thread."""
-    text = _c.tg_error() or b""
+    text = (_c.tg_error() or b"").decode("utf-8", "replace")
     name = _c.tg_status_name(status) or b""
-    return _CLASSES.get(status, Error)(text.decode("utf-8", "replace"), name.decode())
+    if "the number of steps in an epoch is not known here" in text:
+        text += ", or the argument steps_per_epoch="
+    return _CLASSES.get(status, Error)(text, name.decode())
 
 
 def check(status: int) -> None:

@@ -256,7 +256,7 @@ def fsdp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mappin
         check_parameter(name, p)
     settings = {"total_steps": total_steps, "steps_per_epoch": steps_per_epoch, "timeout": timeout, "threads": threads}
     methods = Methods(spec, rules, list(parameters), **settings)
-    methods.check_optimizer(optimizer)
+    methods.check_optimizer(optimizer, net.rank)
     hook = FsdpHook(model, methods, net, scaler, seed, settings)
     shards, ranks = torch.distributed.get_world_size(hook._shard_group), torch.distributed.get_world_size()
     if shards * net.size != ranks:

@@ -1,6 +1,7 @@
 """A vector of gradients in parts: the parameters that share a method, a reducer for each. Used by the hooks of telegrad.torch."""
 import ctypes
 import fnmatch
+import warnings
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
@@ -13,6 +14,7 @@ from telegrad._takeover import memory_of, piece
 VERSION = 2  # of a hook's state
 # Of parameters, by name: what the slots hold, by role and name; float32 if it is a vector, else bytes.
 Memory = Dict[str, Dict[str, torch.Tensor]]
+_USUAL_RATE = 0.05  # of dense SGD with momentum 0.9, as in the command
 DTYPES = {torch.float32: _c.TG_F32, torch.float16: _c.TG_F16, torch.bfloat16: _c.TG_BF16}
 
 
@@ -84,12 +86,17 @@ class Methods:
         """The first rule that matches applies."""
         return next((spec for pattern, spec in self.rules.items() if fnmatch.fnmatchcase(name, pattern)), self.spec)
 
-    def check_optimizer(self, optimizer: Any) -> None:
+    def check_optimizer(self, optimizer: Any, rank: int) -> None:
+        """Errors are raised on every rank; rank 0 warns."""
         if optimizer is not None and not hasattr(optimizer, "param_groups"):
             raise ArgumentError(f"optimizer: a {type(optimizer).__name__}: allowed: a torch.optim.Optimizer")
         for spec in (self.spec, *self.rules.values()):
             method = spec.partition(":")[0]
-            if optimizer is None or method not in ("dgc", "csc"):
+            own_momentum = method in ("dgc", "csc")
+            text = _doubt(method, own_momentum, optimizer)
+            if text and rank == 0:
+                warnings.warn(text, stacklevel=4)
+            if optimizer is None or not own_momentum:
                 continue
             for i, group in enumerate(optimizer.param_groups):
                 if group.get("momentum", 0) != 0:
@@ -99,6 +106,24 @@ class Methods:
                     raise ArgumentError(f"optimizer: a {type(optimizer).__name__} adapts its steps to gradients, but {method} gives it "
                                         "velocities, because it applies momentum itself: allowed: SGD with momentum=0, or a method "
                                         "without momentum, such as topk")
+
+
+def _doubt(method: str, own_momentum: bool, optimizer: Any) -> str:
+    """What to warn of; "": nothing."""
+    if own_momentum and optimizer is None:
+        return (f"method {method} applies momentum itself, and the optimizer was not checked: give optimizer=, an SGD with momentum=0, "
+                "or momentum acts twice")
+    where = _c.tg_registry_rate_hint(_c.TG_KIND_METHOD, method.encode())
+    hint = _c.tg_rate_hint.from_address(where) if where else None
+    if hint is None or not 0 < hint.factor < 1:
+        return ""
+    most = _USUAL_RATE * hint.high  # of the rate over 1 - momentum
+    rates = [group["lr"] / (1 - group["momentum"]) for group in getattr(optimizer, "param_groups", ())
+             if group.get("momentum", 1) < 1]  # those of an SGD
+    if optimizer is not None and max(rates, default=0) <= most:
+        return ""
+    return (f"method {method} learns with about {hint.factor:g} times the learning rate of dense SGD"
+            f"{', and the optimizer was not checked' if optimizer is None else ''}: usual: lr / (1 - momentum) of at most {most:g}")
 
 
 class Part:

@@ -1,5 +1,6 @@
 """One rank of ddp_test.py: RANK SIZE PORT WHAT. Methods by name, what is refused, and one NaN beside PyTorch's PowerSGD hook."""
 import sys
+import warnings
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -177,6 +178,27 @@ def case_refused(net):
         refused(telegrad.UnsupportedError, "python_reducer", lambda: hooked(net, "dense"))
         torch._dynamo.config.optimize_ddp = True
     yield "refused"
+
+
+def case_warned(net):
+    """Rank 0 says what was not checked, once for each line that calls."""
+    def said(spec, momentum=None, lr=0.05, **more):
+        ddp = model()
+        optimizer = None if momentum is None else torch.optim.SGD(ddp.parameters(), lr, momentum=momentum)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")
+            for _ in range(2):
+                telegrad.torch.ddp(model(), spec, net, optimizer=optimizer, **more)
+        assert all(w.filename == __file__ for w in caught)
+        return [str(w.message) for w in caught]
+    for spec, more in (("dgc:density=0.1", {}), ("csc", {}), ("dense", {"rules": {"*.weight": "dgc"}})):
+        words = said(spec, **more)
+        assert len(words) == (RANK == 0) and all("applies momentum itself, and the optimizer was not checked: give optimizer=" in w for w in words), words
+    for told in (said("signsgd"), said("signsgd", 0), said("signum", 0.9, lr=0.001)):
+        assert len(told) == (RANK == 0) and all("learns with about 0.02 times the learning rate of dense SGD" in w for w in told), told
+    for silent in (("topk",), ("signsgd", 0, 0.001), ("dgc", 0), ("randomk",)):
+        assert said(*silent) == [], silent
+    yield "warned"
 
 
 def main():

@@ -321,6 +321,12 @@ class Networks(unittest.TestCase):
         done = threading.Event()
         ranks.in_threads(2, body)
 
+    def test_epochs_of_unknown_length(self):
+        net = telegrad.Network.local(1)[0]
+        with self.assertRaisesRegex(telegrad.SpecError, "not known here: allowed: warmup in steps, or the argument steps_per_epoch="):
+            telegrad.Reducer("dgc:warmup=4ep", 4, net)
+        telegrad.Reducer("dgc:warmup=4ep", 4, net, steps_per_epoch=10)
+
     def test_closed(self):
         net = telegrad.Network.local(1)[0]
         reducer = telegrad.Reducer("fp16", 4, net)
