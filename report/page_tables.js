@@ -99,7 +99,7 @@ function runTable() {
         n("perplexity", "test", run => finalOf(run, "perplexity"), v => digits(v, 4), "least"),
         n("best", "perplexity", run => bestOf(run, "perplexity", "min"), v => digits(v, 4), "least"),
         n("test loss", "nats", run => finalOf(run, "test_loss"), fixed(4), "least"),
-        n("train loss", "nats", run => finalOf(run, "train_loss"), fixed(4), "least"),
+        n("train loss (epoch)", "nats", run => finalOf(run, "train_loss"), fixed(4), "least"),
         n("steps", "", stepsOf, count),
         n("time", clocks, run => lastMark(run, 1), seconds, "least", finished),
         n("step", "ms", run => endOf(run, "step_ms_mean") ?? endOf(run, "step_ms_median") ?? run.means.step_ms ?? null, v => digits(v), "least"),

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #define ERASE_LINE "\r\033[K"
+#define LEAST_COLUMNS 20
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static bool quiet, silent, verbose, status_shown, errors_wait, has_spoken;
@@ -24,7 +25,7 @@ bool console_terminal(void)
 int console_columns(void)
 {
     struct winsize size;
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20)
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= LEAST_COLUMNS)
         return size.ws_col;
     return 80;
 }
@@ -35,9 +36,10 @@ int console_out_columns(void)
     char *end = NULL;
     const long columns = text ? strtol(text, &end, 10) : 0;
     struct winsize size;
-    if (columns >= 20 && columns <= 10000 && *end == '\0')
-        return (int)columns;
-    if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20)
+    if (columns >= 1 && columns <= 10000 && *end == '\0')
+        return columns < LEAST_COLUMNS ? LEAST_COLUMNS : (int)columns;
+    if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 &&
+        size.ws_col >= LEAST_COLUMNS)
         return size.ws_col;
     return 0;
 }

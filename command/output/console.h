@@ -12,8 +12,8 @@ bool console_terminal(void);
 /* Columns of that terminal; 80 if unknown. */
 int console_columns(void);
 
-/* The width for a table on standard output: the environment's COLUMNS (20 to 10000), else that of
- * the terminal; 0 (no limit) if it is not a terminal. */
+/* The width for a table on standard output: the environment's COLUMNS (1 to 10000; at least 20 are
+ * taken), else that of the terminal; 0 (no limit) if it is not a terminal. */
 int console_out_columns(void);
 
 /* From now on print only errors and console_say: ranks other than 0 of an MPI job. */

@@ -323,14 +323,14 @@ const char *run_data_name(const struct run_options *o)
         return o->data;
     run_warn_of_data_place();
     if (reads_texts(o, &usual)) {
-        console_remark("data: %s", usual);
+        console_remark("telegrad: data: %s", usual);
         return usual;
     }
     char wrong[1400];
     const bool found = train_data_find("mnist", &dir);
     if (!found && train_data_unusable("mnist", wrong, sizeof wrong))
         console_warning("data: %s: generated glyphs take its place", wrong);
-    console_remark("data: %s",
+    console_remark("telegrad: data: %s",
                    found ? "mnist" : "mnist was not found; generated glyphs take its place");
     return found ? "mnist" : "glyphs";
 }

@@ -221,7 +221,8 @@ tg_status sim_only_find(const struct run_options *o, struct sim_only_data *data_
     struct sim_only_data data = {.name = run_data_name(o)};
     const tg_status status = train_data_samples(data.name, (size_t)o->holdout, &data.samples);
     if (status == TG_E_IO && o->steps > 0) /* only its number of samples is missing */
-        console_remark("data: %s is not here; how long an epoch takes is not known", data.name);
+        console_remark("telegrad: data: %s is not here; how long an epoch takes is not known",
+                       data.name);
     else
         TG_TRY(status);
     *data_p = data;

@@ -76,7 +76,10 @@ void tg__pump_give_up(tg__pump *p)
     const size_t len = strlen(p->failure.error);
     char *more = p->failure.error + len;
     const size_t room = sizeof p->failure.error - len;
-    if (rank != p->culprit && adopted)
+    if (rank != p->culprit && adopted && t->ops->blamed(t, p->culprit) == t->rank)
+        snprintf(more, room, ": rank %d itself waited in vain for this rank, rank %d", p->culprit,
+                 t->rank);
+    else if (rank != p->culprit && adopted)
         snprintf(more, room, ": rank %d gave up because of %srank %d", p->culprit,
                  rank == t->rank ? "this rank, " : "", rank);
     else if (rank != p->culprit)

@@ -84,6 +84,20 @@ static bool is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
+/* Whether it is a number alone, or behind a key. */
+static bool lacks_unit(const char *item, size_t len)
+{
+    char text[32];
+    double v;
+    const char *equals = memchr(item, '=', len);
+    const size_t at = equals ? (size_t)(equals - item) + 1 : 0;
+    if (len - at >= sizeof text)
+        return false;
+    memcpy(text, item + at, len - at);
+    text[len - at] = '\0';
+    return tg_real_parse(text, &v);
+}
+
 /* Write what is wrong with a unit that is nearly one of a rate, to stand before what is allowed;
  * "": nothing to say. */
 static void explain(const char *item, size_t len, char why[96])
@@ -94,6 +108,10 @@ static void explain(const char *item, size_t len, char why[96])
     const char *unit = item + at;
     const size_t n = len - at;
     why[0] = '\0';
+    if (lacks_unit(item, len)) {
+        snprintf(why, 96, "a number without a unit; ");
+        return;
+    }
     if (at == 0 || n == 0 || len > 24)
         return;
     const bool prefix = n == 1 || (strchr("kKmMgGtT", unit[0]) && (n == 2 || unit[1] == 'i'));

@@ -221,6 +221,10 @@ class Defaults(CliTest):
         self.started("--workers", "3", "--nodes", "3", "--method", "topk", said=[
             "--nodes 3 with 3 workers: all workers are in one node, within which gradients are exchanged uncompressed: method topk saves no bytes"])
 
+    def test_data_is_named(self):
+        done = run("train", "-v", "--model", "mlp:hidden=16", "--batch", "16", "--steps", "1", "--no-eval", TELEGRAD_DATA=self.folder)
+        self.assertRegex(done.stderr, r"(?m)^telegrad: data: mnist")
+
     def test_a_star_needs_servers(self):
         words = ["this job has no server for exchange=star: use --servers N"]
         job = ["train", *TINY, "--workers", "2", "--steps", "1"]

@@ -40,6 +40,8 @@ class Help(CliTest):
             self.assertTrue(columns - 12 <= longest <= columns, (columns, longest))
         self.assertEqual(self.ok("train", "--help", COLUMNS="100"), self.ok("train", "--help", COLUMNS="300"))
         self.assertEqual(self.ok("train", "--help", COLUMNS="40"), self.ok("train", "--help", COLUMNS="20"))
+        for columns in "1", "10", "19":
+            self.assertEqual(self.ok("methods", COLUMNS=columns), self.ok("methods", COLUMNS="20"))
         narrow = self.ok("train", "--help", COLUMNS="40")
         self.assertIn("\n  --batch N\n      samples per worker in each batch\n      (default: 32)\n", narrow)
 

@@ -82,6 +82,8 @@ TRAIN = [
     (["--link", "1e30gbit"], ['--link: link "1e30gbit"', "allowed: ", "1 bit/s to 1e18"]),
     (["--link", "100mbit,down=20ms"], ['link "100mbit,down=20ms": "down=20ms": allowed: rates such as 20mbit']),
     (["--link", "100mbit, delay=2 h"], ['" delay=2 h": allowed: times such as 250us']),
+    (["--link", "100mbit,delay=0"], ['"delay=0": a number without a unit; allowed: ']),
+    (["--link", "100"], ['"100": a number without a unit; allowed: ']),
     (["--link", "100mbit,1gbit"], ['"1gbit" sets something a second time: allowed: a rate and a time, e.g. 20mbit,10ms']),
     (["--link", "1mbit,5s", "--timeout", "2", "--workers", "2"],
      ["--link 1mbit,5s: the delay, with its jitter 5 s, is not shorter than --timeout, 2 s", "use a longer --timeout"]),

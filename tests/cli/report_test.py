@@ -192,7 +192,7 @@ class Report(CliTest):
         sorts = dict((head, both) for head, both in saw["sorts"])
         self.assertEqual(sorts["test loss"][0][1], ["0.1000", "\u2013", "\u2013"])
         self.assertEqual([cell.count("not finite") for cell in sorts["Run"][0][1]], [1, 1, 0])
-        self.assertEqual({head for head, _ in saw["best"]}, {"test acc.", "best", "train loss", "step"}) # no test loss, no time
+        self.assertEqual({head for head, _ in saw["best"]}, {"test acc.", "best", "train loss (epoch)", "step"}) # no test loss, no time
 
     def test_time_of_a_step(self):
         """The parts add up to seconds / steps, whichever steps were logged; the floating-point rest of them is none."""
