@@ -17,7 +17,8 @@ file(GLOB_RECURSE bench_sources CONFIGURE_DEPENDS bench/*.c)
 set(bench_tests ${bench_sources})
 list(FILTER bench_tests INCLUDE REGEX "_test\\.c$")
 list(FILTER bench_sources EXCLUDE REGEX "_test\\.c$")
-list(FILTER bench_sources EXCLUDE REGEX "/bench/net/")
+list(FILTER bench_tests EXCLUDE REGEX "/bench/robust/")
+list(FILTER bench_sources EXCLUDE REGEX "/bench/(net|robust)/")
 add_library(tg_bench STATIC ${bench_sources} ${scripts})
 target_link_libraries(tg_bench PRIVATE tg_program_flags tg_flags)
 
@@ -29,6 +30,16 @@ if(TARGET telegrad_net_static) # a program of its own, for bench/over_tcp.py
         target_link_libraries(bench_messages PRIVATE telegrad_mpi_static)
     endif()
     target_link_libraries(bench_messages PRIVATE telegrad_static)
+endif()
+
+if(TARGET tg_train) # likewise, for bench/robust.py
+    add_library(bench_hostile_run STATIC bench/robust/hostile_run.c)
+    target_link_libraries(bench_hostile_run PUBLIC tg_program_flags tg_train telegrad_static)
+    add_executable(bench_hostile bench/robust/hostile.c)
+    target_link_libraries(bench_hostile PRIVATE tg_flags bench_hostile_run)
+    if(TG_TESTS)
+        tg_program_tests(SOURCES bench/robust/hostile_run_test.c LIBRARIES bench_hostile_run LABELS train)
+    endif()
 endif()
 
 if(NOT TG_TESTS)

@@ -13,8 +13,9 @@ static void exchange(float *restrict low, float *restrict high)
 {
     for (size_t i = 0; i < TG__ROBUST_BLOCK; i++) {
         const float a = low[i], b = high[i];
-        low[i] = b < a ? b : a;
-        high[i] = b < a ? a : b;
+        const float least = b < a ? b : a, most = b < a ? a : b; /* before stores: vectorized */
+        low[i] = least;
+        high[i] = most;
     }
 }
 
