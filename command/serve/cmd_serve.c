@@ -9,6 +9,7 @@
 #include "command/output/format.h"
 #include "command/output/output.h"
 #include "command/output/stop.h"
+#include "command/serve/status.h"
 #include "telegrad/clock.h"
 #include "telegrad/registry.h"
 #include "telegrad/server.h"
@@ -21,18 +22,19 @@
 
 struct command {
     struct net_options net;
-    const char *mode, *optimizer, *shard;
+    const char *mode, *optimizer, *shard, *journal, *status_at;
     int number, shards; /* of --shard */
     double workers, timeout_s;
     /* While it runs. */
     struct tcp_lists lists;
     tg_server *server;
+    struct status *status;
     int64_t begin_ns, told_ns;
 };
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-enum { LISTEN = OPTIONS_KEY, WORKERS, MODE, OPTIMIZER, SHARD, KEY, ALLOW, INSECURE, TIMEOUT };
+enum { LISTEN = OPTIONS_KEY, WORKERS, MODE, OPTIMIZER, SHARD, KEY, ALLOW, INSECURE, TIMEOUT, JOURNAL, STATUS };
 
 static tg_status set(void *input, int key, char *arg)
 {
@@ -51,6 +53,12 @@ static tg_status set(void *input, int key, char *arg)
         return TG_OK;
     case SHARD:
         c->shard = arg;
+        return TG_OK;
+    case STATUS:
+        c->status_at = arg;
+        return TG_OK;
+    case JOURNAL:
+        c->journal = arg;
         return TG_OK;
     case KEY:
         c->net.key = arg;
@@ -74,6 +82,11 @@ static const struct cli_option options[] = {
      "async:compensate=0.04, with compensation of the delay"},
     {"optimizer", OPTIMIZER, "SPEC", OPT_OPTIMIZER, "optimizers",
      "what makes the steps: sgd, adam or adamw; each worker gives the same, and the learning rate"},
+    {"journal", JOURNAL, "DIR", NULL, NULL,
+     "keep parameters in this folder: a gradient is answered once it is on disk, and a server that "
+     "is started again goes on where it was, bit for bit"},
+    {"status", STATUS, ":PORT", NULL, NULL,
+     "serve /metrics, for Prometheus, and /healthz there, to this machine; HOST:PORT: to others"},
     {.help = "Workers and network"},
     {"listen", LISTEN, "tcp://HOST:PORT", NULL, NULL,
      "where workers call, e.g. tcp://0.0.0.0:4242; required"},
@@ -156,6 +169,8 @@ static tg_status check_mode(const struct command *c)
 
 static tg_status check(struct command *c)
 {
+    if (c->journal && !c->journal[0])
+        return tg_fail(TG_E_SPEC, "--journal \"\": allowed: a folder");
     TG_TRY(read_shard(c));
     TG_TRY(check_network(&c->net));
     if (c->workers > (double)(int)c->workers)
@@ -177,6 +192,49 @@ static void write_state(const struct command *c, char *line, size_t room)
              format_bytes((double)s.bytes_out).text);
 }
 
+/* In Prometheus' text format. */
+static void write_metrics(void *arg, FILE *f)
+{
+    const struct command *c = arg;
+    tg_server_stats s = {.struct_size = sizeof s};
+    if (!c->server || tg_server_get_stats(c->server, &s) != TG_OK)
+        return;
+    const struct {
+        const char *name, *type, *help;
+        double value;
+    } all[] = {
+        {"workers", "gauge", "Workers that are connected.", s.ranks},
+        {"answers_total", "counter", "Answers: parameters sent.", (double)s.sums},
+        {"elements_total", "counter", "Elements of gradients received.", (double)s.elements},
+        {"received_bytes_total", "counter", "Bytes received from workers.", (double)s.bytes_in},
+        {"sent_bytes_total", "counter", "Bytes sent to workers.", (double)s.bytes_out},
+        {"step", "gauge", "The latest step of a worker that was answered.", (double)s.step},
+        {"waited_seconds_total", "counter", "Time without anything to do.",
+         (double)s.waited_ns / 1e9},
+        {"combined_seconds_total", "counter", "Time spent on decoding and updating.",
+         (double)s.combined_ns / 1e9},
+        {"journal_bytes", "gauge", "Bytes of the journal's log.", (double)s.journal_bytes},
+        {"journal_syncs_total", "counter", "How often the log was put on disk.",
+         (double)s.journal_syncs},
+        {"journal_seconds_total", "counter", "Time that this took.", (double)s.journal_ns / 1e9},
+    };
+    for (size_t i = 0; i < TG_COUNT(all); i++)
+        fprintf(f, "# HELP telegrad_%s %s\n# TYPE telegrad_%s %s\ntelegrad_%s %.17g\n", all[i].name,
+                all[i].help, all[i].name, all[i].type, all[i].name, all[i].value);
+    uint64_t up_to = 0;
+    fputs("# HELP telegrad_staleness Steps between a worker's parameters and its gradient.\n"
+          "# TYPE telegrad_staleness histogram\n",
+          f);
+    for (size_t i = 0; i < TG_STALENESS; i++) {
+        up_to += s.staleness[i];
+        if (i + 1 < TG_STALENESS)
+            fprintf(f, "telegrad_staleness_bucket{le=\"%llu\"} %llu\n", (1ULL << i) - 1,
+                    (unsigned long long)up_to);
+    }
+    fprintf(f, "telegrad_staleness_bucket{le=\"+Inf\"} %llu\ntelegrad_staleness_count %llu\n",
+            (unsigned long long)up_to, (unsigned long long)up_to);
+}
+
 /* About ten times a second. */
 static const tg_keys *tick(void *arg)
 {
@@ -188,6 +246,8 @@ static const tg_keys *tick(void *arg)
         write_state(c, line, sizeof line);
         console_status(line);
     }
+    if (c->status)
+        status_step(c->status, write_metrics, c);
     return tcp_join_list_now(&c->lists);
 }
 
@@ -198,7 +258,8 @@ static tg_status serve(struct command *c, tg_transport *t)
                                      .stop = &stop_signal,
                                      .mode = c->mode,
                                      .optimizer = c->optimizer,
-                                     .shard = c->number};
+                                     .shard = c->number,
+                                     .journal = c->journal};
     char line[300] = "";
     TG_TRY(tg_server_create(t, 1, &config, &c->server));
     console_note("server %d of %d listens at %s for up to %d workers", c->number, c->shards,
@@ -228,6 +289,8 @@ static tg_status run(struct command *c)
                                   .about = c->optimizer};
     c->begin_ns = tg_now_ns(tg_clock_monotonic());
     tcp_join_await_hangups(&c->net);
+    if (c->status_at)
+        TG_TRY(status_open(c->status_at, &c->status));
     TG_TRY(tcp_join_serve(&c->net, &config, &c->lists, &net));
     tg_status status = tg_transport_tcp(net, &t);
     if (status != TG_OK) {
@@ -253,6 +316,7 @@ static int cmd_serve(int argc, char **argv)
     if (status == TG_OK)
         status = run(&c);
     tcp_join_lists_free(&c.lists);
+    status_close(c.status);
     return cli_end(status);
 }
 

@@ -80,6 +80,14 @@ typedef struct tg_server_config {
     /* On a transport whose workers come and go (tg_transport_ops.drop): which server of each worker
      * this is, from 0. Otherwise 0 */
     int shard;
+    /* A folder in which the server keeps what it needs to begin again where it died. It answers a
+     * gradient only once that is on disk (one fdatasync for all that came meanwhile), and a server
+     * that is created with the same folder has the bits of the one that died. Requires workers that
+     * come and go. NULL: none */
+    const char *journal;
+    /* Once the log has so many bytes, a snapshot of the parameters and the optimizer's memory takes
+     * its place; 0: 256 MiB */
+    uint64_t journal_bytes;
 } tg_server_config;
 
 /* Create a server. It does not talk to anybody until it runs.
@@ -88,7 +96,9 @@ typedef struct tg_server_config {
  * servers    as for tg_transport_worker; 1 if workers come and go
  * config     NULL: all members 0
  * Errors     TG_E_ARG, TG_E_SPEC (mode, f with so many ranks, optimizer), TG_E_UNSUPPORTED (the
- *            optimizer), TG_E_NOMEM */
+ *            optimizer; a mode or journal that workers who come and go do not have, or require),
+ *            TG_E_NOMEM; with a journal also TG_E_IO (another server uses it, ...), TG_E_CORRUPT,
+ *            TG_E_VERSION, TG_E_MISMATCH (it is that of another shard, or has another optimizer) */
 TG_API TG_NODISCARD tg_status tg_server_create(tg_transport *transport, int servers,
                                                const tg_server_config *config, tg_server **s_p);
 
@@ -101,9 +111,12 @@ TG_API TG_NODISCARD tg_status tg_server_create(tg_transport *transport, int serv
  *          others wait for its gradient; the text names it), TG_E_MISMATCH, TG_E_CORRUPT,
  *          TG_E_VERSION (a rank sent something else than is expected; the text names it),
  *          TG_E_UNSUPPORTED (frames of a codec that the rule cannot combine), TG_E_STOPPED,
- *          TG_E_NOMEM. After an error, this server has left its transport, and ranks get TG_E_PEER
+ *          TG_E_IO (the journal; what was answered is in it), TG_E_NOMEM. After an error, this
+ *          server has left its transport, and ranks get TG_E_PEER
  * Threads  the calling thread drives the transport */
 TG_API TG_NODISCARD tg_status tg_server_run(tg_server *s);
+
+#define TG_STALENESS 16
 
 /* What a server has done so far. */
 typedef struct tg_server_stats {
@@ -116,6 +129,12 @@ typedef struct tg_server_stats {
     int ranks;           /* that have not left */
     int64_t waited_ns;   /* time without anything to do */
     int64_t combined_ns; /* time spent on checking, decoding and summing */
+    /* The journal: bytes of its log; how often it was put on disk, and the time that took. */
+    uint64_t journal_bytes, journal_syncs;
+    int64_t journal_ns;
+    /* Of async: gradients by staleness, the steps that the server made between the parameters that
+     * a rank had and its gradient. [0]: none; [i]: 2^(i-1) to 2^i - 1; the last: that and more */
+    uint64_t staleness[TG_STALENESS];
 } tg_server_stats;
 
 /* Get the figures.

@@ -20,6 +20,8 @@
 #define TG__KNOCKS \
     1024 /* most connections that have not sent a byte; fewer if descriptors are few */
 #define TG__HALF_OPEN 64 /* places for handshakes, beside one for each rank */
+/* To one that had its key on the list when it shook hands. */
+#define TG__TAKEN_OFF "this rank's key was removed from the list of allowed keys"
 #define TG__YOUNG_NS INT64_C(100000000)
 #define TG__SOURCES 256
 #define TG__IP_MAX 46 /* bytes of an IP address as text, with the NUL */

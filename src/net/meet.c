@@ -20,8 +20,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TAKEN_OFF "this rank's key was removed from the list of allowed keys"
-
 static const char *job_of(const tg_net *n)
 {
     return n->config->job ? n->config->job : "";
@@ -74,7 +72,7 @@ void tg__hall_refuse(tg__hall *h, tg__guest *g, tg_status status)
 static tg_status check_key(tg_net *n, int rank, const tg__public_key *key)
 {
     if (n->allow && !is_allowed(n, key))
-        return tg_fail(TG_E_PEER, TAKEN_OFF);
+        return tg_fail(TG_E_PEER, TG__TAKEN_OFF);
     if (n->config->insecure || n->allow)
         return TG_OK;
     if (rank == 0)
@@ -206,7 +204,7 @@ static void renew_list(tg__hall *h)
         g->position = tg__keys_find(list, &g->member.key);
         if (g->position >= 0)
             continue;
-        if (tg__net_say_refused(&g->caller, TG_E_PEER, TAKEN_OFF))
+        if (tg__net_say_refused(&g->caller, TG_E_PEER, TG__TAKEN_OFF))
             (void)tg__caller_step(&g->caller);
         dismiss(h, g, "");
     }

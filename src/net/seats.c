@@ -2,6 +2,8 @@
 #include "base/arg.h"
 #include "net/fields.h"
 #include "telegrad/clock.h"
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,6 +81,8 @@ static tg_status read_enter(const tg__seats *s, const tg__caller *c, int *seat_p
     tg__unpack_text(&u, job, sizeof job);
     if (tg__caller_kind(c) == TG__SAID_JOIN)
         return tg_fail(TG_E_MISMATCH, "this is a parameter server, not a meeting point");
+    if (s->n->tls && tg__keys_find(s->config.allow, &c->stream->peer) < 0)
+        return tg_fail(TG_E_PEER, TG__TAKEN_OFF);
     if (tg__caller_kind(c) != TG__SAID_ENTER || !tg__unpack_whole(&u))
         return tg_fail(TG_E_CORRUPT, "the message of a worker that comes is malformed");
     if (strcmp(job, s->job) != 0)
@@ -140,6 +144,15 @@ static const char *describe(const tg__seats *s, int seat, char text[200])
     return text;
 }
 
+/* A machine that vanishes without a word is noticed after a minute or two, and its seat is free. */
+static void watch_for_death(int fd)
+{
+    const int idle = 60, interval = 10, count = 6;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+}
+
 static void take_seat(tg__seats *s, tg__guest *g)
 {
     char who[200], text[240];
@@ -149,6 +162,7 @@ static void take_seat(tg__seats *s, tg__guest *g)
     snprintf(m->address.host, sizeof m->address.host, "%s", g->host);
     s->n->stream[seat] = tg__caller_take(&g->caller);
     g->rank = 0;
+    watch_for_death(s->n->stream[seat]->fd);
     snprintf(text, sizeof text, "%s has come", describe(s, seat, who));
     say(s, text);
 }
@@ -209,6 +223,7 @@ static void renew_list(tg__seats *s, int64_t now)
         return;
     s->listed_ns = now;
     const tg_keys *list = s->config.allow_now(s->config.allow_now_arg);
+    s->renewed |= list && list != s->config.allow;
     if (list)
         s->config.allow = list;
 }
@@ -222,6 +237,10 @@ tg_status tg__seats_step(tg__seats *s, void (*take)(void *arg, int seat), void *
 {
     const int64_t now = tg_now_ns(tg_clock_monotonic());
     renew_list(s, now);
+    if (!s->knocked && (!s->busy || now - s->looked_ns < BUSY_NS))
+        return TG_OK;
+    s->looked_ns = now;
+    s->knocked = false;
     const size_t count = tg__door_watch(&s->door, s->polled);
     (void)poll(s->polled, (nfds_t)count, 0);
     TG_TRY(tg__door_step(&s->door));

@@ -32,7 +32,10 @@ struct tg__seats {
     char job[TG__JOB_MAX], about[TG__TEXT_MAX];
     tg__refusals refusals;
     int64_t listed_ns; /* when allow_now was asked last */
+    int64_t looked_ns; /* at the door */
+    bool knocked;      /* somebody calls; set by the transport */
     bool busy;         /* strangers are at the door, or a connection ends */
+    bool renewed;      /* there is a new list of keys; cleared by the transport */
     tg__parting parting[TG__PARTINGS];
 };
 

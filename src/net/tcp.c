@@ -1,5 +1,6 @@
 /* The TCP transport: its table, and its event loop, which runs in `poll`. */
 #include "base/arg.h"
+#include "net/seats.h"
 #include "net/tcp_impl.h"
 #include <errno.h>
 #include <poll.h>
@@ -165,8 +166,10 @@ static bool handle(tg__tcp *t)
     for (int i = 0; i < count; i++) {
         tg__peer *p = events[i].data.ptr;
         uint64_t ticks;
-        if (events[i].data.ptr == t->net->hosts && p)
-            continue; /* somebody is at the door */
+        if (events[i].data.ptr == t->net->hosts && p) {
+            t->net->hosts->knocked = true;
+            continue;
+        }
         if (!p) {
             woken = true;
             (void)!read(t->wake, &ticks, sizeof ticks);

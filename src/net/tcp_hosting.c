@@ -19,7 +19,7 @@ tg_status tg__tcp_host(tg__tcp *t, int64_t *look_ns_p)
 {
     tg__seats *s = t->net->hosts;
     TG_TRY(tg__seats_step(s, take, t));
-    for (int seat = 0; seat < t->base.size - 1; seat++) {
+    for (int seat = 0; s->renewed && seat < t->base.size - 1; seat++) {
         tg__peer *p = &t->peer[seat];
         if (!p->stream || p->gone || tg__seats_allow(s, seat))
             continue;
@@ -29,6 +29,7 @@ tg_status tg__tcp_host(tg__tcp *t, int64_t *look_ns_p)
         tg__peer_push(t, p);
         tg__peer_lose(t, p, tg_error()); /* what waits for it fails, and it is dropped */
     }
+    s->renewed = false;
     const int64_t due = tg__seats_due_ns(s, tg_now_ns(t->base.clock));
     if (due < *look_ns_p)
         *look_ns_p = due;

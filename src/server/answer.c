@@ -4,7 +4,7 @@
 #include "server/server_impl.h"
 #include "telegrad/clock.h"
 
-tg_status tg__gathering_new(tg_server *s, tg__gathering **g_p)
+static tg_status new_gathering(tg_server *s, tg__gathering **g_p)
 {
     tg__gathering *g = s->idle;
     if (g != NULL)
@@ -12,6 +12,8 @@ tg_status tg__gathering_new(tg_server *s, tg__gathering **g_p)
     else
         TG_TRY(tg_alloc(1, sizeof *g + (size_t)s->ranks * sizeof g->rank[0], &g));
     g->link = s->active;
+    g->next = g->sending = 0;
+    g->held = false;
     g->from_ns = tg_now_ns(s->t->clock);
     s->active = g;
     *g_p = g;
@@ -49,8 +51,12 @@ static tg_status answer_one(tg_server *s, tg__gathering *g, int rank, size_t len
     return TG_OK;
 }
 
+static tg_status note_answer(tg_server *s, const tg__gathering *g);
+
 static tg_status answer(tg_server *s, tg__gathering *g)
 {
+    if (g->region != NULL && s->journal.dir != NULL && s->mode.compensate > 0)
+        TG_TRY(note_answer(s, g));
     if (g->region != NULL)
         tg__region_read(g->region, g->only, (size_t)g->star.begin, tg__gathering_values(g), g->n);
     const size_t len = tg__gathering_seal(g, s->hosts ? 1 + s->shard : s->t->rank);
@@ -125,14 +131,35 @@ static tg_status place(tg_server *s, tg__gathering *g)
     return TG_OK;
 }
 
-tg_status tg__gathering_place(tg_server *s, tg__gathering *g)
+/* Find what g, which a rank has begun, is about. */
+static tg_status find_place(tg_server *s, tg__gathering *g, int rank)
 {
     TG_TRY(place(s, g));
+    if (g->star.combine == &tg__combine_parameters || (g->region != NULL && !s->mode.gathers))
+        g->only = rank;
+    if (s->hosts && g->only < 0)
+        return tg_fail(TG_E_MISMATCH,
+                       "a sum over all workers is asked for, but these come and go");
     if (s->mode.rule.kind == TG__ROBUST_NONE || g->star.combine != &tg__combine_mean)
         return TG_OK;
     TG_TRY(tg__robust_takes(&s->mode.rule, g->codec));
     g->robust = &s->robust;
     return TG_OK;
+}
+
+tg_status tg__gathering_open(tg_server *s, uint32_t tag, int rank, const tg__envelope *id,
+                             const uint8_t *payload, size_t len, tg__gathering **g_p)
+{
+    tg__gathering *g;
+    TG_TRY(new_gathering(s, &g));
+    tg_status status = tg__gathering_begin(g, &s->store, tag, id, payload, len);
+    if (status == TG_OK)
+        status = find_place(s, g, rank);
+    if (status == TG_OK)
+        *g_p = g;
+    else
+        end_gathering(s, g);
+    return status;
 }
 
 /* The first parameters of a bucket to come. */
@@ -166,7 +193,8 @@ static int slowest(const tg_server *s, const tg__gathering *g)
 /* The gradient's rank is further ahead of the slowest one than allowed. */
 static bool is_ahead(const tg_server *s, const tg__gathering *g)
 {
-    if (g->region == NULL || g->only < 0 || s->mode.staleness == TG__NO_BOUND)
+    if (g->region == NULL || g->only < 0 || s->mode.staleness == TG__NO_BOUND ||
+        g->star.combine == &tg__combine_parameters)
         return false;
     const int rank = slowest(s, g);
     const uint64_t own = g->region->rank[g->only].base + g->id.step + 1,
@@ -184,6 +212,8 @@ int tg__gathering_waits_for(const tg_server *s, const tg__gathering *g)
 
 tg_status tg__gatherings_release(tg_server *s)
 {
+    if (s->journal.dirty) /* what is to be answered is not on disk yet */
+        return TG_OK;
     for (tg__gathering *g = s->active, *next; g != NULL; g = next) {
         next = g->link;
         if (!g->held || is_ahead(s, g))
@@ -198,7 +228,7 @@ tg_status tg__gatherings_release(tg_server *s)
 static void admit(const tg_server *s, const tg__gathering *g)
 {
     const int rank = slowest(s, g);
-    uint64_t base = 0;
+    uint64_t base = g->region->began;
     if (rank >= 0)
         base = g->region->rank[rank].clock;
     for (int other = 0; rank < 0 && other < s->ranks; other++)
@@ -219,7 +249,18 @@ tg_status tg__gatherings_forget(tg_server *s, int rank)
     return tg__gatherings_release(s);
 }
 
-tg_status tg__gathering_complete(tg_server *s, tg__gathering *g)
+static void note_staleness(tg_server *s, uint64_t steps)
+{
+    size_t i = 0;
+    while (steps > 0 && i < TG_STALENESS - 1) {
+        steps >>= 1;
+        i++;
+    }
+    s->stats.staleness[i]++;
+}
+
+/* All frames of g are in: what they stand for is done. */
+static tg_status apply(tg_server *s, tg__gathering *g)
 {
     TG_TRY(tg__gathering_finish(g, &s->store, s->ranks));
     s->stats.elements += g->n * (uint64_t)(g->only >= 0 ? 1 : s->ranks);
@@ -227,19 +268,76 @@ tg_status tg__gathering_complete(tg_server *s, tg__gathering *g)
         TG_TRY(keep_parameters(s, g));
         if (s->hosts)
             admit(s, g);
-        TG_TRY(tg__region_see(g->region, &s->mode, g->only));
-        return answer(s, g);
+        return tg__region_see(g->region, &s->mode, g->only);
     }
     if (g->region == NULL)
-        return answer(s, g);
+        return TG_OK;
     if (!tg__kernel()->all_finite(tg__gathering_values(g), g->n))
         g->flags |= TG__FLAG_NONFINITE;
+    if (g->only >= 0 && g->star.begin == g->region->lo)
+        note_staleness(s, tg__region_staleness(g->region, g->only));
     if ((g->flags & TG__FLAG_NONFINITE) == 0)
         tg__region_update(g->region, &s->mode, &g->star, g->id.slice, g->only,
                           tg__gathering_values(g), g->n);
     for (int rank = 0; rank < s->ranks; rank++)
         if (g->only < 0 || g->only == rank)
             tg__region_note(g->region, rank, g->id.step, g->n);
-    g->held = is_ahead(s, g);
+    return TG_OK;
+}
+
+tg_status tg__gathering_complete(tg_server *s, tg__gathering *g)
+{
+    TG_TRY(apply(s, g));
+    g->held = s->journal.dirty || is_ahead(s, g);
     return g->held ? TG_OK : answer(s, g);
+}
+
+/* ---- the journal ----------------------------------------------------------------------------- */
+
+tg_status tg__gathering_replay(tg_server *s, const tg__record *record, const uint8_t *body)
+{
+    const int rank = (int)record->rank;
+    const size_t least = TG__ENVELOPE_BYTES + TG__STAR_HEAD + TG__FRAME_HEAD;
+    tg__envelope id;
+    uint16_t flags;
+    size_t len;
+    uint8_t *msg;
+    tg__gathering *g;
+    if (record->len < least)
+        return tg_fail(TG_E_CORRUPT, "a message of %llu bytes: allowed: at least %zu",
+                       (unsigned long long)record->len, least);
+    tg__envelope_peek(body, &id);
+    TG_TRY(tg__envelope_open(body, (size_t)record->len, &id, &flags, &len));
+    TG_TRY(tg__gathering_open(s, record->tag, rank, &id, body + TG__ENVELOPE_BYTES, len, &g));
+    TG_TRY(tg__store_take(&s->store, (size_t)record->len, &msg));
+    memcpy(msg, body, (size_t)record->len);
+    TG_TRY(tg__gathering_add(g, &s->store, s->ranks, rank, msg, len, flags));
+    TG_TRY(apply(s, g));
+    end_gathering(s, g);
+    return TG_OK;
+}
+
+/* What the record says: channel (2), bucket (2), first element (4), elements (4), zero (4). */
+static tg_status note_answer(tg_server *s, const tg__gathering *g)
+{
+    uint8_t body[16] = {0};
+    tg__put16(body, g->id.channel);
+    tg__put16(body + 2, g->id.bucket);
+    tg__put32(body + 4, (uint32_t)g->star.begin);
+    tg__put32(body + 8, (uint32_t)g->n);
+    return tg__journal_add(
+        &s->journal, &(tg__record){TG__RECORD_ANSWER, (uint32_t)g->only, g->tag, sizeof body},
+        body);
+}
+
+tg_status tg__gathering_replay_answer(tg_server *s, const tg__record *record, const uint8_t *body)
+{
+    const tg__envelope id = {.channel = tg__get16(body), .bucket = tg__get16(body + 2)};
+    const size_t begin = tg__get32(body + 4), n = tg__get32(body + 8);
+    tg__region *r = find_region(s, &id);
+    if (r == NULL || begin < r->lo || begin + n > r->lo + r->n)
+        return tg_fail(TG_E_CORRUPT, "an answer about elements that are not kept");
+    TG_TRY(tg__region_see(r, &s->mode, (int)record->rank));
+    tg__region_read(r, (int)record->rank, begin, r->g, n);
+    return TG_OK;
 }

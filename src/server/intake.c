@@ -87,14 +87,9 @@ static tg_status gathering_of(tg_server *s, int rank, tg__envelope *want, size_t
                        "the workers that came before have other settings (model, data, batch, "
                        "method, schedule or length)");
     TG_TRY(tg__envelope_open(in->msg, in->len, want, flags_p, len_p));
-    if (g == NULL) {
-        TG_TRY(tg__gathering_new(s, &g));
-        TG_TRY(
-            tg__gathering_begin(g, &s->store, in->tag, want, in->msg + TG__ENVELOPE_BYTES, *len_p));
-        TG_TRY(tg__gathering_place(s, g));
-        if (g->star.combine == &tg__combine_parameters || (g->region != NULL && !s->mode.gathers))
-            g->only = rank;
-    }
+    if (g == NULL)
+        TG_TRY(tg__gathering_open(s, in->tag, rank, want, in->msg + TG__ENVELOPE_BYTES, *len_p,
+                                  &g));
     *g_p = g;
     return TG_OK;
 }
@@ -109,6 +104,10 @@ static tg_status take(tg_server *s, int rank)
     size_t len;
     const int64_t begin = tg_now_ns(s->t->clock);
     TG_TRY(gathering_of(s, rank, &want, &len, &flags, &g));
+    if (s->journal.dir != NULL)
+        TG_TRY(tg__journal_add(
+            &s->journal, &(tg__record){TG__RECORD_PUSH, (uint32_t)rank, in->tag, in->len},
+            in->msg));
     const int from = g->next;
     TG_TRY(tg__gathering_add(g, &s->store, s->ranks, rank, in->msg, len, flags));
     in->msg = NULL;

@@ -76,8 +76,15 @@ void tg__region_read(tg__region *r, int rank, size_t begin, float *w, size_t n)
 {
     const float *from = r->w + (begin - r->lo);
     memcpy(w, from, n * sizeof *w);
+    if (rank >= 0 && begin == r->lo)
+        r->rank[rank].known = r->updates[0];
     if (rank >= 0 && r->rank[rank].seen != NULL)
         memcpy(r->rank[rank].seen + (begin - r->lo), from, n * sizeof *w);
+}
+
+uint64_t tg__region_staleness(const tg__region *r, int rank)
+{
+    return r->updates[0] - r->rank[rank].known;
 }
 
 void tg__region_note(tg__region *r, int rank, uint64_t step, size_t n)

@@ -15,6 +15,7 @@ typedef struct tg__pace_of {
     uint64_t clock;  /* steps of which all elements have come, from base */
     uint64_t step;   /* the step that is coming */
     size_t elements; /* those of it that have come */
+    uint64_t known;  /* updates[0] when the rank was answered last */
     float *seen;     /* (n) what the rank was answered last, for compensation; NULL: no need */
 } tg__pace_of;
 
@@ -26,6 +27,7 @@ struct tg__region {
     float *slot[TG__REGION_SLOTS];
     float *g; /* scratch */
     uint64_t updates[TG__REGION_SLICES];
+    uint64_t began; /* clock of the fastest rank when the server was started again */
     tg__region *next;
     tg__pace_of rank[]; /* (ranks) */
 };
@@ -49,6 +51,8 @@ TG_NODISCARD tg_status tg__region_see(tg__region *r, const tg__mode *m, int rank
 void tg__region_admit(tg__region *r, int rank, uint64_t base);
 /* Copy elements [begin, begin + n) to w, as an answer to a rank; -1: to all. */
 void tg__region_read(tg__region *r, int rank, size_t begin, float *w, size_t n);
+/* Steps since a rank was answered last, of the first slice. */
+uint64_t tg__region_staleness(const tg__region *r, int rank);
 /* A rank's gradient of n elements in a step has come. */
 void tg__region_note(tg__region *r, int rank, uint64_t step, size_t n);
 

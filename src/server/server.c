@@ -3,12 +3,14 @@
 #include "base/mem.h"
 #include "base/sized.h"
 #include "server/server_impl.h"
+#include "server/snapshot.h"
 #include "telegrad/clock.h"
 #include "transport/endpoint.h"
 #include <stdlib.h>
 
 #define SECOND INT64_C(1000000000)
 #define TIMEOUT_MS 50000
+#define JOURNAL_BYTES ((uint64_t)256 << 20)
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
@@ -45,6 +47,30 @@ static tg_status check_late(tg_server *s, int64_t now, int64_t *due_ns_p)
     return TG_OK;
 }
 
+/* What has come is put on disk, and answered. */
+static tg_status commit(tg_server *s, bool *any_p)
+{
+    if (!s->journal.dirty)
+        return TG_OK;
+    *any_p = true;
+    TG_TRY(tg__journal_sync(&s->journal));
+    s->stats.journal_syncs = s->journal.syncs;
+    s->stats.journal_ns = s->journal.sync_ns;
+    if (s->journal.len > s->journal_bytes)
+        TG_TRY(tg__snapshot_write(s, s->journal.number + 1));
+    s->stats.journal_bytes = s->journal.len;
+    return tg__gatherings_release(s);
+}
+
+/* Leave the parameters in the journal's folder as a snapshot alone: the next start is quick. */
+static tg_status settle(tg_server *s)
+{
+    if (s->journal.dir == NULL || s->journal.records == 0)
+        return TG_OK;
+    TG_TRY(tg__journal_sync(&s->journal));
+    return tg__snapshot_write(s, s->journal.number + 1);
+}
+
 static tg_status serve(tg_server *s)
 {
     while (s->stats.ranks > 0 || s->active != NULL || s->hosts) {
@@ -60,9 +86,13 @@ static tg_status serve(tg_server *s)
                            ? leave(s, s->culprit, status)
                            : leave(s, rank, tg_fail(status, "from rank %d: %s", rank, tg_error()));
         }
+        if (s->journal.dir != NULL)
+            TG_TRY(commit(s, &any));
         TG_TRY(tg__answers_progress(s, &any));
-        if (s->stop != NULL && *s->stop)
+        if (s->stop != NULL && *s->stop) {
+            TG_TRY(settle(s));
             return tg_fail(TG_E_STOPPED, "the server was asked to stop");
+        }
         if (any)
             continue;
         int64_t due;
@@ -112,7 +142,19 @@ static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_ser
                        "but these come and go: allowed: async, but not with staleness=0",
                        tg_spec_text(s->mode.spec));
     TG_TRY(tg__robust_init(&s->robust, &s->mode.rule, s->ranks));
-    return tg_alloc((size_t)s->ranks, sizeof *s->in, &s->in);
+    TG_TRY(tg_alloc((size_t)s->ranks, sizeof *s->in, &s->in));
+    if (c->journal == NULL)
+        return TG_OK;
+    if (!s->hosts)
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "tg_server_create: config->journal requires a transport whose workers come "
+                       "and go");
+    s->journal_bytes = c->journal_bytes == 0 ? JOURNAL_BYTES : c->journal_bytes;
+    TG_TRY(tg__snapshot_recover(s, c->journal));
+    for (tg__region *r = s->regions; r != NULL; r = r->next) /* nobody is here */
+        for (int rank = 0; rank < s->ranks; rank++)
+            r->rank[rank].counts = false;
+    return TG_OK;
 }
 
 tg_status tg_server_create(tg_transport *transport, int servers, const tg_server_config *config,
@@ -189,6 +231,7 @@ void tg_server_destroy(tg_server *s)
         }
         tg__robust_fini(&s->robust);
         tg__mode_free(&s->mode);
+        tg__journal_close(&s->journal);
         free(s->in);
         free(s->channels);
         free(s);

@@ -4,6 +4,7 @@
 #define TG_SERVER_IMPL_H
 
 #include "server/gathering.h"
+#include "server/journal.h"
 #include "telegrad/server.h"
 #include "transport/worker.h"
 
@@ -42,6 +43,8 @@ struct tg_server {
     tg__robust robust;
     tg__region *regions;
     tg__store store;
+    tg__journal journal; /* dir NULL: none */
+    uint64_t journal_bytes; /* a longer log is replaced by a snapshot */
     tg_server_stats stats;
     int culprit; /* the rank that others wait for, of an error; -1: the one whose message it is */
     bool ran;
@@ -64,9 +67,17 @@ TG_NODISCARD tg_status tg__intake_vacate(tg_server *s, int rank);
  * Errors  also TG_E_PEER: it has left, and others wait for it */
 TG_NODISCARD tg_status tg__intake_receive(tg_server *s, int rank, bool *any_p);
 
-TG_NODISCARD tg_status tg__gathering_new(tg_server *s, tg__gathering **g_p);
-/* Find what g, which has begun, is about. */
-TG_NODISCARD tg_status tg__gathering_place(tg_server *s, tg__gathering *g);
+/* Begin a gathering with the first message to come, which has been opened.
+ * payload  (len) of the message
+ * Errors   those of tg__gathering_begin; TG_E_MISMATCH, TG_E_UNSUPPORTED. It is over then */
+TG_NODISCARD tg_status tg__gathering_open(tg_server *s, uint32_t tag, int rank,
+                                          const tg__envelope *id, const uint8_t *payload,
+                                          size_t len, tg__gathering **g_p);
+/* Do again what a record of the journal says, without answering. */
+TG_NODISCARD tg_status tg__gathering_replay(tg_server *s, const tg__record *record,
+                                            const uint8_t *body);
+TG_NODISCARD tg_status tg__gathering_replay_answer(tg_server *s, const tg__record *record,
+                                                   const uint8_t *body);
 /* All frames of g are in: form the answer, and send it unless a rank is too far ahead. */
 TG_NODISCARD tg_status tg__gathering_complete(tg_server *s, tg__gathering *g);
 /* Answer those who no longer are. */

@@ -1,10 +1,14 @@
 """telegrad serve, and workers that come to it and leave, in processes over 127.0.0.1."""
 import json
+import os
 import pathlib
 import re
 import signal
+import socket
 import time
 import unittest
+import urllib.error
+import urllib.request
 import net_tool
 from cli_tool import run
 from free_port import free_port
@@ -92,6 +96,82 @@ class Serve(net_tool.NetTest):
         self.assertEqual(net_tool.Done(first).returncode, 130)
         self.assertIn("the workers that came before have other settings", self.ends(server))
 
+    def test_status(self):
+        port = free_port()
+        server = self.serve("--workers", "2", "--status", f":{port}")
+        workers = [self.worker("--steps", "100000", "--no-eval") for _ in range(2)]
+        self.told(server, "worker 1 (127.0.0.1) has come")
+        time.sleep(0.5)
+
+        def get(path):
+            return urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=20).read().decode()
+        self.assertEqual(get("/healthz"), "ok\n")
+        lines = dict(line.rsplit(" ", 1) for line in get("/metrics").splitlines() if not line.startswith("#"))
+        self.assertEqual(lines["telegrad_workers"], "2")
+        pushes = int(lines["telegrad_staleness_count"])
+        self.assertGreater(pushes, 10)
+        self.assertGreaterEqual(int(lines["telegrad_answers_total"]), pushes)
+        self.assertEqual(int(lines['telegrad_staleness_bucket{le="+Inf"}']), pushes)
+        self.assertGreater(float(lines["telegrad_received_bytes_total"]), 1000 * pushes)
+        with self.assertRaisesRegex(urllib.error.HTTPError, "404"):
+            get("/")
+        with socket.create_connection(("127.0.0.1", port)) as idle:  # who says nothing is put out
+            idle.settimeout(20)
+            self.assertEqual(idle.recv(1), b"")
+        for worker in workers:
+            worker.kill()
+        self.told(server, "has left")
+        self.told(server, "has left")
+        self.ends(server)
+
+    def test_killed_server(self):
+        """A server that is killed and started again has the bits of one that never was."""
+        hashes = []
+        for killed in (True, False):
+            journal = self.path(f"journal {killed}")
+            server = self.serve("--journal", journal, "--optimizer", "adam:lr=0.01")
+            self.fine(self.worker("--steps", "20", "--no-eval", "--optimizer", "adam"))
+            if killed:
+                self.told(server, "has left")
+                server.kill()
+                server.communicate()
+                server = self.serve("--journal", journal, "--optimizer", "adam:lr=0.01")
+            done = self.fine(self.worker("--steps", "20", "--no-eval", "--optimizer", "adam"))
+            hashes.append(re.search(r"params hash +(\w+)", done.stdout).group(1))
+            self.ends(server)
+            self.assertEqual(sorted(os.listdir(journal)), ["lock", "log-000000000001", "state-000000000001.tg"])
+        self.assertEqual(*hashes)
+
+    def test_damaged_journal(self):
+        journal = self.path("journal")
+        server = self.serve("--journal", journal)
+        self.fine(self.worker("--steps", "20", "--no-eval"))
+        self.told(server, "has left")
+        server.kill()
+        server.communicate()
+        with open(os.path.join(journal, "log-000000000000"), "r+b") as file:
+            file.seek(1000)
+            file.write(b"damage")
+        done = run("serve", "--listen", self.meeting, "--insecure", "--journal", journal)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("log-000000000000 is damaged at byte", done.stderr)
+
+    def test_full_disk(self):
+        """Nothing more is answered; what was stays."""
+        journal = self.path("journal")
+        limited = ["bash", "-c", 'trap "" XFSZ; ulimit -f 400; exec "$@"', "bash"]
+        server = self.start("serve", "--listen", self.meeting, "--insecure", "--journal", journal, prefix=limited)
+        self.told(server, "listens at")
+        done = net_tool.Done(self.worker("--steps", "2000", "--no-eval"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("server 0 has left: cannot write log 0 of journal", done.stderr)
+        done = net_tool.Done(server)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("File too large", done.stderr)
+        server = self.serve("--journal", journal)
+        self.fine(self.worker("--steps", "4", "--no-eval"))
+        self.ends(server)
+
     def test_port_taken(self):
         server = self.serve()
         done = run("serve", "--listen", self.meeting, "--insecure")
@@ -147,6 +227,9 @@ BAD = [
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--workers", "2.5"], "--workers 2.5: allowed: a whole number"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--shard", "2/2"], "--shard \"2/2\": allowed: I/N"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--shard", "1"], "--shard \"1\": allowed: I/N"),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--status", "9100"], "--status \"9100\": allowed: :PORT"),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--status", ":0"], "PORT 1 to 65535"),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--journal", ""], "--journal \"\": allowed: a folder"),
 ]
 BAD_WORKERS = [
     (["--server", "tcp://h:1"], "--server requires --key FILE"),

@@ -1,0 +1,338 @@
+#include "server/journal.h"
+#include "kernel/kernel.h"
+#include "state/file.h"
+#include "telegrad/clock.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LOG_MAGIC "TGLOG\r\n"
+#define LOG_VERSION 1u
+#define LOG_HEAD 16u
+#define RECORD_HEAD 32u
+
+static uint32_t crc(const void *bytes, size_t len)
+{
+    return tg__kernel()->crc32c(0, bytes, len);
+}
+
+static char *path_of(const tg__journal *j, const char *stem, uint64_t number, const char *end)
+{
+    char *path = NULL;
+    if (asprintf(&path, "%s/%s-%012llu%s", j->dir, stem, (unsigned long long)number, end) < 0)
+        return NULL;
+    return path;
+}
+
+char *tg__journal_snapshot(const tg__journal *j, uint64_t number)
+{
+    return path_of(j, "state", number, ".tg");
+}
+
+static char *log_of(const tg__journal *j, uint64_t number)
+{
+    return path_of(j, "log", number, "");
+}
+
+/* ---- the folder ------------------------------------------------------------------------------ */
+
+/* The number of a file "STEM-<12 digits>END". Returns false if it is none. */
+static bool read_name(const char *name, const char *stem, const char *end, uint64_t *number_p)
+{
+    char expected[64];
+    const size_t len = strlen(stem);
+    if (strncmp(name, stem, len) != 0 || name[len] != '-')
+        return false;
+    const unsigned long long number = strtoull(name + len + 1, NULL, 10);
+    snprintf(expected, sizeof expected, "%s-%012llu%s", stem, number, end);
+    *number_p = number;
+    return strcmp(name, expected) == 0;
+}
+
+/* Find the newest snapshot; or, with `below`, delete snapshots and logs of lower numbers. */
+static tg_status look(tg__journal *j, uint64_t below, bool *found_p)
+{
+    DIR *d = opendir(j->dir);
+    if (d == NULL)
+        return tg_fail(TG_E_IO, "cannot read folder %s: %s", j->dir, strerror(errno));
+    for (const struct dirent *e; (e = readdir(d)) != NULL;) {
+        uint64_t number;
+        const bool snapshot = read_name(e->d_name, "state", ".tg", &number);
+        if (!snapshot && !read_name(e->d_name, "log", "", &number))
+            continue;
+        if (number < below)
+            (void)unlinkat(dirfd(d), e->d_name, 0); /* what stays is read by nobody */
+        if (found_p != NULL && snapshot && (!*found_p || number > j->number)) {
+            *found_p = true;
+            j->number = number;
+        }
+    }
+    closedir(d);
+    return TG_OK;
+}
+
+tg_status tg__journal_open(tg__journal *j, const char *dir, bool *found_p)
+{
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    *j = (tg__journal){.lock = -1, .fd = -1};
+    *found_p = false;
+    j->dir = strdup(dir);
+    if (j->dir == NULL)
+        return tg_fail(TG_E_NOMEM, "out of memory: journal");
+    TG_TRY(tg_alloc(TG__JOURNAL_OUT, 1, &j->out));
+    TG_TRY(tg__folder_make(dir));
+    TG__FREED char *lock = NULL;
+    if (asprintf(&lock, "%s/lock", dir) < 0) {
+        lock = NULL;
+        return tg_fail(TG_E_NOMEM, "out of memory: journal");
+    }
+    j->lock = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    if (j->lock < 0)
+        return tg_fail(TG_E_IO, "cannot open %s: %s", lock, strerror(errno));
+    if (fcntl(j->lock, F_OFD_SETLK, &whole) != 0)
+        return tg_fail(TG_E_IO, "journal %s: %s", dir,
+                       errno == EAGAIN || errno == EACCES ? "another server uses it"
+                                                          : strerror(errno));
+    return look(j, 0, found_p);
+}
+
+void tg__journal_close(tg__journal *j)
+{
+    if (j->dir == NULL)
+        return;
+    if (j->fd >= 0)
+        close(j->fd);
+    if (j->lock >= 0)
+        close(j->lock);
+    free(j->out);
+    free(j->dir);
+    *j = (tg__journal){.lock = -1, .fd = -1};
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static tg_status write_all(tg__journal *j, const uint8_t *bytes, size_t len)
+{
+    while (len > 0) {
+        const ssize_t n = write(j->fd, bytes, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            j->broken = true;
+            return tg_fail(TG_E_IO,
+                           "cannot write log %llu of journal %s: %s: gradients that come now are "
+                           "lost, but none that was answered",
+                           (unsigned long long)j->number, j->dir,
+                           n < 0 ? strerror(errno) : "nothing was written");
+        }
+        bytes += n;
+        len -= (size_t)n;
+    }
+    return TG_OK;
+}
+
+static tg_status flush(tg__journal *j)
+{
+    const size_t len = j->out_len;
+    if (j->broken)
+        return tg_fail(TG_E_IO, "journal %s: writing has failed before", j->dir);
+    j->out_len = 0;
+    return write_all(j, j->out, len);
+}
+
+static tg_status append(tg__journal *j, const void *bytes, size_t len)
+{
+    if (len > TG__JOURNAL_OUT - j->out_len)
+        TG_TRY(flush(j));
+    j->len += len;
+    j->dirty = true;
+    if (len > TG__JOURNAL_OUT)
+        return write_all(j, bytes, len);
+    memcpy(j->out + j->out_len, bytes, len);
+    j->out_len += len;
+    return TG_OK;
+}
+
+tg_status tg__journal_add(tg__journal *j, const tg__record *record, const uint8_t *body)
+{
+    uint8_t head[RECORD_HEAD] = {0};
+    tg__put32(head, record->kind);
+    tg__put32(head + 4, record->rank);
+    tg__put32(head + 8, record->tag);
+    tg__put32(head + 12, crc(body, (size_t)record->len));
+    tg__put64(head + 16, record->len);
+    tg__put32(head + 28, crc(head, 28));
+    j->records++;
+    TG_TRY(append(j, head, sizeof head));
+    return append(j, body, (size_t)record->len);
+}
+
+tg_status tg__journal_sync(tg__journal *j)
+{
+    if (!j->dirty)
+        return TG_OK;
+    const int64_t begin = tg_now_ns(tg_clock_monotonic());
+    TG_TRY(flush(j));
+    if (fdatasync(j->fd) != 0) {
+        j->broken = true;
+        return tg_fail(TG_E_IO, "cannot sync log %llu of journal %s: %s",
+                       (unsigned long long)j->number, j->dir, strerror(errno));
+    }
+    j->dirty = false;
+    j->syncs++;
+    j->sync_ns += tg_now_ns(tg_clock_monotonic()) - begin;
+    return TG_OK;
+}
+
+/* Open log `number` to write behind its first `len` bytes; 0: it is new. */
+static tg_status open_log(tg__journal *j, uint64_t number, uint64_t len)
+{
+    TG__FREED char *path = log_of(j, number);
+    if (path == NULL)
+        return tg_fail(TG_E_NOMEM, "out of memory: journal");
+    const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    if (fd < 0 || ftruncate(fd, (off_t)len) != 0 || lseek(fd, 0, SEEK_END) < 0) {
+        const int error = errno;
+        if (fd >= 0)
+            close(fd);
+        return tg_fail(TG_E_IO, "cannot open %s: %s", path, strerror(error));
+    }
+    if (j->fd >= 0)
+        close(j->fd);
+    j->fd = fd;
+    j->number = number;
+    j->len = len;
+    j->records = 0;
+    j->out_len = 0;
+    j->dirty = true;
+    return TG_OK;
+}
+
+tg_status tg__journal_begin(tg__journal *j, uint64_t number)
+{
+    uint8_t head[LOG_HEAD] = LOG_MAGIC;
+    TG_TRY(open_log(j, number, 0));
+    tg__put32(head + 8, LOG_VERSION);
+    tg__put32(head + 12, crc(head, 12));
+    TG_TRY(append(j, head, sizeof head));
+    TG_TRY(tg__journal_sync(j));
+    TG_TRY(tg__folder_sync(j->dir));
+    return look(j, number, NULL);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static bool is_zero(const uint8_t *bytes, size_t len)
+{
+    while (len > 0 && bytes[len - 1] == 0)
+        len--;
+    return len == 0;
+}
+
+static tg_status fail_at(const tg__file *f, size_t at, const char *what)
+{
+    return tg_fail(TG_E_CORRUPT, "journal %s is damaged at byte %zu: %s", f->path, at, what);
+}
+
+static tg_status check_head(const tg__file *f, const uint8_t *bytes)
+{
+    if (f->len < LOG_HEAD || is_zero(bytes, f->len))
+        return TG_OK; /* it was never begun: nothing was answered */
+    if (memcmp(bytes, LOG_MAGIC, 8) != 0)
+        return fail_at(f, 0, "this is no log of a server");
+    if (tg__get32(bytes + 8) != LOG_VERSION)
+        return tg_fail(TG_E_VERSION, "journal %s has version %u: this library reads version %u",
+                       f->path, tg__get32(bytes + 8), LOG_VERSION);
+    return tg__get32(bytes + 12) == crc(bytes, 12) ? TG_OK : fail_at(f, 8, "its head");
+}
+
+/* Read the record at *at_p, and go behind it. *whole_p: false: what follows is the incomplete end. */
+static tg_status next_record(const tg__file *f, const uint8_t *bytes, size_t *at_p,
+                             tg__record *record, bool *whole_p)
+{
+    const uint8_t *head = bytes + *at_p;
+    const size_t left = f->len - *at_p;
+    *whole_p = left >= RECORD_HEAD && !is_zero(head, left);
+    if (!*whole_p)
+        return TG_OK;
+    if (tg__get32(head + 28) != crc(head, 28))
+        return fail_at(f, *at_p, "the head of a record");
+    *record = (tg__record){.kind = tg__get32(head),
+                           .rank = tg__get32(head + 4),
+                           .tag = tg__get32(head + 8),
+                           .len = tg__get64(head + 16)};
+    *whole_p = record->len <= left - RECORD_HEAD;
+    if (!*whole_p)
+        return TG_OK;
+    if (tg__get32(head + 12) != crc(head + RECORD_HEAD, (size_t)record->len)) {
+        *whole_p = record->len < left - RECORD_HEAD; /* the last one may be half written */
+        return *whole_p ? fail_at(f, *at_p + RECORD_HEAD, "a gradient") : TG_OK;
+    }
+    *at_p += RECORD_HEAD + (size_t)record->len;
+    return TG_OK;
+}
+
+/* Bodies stand anywhere in the log. A message is read where numbers are aligned. */
+static tg_status replay_all(const tg__file *f, const uint8_t *bytes, size_t *at_p,
+                            uint64_t *records_p,
+                            tg_status (*replay)(void *arg, const tg__record *record,
+                                                const uint8_t *body),
+                            void *arg)
+{
+    TG__FREED uint8_t *body = NULL;
+    size_t room = 0;
+    for (bool whole = true; whole;) {
+        const size_t at = *at_p;
+        tg__record record;
+        TG_TRY(next_record(f, bytes, at_p, &record, &whole));
+        if (!whole)
+            break;
+        TG_TRY(tg__grow(&body, &room, (size_t)record.len + 1, 1, "a record"));
+        memcpy(body, bytes + at + RECORD_HEAD, (size_t)record.len);
+        const tg_status status = replay(arg, &record, body);
+        if (status != TG_OK)
+            return tg_fail(status, "journal %s, record at byte %zu: %s", f->path, at, tg_error());
+        ++*records_p;
+    }
+    return TG_OK;
+}
+
+tg_status tg__journal_replay(tg__journal *j,
+                             tg_status (*replay)(void *arg, const tg__record *record,
+                                                 const uint8_t *body),
+                             void *arg)
+{
+    TG__FREED char *path = log_of(j, j->number);
+    TG__FREED uint8_t *bytes = NULL;
+    tg__file f;
+    size_t at = LOG_HEAD;
+    uint64_t records = 0;
+    if (path == NULL)
+        return tg_fail(TG_E_NOMEM, "out of memory: journal");
+    if (access(path, F_OK) != 0 && errno == ENOENT) /* it died between the two */
+        return tg__journal_begin(j, j->number);
+    TG_TRY(tg__file_open(path, "log", &f));
+    tg_status status = tg__file_read(&f, &bytes);
+    if (status == TG_OK)
+        status = check_head(&f, bytes);
+    const bool begun = status == TG_OK && f.len >= LOG_HEAD && !is_zero(bytes, f.len);
+    if (begun)
+        status = replay_all(&f, bytes, &at, &records, replay, arg);
+    tg__file_close(&f);
+    TG_TRY(status);
+    if (!begun)
+        return tg__journal_begin(j, j->number);
+    if (at < f.len)
+        tg_log(TG_LOG_WARN,
+               "journal %s: its last %zu bytes are an incomplete record, which nobody was told of: "
+               "they are cut off",
+               path, f.len - at);
+    TG_TRY(open_log(j, j->number, at));
+    j->records = records;
+    TG_TRY(tg__journal_sync(j));
+    return look(j, j->number, NULL);
+}

@@ -1,0 +1,78 @@
+/* What a server that keeps parameters writes to a folder, so that it can begin again where it was
+ * when it died: snapshots, and a log of what came after the newest one.
+ *
+ *   state-<12 digits>.tg  snapshot K, a checkpoint file (state/checkpoint.h)
+ *   log-<12 digits>       what came after snapshot K: a head, then records
+ *   lock                  locked while a server uses the folder
+ *
+ *   head     8  magic "TGLOG\r\n" and a zero    record  4  kind
+ *            4  version (1)                             4  rank
+ *            4  CRC-32C of the 12 bytes before          4  tag
+ *                                                       4  CRC-32C of the body
+ *                                                       8  length of the body
+ *                                                       4  zero
+ *                                                       4  CRC-32C of the 28 bytes before
+ *                                                       l  body
+ *
+ * PUSH    the body is the message, as it came
+ * ANSWER  no body: the rank was answered what its last push of this tag was about, and mode
+ *         compensate remembers with what
+ *
+ * A push is answered only once it is on disk, so what a worker knows to be applied is not lost. All
+ * pushes that have come meanwhile share one fdatasync. The order of records is that in which pushes
+ * were applied, so a server that replays them has the bits of the one that died. A record that is
+ * incomplete, at the end of the log, was never answered: it is cut off. Damage anywhere else is an
+ * error. */
+#ifndef TG_SERVER_JOURNAL_H
+#define TG_SERVER_JOURNAL_H
+
+#include "base/mem.h"
+
+typedef struct tg__journal {
+    char *dir;
+    int lock, fd;     /* -1: not open; fd: of the log */
+    uint64_t number;  /* of the newest snapshot, and of the log */
+    uint64_t len;     /* bytes of the log, with those in `out` */
+    uint64_t records; /* in it */
+    uint8_t *out;     /* (TG__JOURNAL_OUT) what is to be written */
+    size_t out_len;
+    bool dirty; /* something is not on disk */
+    bool broken; /* writing has failed: nothing more is written */
+    uint64_t syncs;
+    int64_t sync_ns; /* that they took */
+} tg__journal;
+
+#define TG__JOURNAL_OUT ((size_t)256 << 10)
+
+enum tg__record_kind { TG__RECORD_PUSH = 1, TG__RECORD_ANSWER };
+
+typedef struct tg__record {
+    uint32_t kind, rank, tag;
+    uint64_t len; /* of the body */
+} tg__record;
+
+/* Take possession of a folder, which is made unless it exists. j: zeroed.
+ * found_p  [out] there is a snapshot, j->number. If not, tg__journal_begin must write one
+ * Errors   TG_E_IO (also: another server uses it), TG_E_NOMEM; tg__journal_close is needed all the
+ *          same */
+TG_NODISCARD tg_status tg__journal_open(tg__journal *j, const char *dir, bool *found_p);
+/* The path of snapshot `number`; free it. NULL: out of memory. */
+char *tg__journal_snapshot(const tg__journal *j, uint64_t number);
+/* Read the log after snapshot j->number, and go on with it: call `replay` for each record.
+ * replay  body: aligned to 8, valid during the call. Errors end the reading
+ * Errors  those of replay, TG_E_IO, TG_E_CORRUPT, TG_E_VERSION (name file and place), TG_E_NOMEM */
+TG_NODISCARD tg_status tg__journal_replay(tg__journal *j,
+                                          tg_status (*replay)(void *arg, const tg__record *record,
+                                                              const uint8_t *body),
+                                          void *arg);
+/* Snapshot `number` has been written: begin its log, and delete what is older.
+ * Errors  TG_E_IO */
+TG_NODISCARD tg_status tg__journal_begin(tg__journal *j, uint64_t number);
+/* Append a record. It is not on disk before the sync.
+ * Errors  TG_E_IO */
+TG_NODISCARD tg_status tg__journal_add(tg__journal *j, const tg__record *record,
+                                       const uint8_t *body);
+TG_NODISCARD tg_status tg__journal_sync(tg__journal *j);
+void tg__journal_close(tg__journal *j);
+
+#endif

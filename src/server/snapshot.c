@@ -1,0 +1,192 @@
+#include "server/snapshot.h"
+#include "base/mem.h"
+#include "state/state.h"
+#include "strategy/optimizers.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A region in the section "regions": numbers, little-endian. The vectors of region 3 are sections:
+ * "w 3 0", "slot 3 1", "seen 3 5", which is what rank 5 was answered. */
+enum { ENTRY = 8 * (5 + TG__REGION_SLICES) };
+
+static const char *section(char text[64], const char *what, size_t region, size_t k)
+{
+    snprintf(text, 64, "%s %zu %zu", what, region, k);
+    return text;
+}
+
+/* What must be the same when it is read. The learning rate comes with each gradient. */
+static tg_status write_identity(const tg_server *s, char *text, size_t room)
+{
+    const char *optimizer = tg_spec_text(tg_optimizer_spec(s->mode.optimizer));
+    const char *lr = strstr(optimizer, "lr=");
+    const size_t before = lr == NULL ? strlen(optimizer) : (size_t)(lr - optimizer),
+                 rate = lr == NULL ? 0 : strcspn(lr, ",") + (strchr(lr, ',') != NULL);
+    const int len = snprintf(text, room, "server=1\nshard=%d\noptimizer=%.*s%s\n", s->shard,
+                             (int)before, optimizer, optimizer + before + rate);
+    return len > 0 && (size_t)len < room
+               ? TG_OK
+               : tg_fail(TG_E_ARG, "optimizer of %zu characters is too long", strlen(optimizer));
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static size_t count_regions(const tg_server *s)
+{
+    size_t count = 0;
+    for (const tg__region *r = s->regions; r != NULL; r = r->next)
+        count++;
+    return count;
+}
+
+static uint64_t newest(const tg_server *s, const tg__region *r)
+{
+    uint64_t clock = r->began;
+    for (int rank = 0; rank < s->ranks; rank++)
+        clock = TG__MAX(clock, r->rank[rank].clock);
+    return clock;
+}
+
+static void put_entry(const tg_server *s, const tg__region *r, uint8_t entry[ENTRY])
+{
+    const uint64_t head[] = {r->channel, r->bucket, r->lo, r->n, newest(s, r)};
+    for (size_t i = 0; i < TG_COUNT(head); i++)
+        tg__put64(entry + 8 * i, head[i]);
+    for (size_t i = 0; i < TG__REGION_SLICES; i++)
+        tg__put64(entry + 8 * (TG_COUNT(head) + i), r->updates[i]);
+}
+
+static tg_status put_vectors(const tg_server *s, const tg__region *r, size_t i, tg__ckpt_writer *w)
+{
+    char name[64];
+    const size_t len = r->n * sizeof *r->w;
+    TG_TRY(tg__ckpt_put(w, section(name, "w", i, 0), r->w, len));
+    for (size_t k = 0; k < TG__REGION_SLOTS; k++)
+        if (r->slot[k] != NULL)
+            TG_TRY(tg__ckpt_put(w, section(name, "slot", i, k), r->slot[k], len));
+    for (int rank = 0; rank < s->ranks; rank++)
+        if (r->rank[rank].seen != NULL)
+            TG_TRY(tg__ckpt_put(w, section(name, "seen", i, (size_t)rank),
+                                r->rank[rank].seen, len));
+    return TG_OK;
+}
+
+static tg_status put_all(const tg_server *s, tg__ckpt_writer *w)
+{
+    const size_t count = count_regions(s);
+    TG__FREED uint8_t *entries = NULL;
+    size_t i = 0;
+    TG_TRY(tg_alloc(count, ENTRY, &entries));
+    for (const tg__region *r = s->regions; r != NULL; r = r->next)
+        put_entry(s, r, entries + ENTRY * i++);
+    TG_TRY(tg__ckpt_put(w, "regions", entries, ENTRY * count));
+    i = 0;
+    for (const tg__region *r = s->regions; r != NULL; r = r->next)
+        TG_TRY(put_vectors(s, r, i++, w));
+    return TG_OK;
+}
+
+tg_status tg__snapshot_write(tg_server *s, uint64_t number)
+{
+    char identity[1024];
+    tg__ckpt_writer *w;
+    TG__FREED char *path = tg__journal_snapshot(&s->journal, number);
+    if (path == NULL)
+        return tg_fail(TG_E_NOMEM, "out of memory: snapshot");
+    TG_TRY(write_identity(s, identity, sizeof identity));
+    TG_TRY(tg__ckpt_create(path, identity, &w));
+    const tg_status status = put_all(s, w);
+    if (status != TG_OK) {
+        tg__ckpt_abandon(w);
+        return status;
+    }
+    TG_TRY(tg__ckpt_commit(w));
+    return tg__journal_begin(&s->journal, number);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static tg_status get_region(tg_server *s, tg__ckpt_reader *c, size_t i, const uint8_t *entry)
+{
+    uint64_t head[5];
+    char name[64];
+    const void *w;
+    tg__region *r;
+    for (size_t k = 0; k < TG_COUNT(head); k++)
+        head[k] = tg__get64(entry + 8 * k);
+    if (head[0] > UINT16_MAX || head[1] > UINT16_MAX || head[2] > TG_MAX_ELEMENTS ||
+        head[3] > TG_MAX_ELEMENTS)
+        return tg_fail(TG_E_CORRUPT, "snapshot: region %zu is malformed", i);
+    const size_t n = (size_t)head[3], len = n * sizeof(float);
+    TG_TRY(tg__ckpt_get(c, section(name, "w", i, 0), len, &w, NULL));
+    TG_TRY(tg__region_create(&s->mode, s->ranks, (size_t)head[2], w, n, &r));
+    r->next = s->regions;
+    s->regions = r;
+    r->channel = (uint16_t)head[0];
+    r->bucket = (uint16_t)head[1];
+    r->began = head[4];
+    for (size_t k = 0; k < TG__REGION_SLICES; k++)
+        r->updates[k] = tg__get64(entry + 8 * (TG_COUNT(head) + k));
+    for (size_t k = 0; k < TG__REGION_SLOTS; k++)
+        if (r->slot[k] != NULL)
+            TG_TRY(tg__ckpt_read(c, section(name, "slot", i, k), r->slot[k], len));
+    for (int rank = 0; rank < s->ranks; rank++) {
+        if (!tg__ckpt_has(c, section(name, "seen", i, (size_t)rank)))
+            continue;
+        TG_TRY(tg__region_see(r, &s->mode, rank));
+        if (r->rank[rank].seen != NULL)
+            TG_TRY(tg__ckpt_read(c, name, r->rank[rank].seen, len));
+    }
+    return TG_OK;
+}
+
+static tg_status get_all(tg_server *s, tg__ckpt_reader *c)
+{
+    const void *entries;
+    size_t len;
+    TG_TRY(tg__ckpt_get(c, "regions", SIZE_MAX, &entries, &len));
+    if (len % ENTRY != 0)
+        return tg_fail(TG_E_CORRUPT, "snapshot: its regions take %zu bytes", len);
+    for (size_t i = len / ENTRY; i-- > 0;) /* the last one becomes the first of the list */
+        TG_TRY(get_region(s, c, i, (const uint8_t *)entries + ENTRY * i));
+    return TG_OK;
+}
+
+static tg_status read_snapshot(tg_server *s)
+{
+    char identity[1024];
+    tg__ckpt_reader *c;
+    TG__FREED char *path = tg__journal_snapshot(&s->journal, s->journal.number);
+    if (path == NULL)
+        return tg_fail(TG_E_NOMEM, "out of memory: snapshot");
+    TG_TRY(write_identity(s, identity, sizeof identity));
+    TG_TRY(tg__ckpt_open(path, identity, &c));
+    const tg_status status = get_all(s, c);
+    tg__ckpt_close(c);
+    return status == TG_OK ? TG_OK : tg_fail(status, "%s: %s", path, tg_error());
+}
+
+static tg_status replay(void *arg, const tg__record *record, const uint8_t *body)
+{
+    tg_server *s = arg;
+    if (record->rank >= (uint32_t)s->ranks)
+        return tg_fail(TG_E_MISMATCH, "of worker %u: this server is for %d workers", record->rank,
+                       s->ranks);
+    if (record->kind == TG__RECORD_PUSH)
+        return tg__gathering_replay(s, record, body);
+    if (record->kind == TG__RECORD_ANSWER && record->len == 16)
+        return tg__gathering_replay_answer(s, record, body);
+    return tg_fail(TG_E_CORRUPT, "kind %u, %llu bytes", record->kind,
+                   (unsigned long long)record->len);
+}
+
+tg_status tg__snapshot_recover(tg_server *s, const char *dir)
+{
+    bool found;
+    TG_TRY(tg__journal_open(&s->journal, dir, &found));
+    if (!found)
+        return tg__snapshot_write(s, 0);
+    TG_TRY(read_snapshot(s));
+    return tg__journal_replay(&s->journal, replay, s);
+}
