@@ -9,7 +9,7 @@
 #include "command/output/format.h"
 #include "command/output/output.h"
 #include "command/output/stop.h"
-#include "command/serve/status.h"
+#include "command/serve/monitor.h"
 #include "telegrad/clock.h"
 #include "telegrad/registry.h"
 #include "telegrad/server.h"
@@ -28,13 +28,25 @@ struct command {
     /* While it runs. */
     struct tcp_lists lists;
     tg_server *server;
-    struct status *status;
+    struct monitor *monitor;
     int64_t begin_ns, told_ns;
 };
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-enum { LISTEN = OPTIONS_KEY, WORKERS, MODE, OPTIMIZER, SHARD, KEY, ALLOW, INSECURE, TIMEOUT, JOURNAL, STATUS };
+enum {
+    LISTEN = OPTIONS_KEY,
+    WORKERS,
+    MODE,
+    OPTIMIZER,
+    SHARD,
+    KEY,
+    ALLOW,
+    INSECURE,
+    TIMEOUT,
+    JOURNAL,
+    STATUS
+};
 
 static tg_status set(void *input, int key, char *arg)
 {
@@ -246,8 +258,8 @@ static const tg_keys *tick(void *arg)
         write_state(c, line, sizeof line);
         console_status(line);
     }
-    if (c->status)
-        status_step(c->status, write_metrics, c);
+    if (c->monitor)
+        monitor_step(c->monitor, write_metrics, c);
     return tcp_join_list_now(&c->lists);
 }
 
@@ -290,7 +302,7 @@ static tg_status run(struct command *c)
     c->begin_ns = tg_now_ns(tg_clock_monotonic());
     tcp_join_await_hangups(&c->net);
     if (c->status_at)
-        TG_TRY(status_open(c->status_at, &c->status));
+        TG_TRY(monitor_open(c->status_at, &c->monitor));
     TG_TRY(tcp_join_serve(&c->net, &config, &c->lists, &net));
     tg_status status = tg_transport_tcp(net, &t);
     if (status != TG_OK) {
@@ -316,7 +328,7 @@ static int cmd_serve(int argc, char **argv)
     if (status == TG_OK)
         status = run(&c);
     tcp_join_lists_free(&c.lists);
-    status_close(c.status);
+    monitor_close(c.monitor);
     return cli_end(status);
 }
 

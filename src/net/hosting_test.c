@@ -273,7 +273,7 @@ enum { LIVES = 12, TOKEN_STEPS = 10, TOKENS = LIVES * TOKEN_STEPS };
 typedef struct spender {
     const house *h;
     int life;
-    bool vanishes; /* after its last step, without a word */
+    bool vanishes;         /* after its last step, without a word */
     const char *optimizer; /* NULL: as tokens need */
     float w[TOKENS], g[TOKENS];
     char error[400];
@@ -636,7 +636,8 @@ static void test_journal(void **state)
         assert_memory_equal(w, w + TOKENS, TOKENS * sizeof *w);
         house_close(after);
         house_close(h); /* in order: a snapshot alone is left */
-        *after = (house){.shards = 1, .mode = h->mode, .optimizer = h->optimizer, .journal = folder};
+        *after =
+            (house){.shards = 1, .mode = h->mode, .optimizer = h->optimizer, .journal = folder};
         house_open(after);
         spend_all(after, SEATS + 2, SEATS + 3); /* it goes on */
         look(after, w + 2 * TOKENS);

@@ -3,6 +3,7 @@
 #include "kernel/kernel.h"
 #include "server/server_impl.h"
 #include "telegrad/clock.h"
+#include <string.h>
 
 static tg_status new_gathering(tg_server *s, tg__gathering **g_p)
 {
@@ -138,8 +139,7 @@ static tg_status find_place(tg_server *s, tg__gathering *g, int rank)
     if (g->star.combine == &tg__combine_parameters || (g->region != NULL && !s->mode.gathers))
         g->only = rank;
     if (s->hosts && g->only < 0)
-        return tg_fail(TG_E_MISMATCH,
-                       "a sum over all workers is asked for, but these come and go");
+        return tg_fail(TG_E_MISMATCH, "a sum over all workers is asked for, but these come and go");
     if (s->mode.rule.kind == TG__ROBUST_NONE || g->star.combine != &tg__combine_mean)
         return TG_OK;
     TG_TRY(tg__robust_takes(&s->mode.rule, g->codec));
@@ -294,7 +294,7 @@ tg_status tg__gathering_complete(tg_server *s, tg__gathering *g)
 
 /* ---- the journal ----------------------------------------------------------------------------- */
 
-tg_status tg__gathering_replay(tg_server *s, const tg__record *record, const uint8_t *body)
+tg_status tg__gathering_replay(tg_server *s, const tg__journal_record *record, const uint8_t *body)
 {
     const int rank = (int)record->rank;
     const size_t least = TG__ENVELOPE_BYTES + TG__STAR_HEAD + TG__FRAME_HEAD;
@@ -326,11 +326,12 @@ static tg_status note_answer(tg_server *s, const tg__gathering *g)
     tg__put32(body + 4, (uint32_t)g->star.begin);
     tg__put32(body + 8, (uint32_t)g->n);
     return tg__journal_add(
-        &s->journal, &(tg__record){TG__RECORD_ANSWER, (uint32_t)g->only, g->tag, sizeof body},
-        body);
+        &s->journal,
+        &(tg__journal_record){TG__RECORD_ANSWER, (uint32_t)g->only, g->tag, sizeof body}, body);
 }
 
-tg_status tg__gathering_replay_answer(tg_server *s, const tg__record *record, const uint8_t *body)
+tg_status tg__gathering_replay_answer(tg_server *s, const tg__journal_record *record,
+                                      const uint8_t *body)
 {
     const tg__envelope id = {.channel = tg__get16(body), .bucket = tg__get16(body + 2)};
     const size_t begin = tg__get32(body + 4), n = tg__get32(body + 8);

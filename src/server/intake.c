@@ -88,8 +88,8 @@ static tg_status gathering_of(tg_server *s, int rank, tg__envelope *want, size_t
                        "method, schedule or length)");
     TG_TRY(tg__envelope_open(in->msg, in->len, want, flags_p, len_p));
     if (g == NULL)
-        TG_TRY(tg__gathering_open(s, in->tag, rank, want, in->msg + TG__ENVELOPE_BYTES, *len_p,
-                                  &g));
+        TG_TRY(
+            tg__gathering_open(s, in->tag, rank, want, in->msg + TG__ENVELOPE_BYTES, *len_p, &g));
     *g_p = g;
     return TG_OK;
 }
@@ -106,7 +106,7 @@ static tg_status take(tg_server *s, int rank)
     TG_TRY(gathering_of(s, rank, &want, &len, &flags, &g));
     if (s->journal.dir != NULL)
         TG_TRY(tg__journal_add(
-            &s->journal, &(tg__record){TG__RECORD_PUSH, (uint32_t)rank, in->tag, in->len},
+            &s->journal, &(tg__journal_record){TG__RECORD_PUSH, (uint32_t)rank, in->tag, in->len},
             in->msg));
     const int from = g->next;
     TG_TRY(tg__gathering_add(g, &s->store, s->ranks, rank, in->msg, len, flags));

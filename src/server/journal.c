@@ -157,7 +157,7 @@ static tg_status append(tg__journal *j, const void *bytes, size_t len)
     return TG_OK;
 }
 
-tg_status tg__journal_add(tg__journal *j, const tg__record *record, const uint8_t *body)
+tg_status tg__journal_add(tg__journal *j, const tg__journal_record *record, const uint8_t *body)
 {
     uint8_t head[RECORD_HEAD] = {0};
     tg__put32(head, record->kind);
@@ -250,9 +250,10 @@ static tg_status check_head(const tg__file *f, const uint8_t *bytes)
     return tg__get32(bytes + 12) == crc(bytes, 12) ? TG_OK : fail_at(f, 8, "its head");
 }
 
-/* Read the record at *at_p, and go behind it. *whole_p: false: what follows is the incomplete end. */
+/* Read the record at *at_p, and go behind it.
+ * *whole_p  false: what follows is the incomplete end */
 static tg_status next_record(const tg__file *f, const uint8_t *bytes, size_t *at_p,
-                             tg__record *record, bool *whole_p)
+                             tg__journal_record *record, bool *whole_p)
 {
     const uint8_t *head = bytes + *at_p;
     const size_t left = f->len - *at_p;
@@ -261,10 +262,10 @@ static tg_status next_record(const tg__file *f, const uint8_t *bytes, size_t *at
         return TG_OK;
     if (tg__get32(head + 28) != crc(head, 28))
         return fail_at(f, *at_p, "the head of a record");
-    *record = (tg__record){.kind = tg__get32(head),
-                           .rank = tg__get32(head + 4),
-                           .tag = tg__get32(head + 8),
-                           .len = tg__get64(head + 16)};
+    *record = (tg__journal_record){.kind = tg__get32(head),
+                                   .rank = tg__get32(head + 4),
+                                   .tag = tg__get32(head + 8),
+                                   .len = tg__get64(head + 16)};
     *whole_p = record->len <= left - RECORD_HEAD;
     if (!*whole_p)
         return TG_OK;
@@ -277,17 +278,16 @@ static tg_status next_record(const tg__file *f, const uint8_t *bytes, size_t *at
 }
 
 /* Bodies stand anywhere in the log. A message is read where numbers are aligned. */
-static tg_status replay_all(const tg__file *f, const uint8_t *bytes, size_t *at_p,
-                            uint64_t *records_p,
-                            tg_status (*replay)(void *arg, const tg__record *record,
-                                                const uint8_t *body),
-                            void *arg)
+static tg_status
+replay_all(const tg__file *f, const uint8_t *bytes, size_t *at_p, uint64_t *records_p,
+           tg_status (*replay)(void *arg, const tg__journal_record *record, const uint8_t *body),
+           void *arg)
 {
     TG__FREED uint8_t *body = NULL;
     size_t room = 0;
     for (bool whole = true; whole;) {
         const size_t at = *at_p;
-        tg__record record;
+        tg__journal_record record;
         TG_TRY(next_record(f, bytes, at_p, &record, &whole));
         if (!whole)
             break;
@@ -302,7 +302,7 @@ static tg_status replay_all(const tg__file *f, const uint8_t *bytes, size_t *at_
 }
 
 tg_status tg__journal_replay(tg__journal *j,
-                             tg_status (*replay)(void *arg, const tg__record *record,
+                             tg_status (*replay)(void *arg, const tg__journal_record *record,
                                                  const uint8_t *body),
                              void *arg)
 {

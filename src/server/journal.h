@@ -36,7 +36,7 @@ typedef struct tg__journal {
     uint64_t records; /* in it */
     uint8_t *out;     /* (TG__JOURNAL_OUT) what is to be written */
     size_t out_len;
-    bool dirty; /* something is not on disk */
+    bool dirty;  /* something is not on disk */
     bool broken; /* writing has failed: nothing more is written */
     uint64_t syncs;
     int64_t sync_ns; /* that they took */
@@ -46,10 +46,10 @@ typedef struct tg__journal {
 
 enum tg__record_kind { TG__RECORD_PUSH = 1, TG__RECORD_ANSWER };
 
-typedef struct tg__record {
+typedef struct tg__journal_record {
     uint32_t kind, rank, tag;
     uint64_t len; /* of the body */
-} tg__record;
+} tg__journal_record;
 
 /* Take possession of a folder, which is made unless it exists. j: zeroed.
  * found_p  [out] there is a snapshot, j->number. If not, tg__journal_begin must write one
@@ -62,7 +62,8 @@ char *tg__journal_snapshot(const tg__journal *j, uint64_t number);
  * replay  body: aligned to 8, valid during the call. Errors end the reading
  * Errors  those of replay, TG_E_IO, TG_E_CORRUPT, TG_E_VERSION (name file and place), TG_E_NOMEM */
 TG_NODISCARD tg_status tg__journal_replay(tg__journal *j,
-                                          tg_status (*replay)(void *arg, const tg__record *record,
+                                          tg_status (*replay)(void *arg,
+                                                              const tg__journal_record *record,
                                                               const uint8_t *body),
                                           void *arg);
 /* Snapshot `number` has been written: begin its log, and delete what is older.
@@ -70,7 +71,7 @@ TG_NODISCARD tg_status tg__journal_replay(tg__journal *j,
 TG_NODISCARD tg_status tg__journal_begin(tg__journal *j, uint64_t number);
 /* Append a record. It is not on disk before the sync.
  * Errors  TG_E_IO */
-TG_NODISCARD tg_status tg__journal_add(tg__journal *j, const tg__record *record,
+TG_NODISCARD tg_status tg__journal_add(tg__journal *j, const tg__journal_record *record,
                                        const uint8_t *body);
 TG_NODISCARD tg_status tg__journal_sync(tg__journal *j);
 void tg__journal_close(tg__journal *j);

@@ -70,7 +70,8 @@ static void write_log(void)
     assert_true(found && j.number == 7);
     assert_int_equal(tg__journal_begin(&j, 7), TG_OK);
     for (size_t i = 0; i < RECORDS; i++) {
-        const tg__record record = {TG__RECORD_PUSH, (uint32_t)i, 100 + (uint32_t)i, len_of(i)};
+        const tg__journal_record record = {TG__RECORD_PUSH, (uint32_t)i, 100 + (uint32_t)i,
+                                           len_of(i)};
         for (size_t k = 0; k < len_of(i); k++)
             body[k] = byte_of(i, k);
         assert_int_equal(tg__journal_add(&j, &record, body), TG_OK);
@@ -83,7 +84,7 @@ static void write_log(void)
 
 static size_t replayed;
 
-static tg_status replay(void *arg, const tg__record *record, const uint8_t *body)
+static tg_status replay(void *arg, const tg__journal_record *record, const uint8_t *body)
 {
     const size_t i = replayed++;
     (void)arg;
@@ -107,7 +108,8 @@ static tg_status recover(void)
     if (status == TG_OK)
         status = tg__journal_replay(&j, replay, NULL);
     if (status == TG_OK)
-        status = tg__journal_add(&j, &(tg__record){TG__RECORD_PUSH, 1, 1, sizeof more}, more);
+        status =
+            tg__journal_add(&j, &(tg__journal_record){TG__RECORD_PUSH, 1, 1, sizeof more}, more);
     if (status == TG_OK)
         status = tg__journal_sync(&j);
     tg__journal_close(&j);
@@ -162,7 +164,7 @@ static void test_cut(void **state)
 static void change(long at)
 {
     const int fd = open(file(log_name), O_RDWR);
-    uint8_t byte;
+    uint8_t byte = 0;
     assert_true(fd >= 0 && pread(fd, &byte, 1, at) == 1);
     byte ^= 0x41;
     assert_true(pwrite(fd, &byte, 1, at) == 1);
@@ -222,9 +224,12 @@ static void test_zeros(void **state)
 /* The newest snapshot counts; what is older goes. Other files stay. One server at a time. */
 static void test_folder(void **state)
 {
-    static const char *const names[] = {"state-000000000003.tg", "log-000000000003",
-                                        "state-000000000006.tg", "log-000000000006",
-                                        "state-9.tg",            "state-000000000099.tg.tmp",
+    static const char *const names[] = {"state-000000000003.tg",
+                                        "log-000000000003",
+                                        "state-000000000006.tg",
+                                        "log-000000000006",
+                                        "state-9.tg",
+                                        "state-000000000099.tg.tmp",
                                         "notes"};
     tg__journal first = {0}, second = {0};
     bool found;
@@ -254,7 +259,7 @@ static void test_full(void **state)
     tg__journal j = {0};
     bool found;
     uint8_t *body = calloc(LONG, 1);
-    const tg__record record = {TG__RECORD_PUSH, 0, 0, LONG};
+    const tg__journal_record record = {TG__RECORD_PUSH, 0, 0, LONG};
     (void)state;
     assert_non_null(body);
     clear();

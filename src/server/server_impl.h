@@ -43,7 +43,7 @@ struct tg_server {
     tg__robust robust;
     tg__region *regions;
     tg__store store;
-    tg__journal journal; /* dir NULL: none */
+    tg__journal journal;    /* dir NULL: none */
     uint64_t journal_bytes; /* a longer log is replaced by a snapshot */
     tg_server_stats stats;
     int culprit; /* the rank that others wait for, of an error; -1: the one whose message it is */
@@ -74,9 +74,9 @@ TG_NODISCARD tg_status tg__gathering_open(tg_server *s, uint32_t tag, int rank,
                                           const tg__envelope *id, const uint8_t *payload,
                                           size_t len, tg__gathering **g_p);
 /* Do again what a record of the journal says, without answering. */
-TG_NODISCARD tg_status tg__gathering_replay(tg_server *s, const tg__record *record,
+TG_NODISCARD tg_status tg__gathering_replay(tg_server *s, const tg__journal_record *record,
                                             const uint8_t *body);
-TG_NODISCARD tg_status tg__gathering_replay_answer(tg_server *s, const tg__record *record,
+TG_NODISCARD tg_status tg__gathering_replay_answer(tg_server *s, const tg__journal_record *record,
                                                    const uint8_t *body);
 /* All frames of g are in: form the answer, and send it unless a rank is too far ahead. */
 TG_NODISCARD tg_status tg__gathering_complete(tg_server *s, tg__gathering *g);

@@ -67,8 +67,8 @@ static tg_status put_vectors(const tg_server *s, const tg__region *r, size_t i, 
             TG_TRY(tg__ckpt_put(w, section(name, "slot", i, k), r->slot[k], len));
     for (int rank = 0; rank < s->ranks; rank++)
         if (r->rank[rank].seen != NULL)
-            TG_TRY(tg__ckpt_put(w, section(name, "seen", i, (size_t)rank),
-                                r->rank[rank].seen, len));
+            TG_TRY(
+                tg__ckpt_put(w, section(name, "seen", i, (size_t)rank), r->rank[rank].seen, len));
     return TG_OK;
 }
 
@@ -167,7 +167,7 @@ static tg_status read_snapshot(tg_server *s)
     return status == TG_OK ? TG_OK : tg_fail(status, "%s: %s", path, tg_error());
 }
 
-static tg_status replay(void *arg, const tg__record *record, const uint8_t *body)
+static tg_status replay(void *arg, const tg__journal_record *record, const uint8_t *body)
 {
     tg_server *s = arg;
     if (record->rank >= (uint32_t)s->ranks)

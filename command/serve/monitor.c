@@ -1,4 +1,4 @@
-#include "command/serve/status.h"
+#include "command/serve/monitor.h"
 #include "telegrad/clock.h"
 #include "telegrad/tools.h"
 #include <errno.h>
@@ -23,7 +23,7 @@ struct call {
     size_t answer_len, sent;
 };
 
-struct status {
+struct monitor {
     int listener;
     struct call call[CALLS];
 };
@@ -61,19 +61,18 @@ static tg_status look_up(const char *address, struct addrinfo **found_p)
                       : tg_fail(TG_E_IO, "--status %.64s: %s", address, gai_strerror(error));
 }
 
-tg_status status_open(const char *address, struct status **s_p)
+tg_status monitor_open(const char *address, struct monitor **s_p)
 {
     struct addrinfo *found;
     const int on = 1;
     TG_TRY(look_up(address, &found));
     const int fd =
         socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
-    const bool listens = fd >= 0 &&
-                         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+    const bool listens = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
                          bind(fd, found->ai_addr, found->ai_addrlen) == 0 && listen(fd, CALLS) == 0;
     const int error = errno;
     freeaddrinfo(found);
-    struct status *s = listens ? calloc(1, sizeof *s) : NULL;
+    struct monitor *s = listens ? calloc(1, sizeof *s) : NULL;
     if (!s && fd >= 0)
         close(fd);
     if (!listens)
@@ -95,7 +94,7 @@ static void end_call(struct call *c)
     *c = (struct call){.fd = -1};
 }
 
-void status_close(struct status *s)
+void monitor_close(struct monitor *s)
 {
     if (!s)
         return;
@@ -107,8 +106,8 @@ void status_close(struct status *s)
 
 /* ---- answering ------------------------------------------------------------------------------- */
 
-static void write_answer(FILE *f, const char *status, const char *type, const char *body, size_t len,
-                         bool head)
+static void write_answer(FILE *f, const char *status, const char *type, const char *body,
+                         size_t len, bool head)
 {
     fprintf(f,
             "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
@@ -186,8 +185,7 @@ static bool step(struct call *c, void (*write)(void *arg, FILE *f), void *arg)
             return false;
     }
     while (c->sent < c->answer_len) {
-        const ssize_t n =
-            send(c->fd, c->answer + c->sent, c->answer_len - c->sent, MSG_NOSIGNAL);
+        const ssize_t n = send(c->fd, c->answer + c->sent, c->answer_len - c->sent, MSG_NOSIGNAL);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return true;
         if (n <= 0)
@@ -198,7 +196,7 @@ static bool step(struct call *c, void (*write)(void *arg, FILE *f), void *arg)
     return false;
 }
 
-void status_step(struct status *s, void (*write)(void *arg, FILE *f), void *arg)
+void monitor_step(struct monitor *s, void (*write)(void *arg, FILE *f), void *arg)
 {
     const int64_t now = tg_now_ns(tg_clock_monotonic());
     for (int i = 0; i < CALLS; i++) {
