@@ -221,6 +221,7 @@ static tg_status check_worker(const struct run_options *o)
               {o->server_mode, "server-mode", "the server's own --mode says it"},
               {o->save_dir, "save DIR", "the optimizer's memory is the servers'"},
               {o->resume_dir, "resume DIR", "the optimizer's memory is the servers'"},
+              {o->link || o->links_of_count > 0, "link", "a link is emulated between ranks"},
               {o->dry_run, "dry-run", "the plan depends on the servers"},
               {o->nodes > 0, "nodes", "workers are not connected to each other"}};
     for (size_t i = 0; i < TG_COUNT(no); i++)

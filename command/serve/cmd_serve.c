@@ -192,16 +192,26 @@ static tg_status check(struct command *c)
 
 /* ---- serving --------------------------------------------------------------------------------- */
 
-static void write_state(const struct command *c, char *line, size_t room)
+static void write_done(const struct command *c, char *line, size_t room)
 {
     tg_server_stats s = {.struct_size = sizeof s};
     if (!c->server || tg_server_get_stats(c->server, &s) != TG_OK)
         return;
     const double seconds = (double)(tg_now_ns(tg_clock_monotonic()) - c->begin_ns) / 1e9;
-    snprintf(line, room, "%d worker%s, %llu answers, %s received (%s/s), %s sent", s.ranks,
-             s.ranks == 1 ? "" : "s", (unsigned long long)s.sums,
-             format_bytes((double)s.bytes_in).text, format_bytes((double)s.bytes_in / seconds).text,
-             format_bytes((double)s.bytes_out).text);
+    snprintf(line, room, "%llu answers, %s received (%s/s), %s sent, in %s",
+             (unsigned long long)s.sums, format_bytes((double)s.bytes_in).text,
+             format_bytes((double)s.bytes_in / seconds).text,
+             format_bytes((double)s.bytes_out).text, format_seconds(seconds).text);
+}
+
+static void write_state(const struct command *c, char *line, size_t room)
+{
+    char done[300] = "";
+    tg_server_stats s = {.struct_size = sizeof s};
+    if (!c->server || tg_server_get_stats(c->server, &s) != TG_OK)
+        return;
+    write_done(c, done, sizeof done);
+    snprintf(line, room, "%d worker%s now; %s", s.ranks, s.ranks == 1 ? "" : "s", done);
 }
 
 /* In Prometheus' text format. */
@@ -252,7 +262,7 @@ static const tg_keys *tick(void *arg)
 {
     struct command *c = arg;
     const int64_t now = tg_now_ns(tg_clock_monotonic());
-    char line[300] = "";
+    char line[360] = "";
     if (console_terminal() && now - c->told_ns >= SECOND) {
         c->told_ns = now;
         write_state(c, line, sizeof line);
@@ -279,7 +289,7 @@ static tg_status serve(struct command *c, tg_transport *t)
     const tg_status status = tg_server_run(c->server);
     console_status("");
     if (status == TG_E_STOPPED) { /* as asked */
-        write_state(c, line, sizeof line);
+        write_done(c, line, sizeof line);
         printf("%s\n", line);
     }
     tg_server_destroy(c->server);

@@ -147,10 +147,11 @@ static const char *describe(const tg__seats *s, int seat, char text[200])
 /* A machine that vanishes without a word is noticed after a minute or two, and its seat is free. */
 static void watch_for_death(int fd)
 {
-    const int idle = 60, interval = 10, count = 6;
+    const int idle = 60, interval = 10, count = 6, unanswered_ms = 120000;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms, sizeof unanswered_ms);
 }
 
 static void take_seat(tg__seats *s, tg__guest *g)

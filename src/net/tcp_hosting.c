@@ -24,8 +24,10 @@ tg_status tg__tcp_host(tg__tcp *t, int64_t *look_ns_p)
         if (!p->stream || p->gone || tg__seats_allow(s, seat))
             continue;
         (void)tg_fail(TG_E_PEER, "its key was removed from the list of allowed keys");
+        const bool between = !p->sending; /* two messages */
         tg__peer_say_bye(t, p);
-        tg__reason_insert(p, tg_error());
+        if (between)
+            tg__reason_insert(p, tg_error());
         tg__peer_push(t, p);
         tg__peer_lose(t, p, tg_error()); /* what waits for it fails, and it is dropped */
     }

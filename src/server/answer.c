@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "kernel/kernel.h"
 #include "server/server_impl.h"
+#include "server/snapshot.h"
 #include "telegrad/clock.h"
 #include <string.h>
 
@@ -27,6 +28,8 @@ static void end_gathering(tg_server *s, tg__gathering *g)
     while (*link != g)
         link = &(*link)->link;
     *link = g->link;
+    if (g->only >= 0 && g->answer != NULL)
+        s->in[g->only].owed -= TG__F32_BYTES(g->n);
     tg__store_give(&s->store, g->answer);
     g->answer = NULL;
     g->link = s->idle;
@@ -119,6 +122,14 @@ static tg_status place(tg_server *s, tg__gathering *g)
                                 "mode is %s",
                                 tg_spec_name(s->mode.spec))
                       : TG_OK;
+    if (begins && g->form != TG__FORM_DENSE)
+        return tg_fail(TG_E_CORRUPT, "parameters of bucket %u in a coded frame: allowed: f32",
+                       g->id.bucket);
+    if (r == NULL && begins && s->founded)
+        return tg_fail(TG_E_MISMATCH,
+                       "parameters of bucket %u, which the model that is trained here does not "
+                       "have",
+                       g->id.bucket);
     if (r == NULL && !begins)
         return tg_fail(TG_E_MISMATCH, "a gradient of bucket %u came before its parameters",
                        g->id.bucket);
@@ -152,9 +163,13 @@ tg_status tg__gathering_open(tg_server *s, uint32_t tag, int rank, const tg__env
 {
     tg__gathering *g;
     TG_TRY(new_gathering(s, &g));
-    tg_status status = tg__gathering_begin(g, &s->store, tag, id, payload, len);
+    tg_status status = tg__gathering_begin(g, tag, id, payload, len);
     if (status == TG_OK)
         status = find_place(s, g, rank);
+    if (status == TG_OK)
+        status = tg__gathering_allocate(g, &s->store);
+    if (status == TG_OK && g->only >= 0)
+        s->in[g->only].owed += TG__F32_BYTES(g->n);
     if (status == TG_OK)
         *g_p = g;
     else
@@ -168,6 +183,8 @@ static tg_status keep_parameters(tg_server *s, tg__gathering *g)
     tg__region *r;
     if (g->region != NULL)
         return TG_OK;
+    if (!tg__kernel()->all_finite(tg__gathering_values(g), g->n))
+        return tg_fail(TG_E_CORRUPT, "the parameters of bucket %u are not finite", g->id.bucket);
     TG_TRY(tg__region_create(&s->mode, s->ranks, (size_t)g->star.begin, tg__gathering_values(g),
                              g->n, &r));
     r->channel = g->id.channel;
@@ -177,6 +194,29 @@ static tg_status keep_parameters(tg_server *s, tg__gathering *g)
     for (int rank = 0; rank < s->ranks; rank++)
         r->rank[rank].counts = !s->hosts;
     return TG_OK;
+}
+
+tg_status tg__regions_abandon(tg_server *s)
+{
+    if (s->founded || s->regions == NULL)
+        return TG_OK;
+    while (s->regions != NULL) {
+        tg__region *r = s->regions;
+        s->regions = r->next;
+        tg__region_destroy(r, s->ranks);
+    }
+    if (s->journal.dir == NULL)
+        return TG_OK;
+    TG_TRY(tg__journal_sync(&s->journal));
+    return tg__snapshot_write(s, s->journal.number + 1);
+}
+
+uint64_t tg__owed_most(const tg_server *s)
+{
+    uint64_t bytes = (uint64_t)64 << 20;
+    for (const tg__region *r = s->regions; r != NULL; r = r->next)
+        bytes += 8 * (uint64_t)r->n;
+    return bytes;
 }
 
 /* The rank, of those that have not left, with the fewest steps in g's region; -1: all have left. */
@@ -197,7 +237,9 @@ static bool is_ahead(const tg_server *s, const tg__gathering *g)
         g->star.combine == &tg__combine_parameters)
         return false;
     const int rank = slowest(s, g);
-    const uint64_t own = g->region->rank[g->only].base + g->id.step + 1,
+    const tg__pace_of *p = &g->region->rank[g->only];
+    /* Workers that come and go are counted, not believed. */
+    const uint64_t own = s->hosts ? p->clock + (p->elements < g->region->n) : g->id.step + 1,
                    least = rank < 0 ? own : g->region->rank[rank].clock;
     return own > least && own - least > (uint64_t)s->mode.staleness;
 }
@@ -272,6 +314,7 @@ static tg_status apply(tg_server *s, tg__gathering *g)
     }
     if (g->region == NULL)
         return TG_OK;
+    s->founded = s->hosts;
     if (!tg__kernel()->all_finite(tg__gathering_values(g), g->n))
         g->flags |= TG__FLAG_NONFINITE;
     if (g->only >= 0 && g->star.begin == g->region->lo)
@@ -287,7 +330,11 @@ static tg_status apply(tg_server *s, tg__gathering *g)
 
 tg_status tg__gathering_complete(tg_server *s, tg__gathering *g)
 {
-    TG_TRY(apply(s, g));
+    const tg_status status = apply(s, g);
+    if (status != TG_OK) {
+        end_gathering(s, g);
+        return status;
+    }
     g->held = s->journal.dirty || is_ahead(s, g);
     return g->held ? TG_OK : answer(s, g);
 }
@@ -312,9 +359,9 @@ tg_status tg__gathering_replay(tg_server *s, const tg__journal_record *record, c
     TG_TRY(tg__store_take(&s->store, (size_t)record->len, &msg));
     memcpy(msg, body, (size_t)record->len);
     TG_TRY(tg__gathering_add(g, &s->store, s->ranks, rank, msg, len, flags));
-    TG_TRY(apply(s, g));
+    const tg_status status = apply(s, g);
     end_gathering(s, g);
-    return TG_OK;
+    return status == TG_E_CORRUPT ? TG_OK : status; /* it was refused then, too */
 }
 
 /* What the record says: channel (2), bucket (2), first element (4), elements (4), zero (4). */
@@ -338,7 +385,6 @@ tg_status tg__gathering_replay_answer(tg_server *s, const tg__journal_record *re
     tg__region *r = find_region(s, &id);
     if (r == NULL || begin < r->lo || begin + n > r->lo + r->n)
         return tg_fail(TG_E_CORRUPT, "an answer about elements that are not kept");
-    TG_TRY(tg__region_see(r, &s->mode, (int)record->rank));
     tg__region_read(r, (int)record->rank, begin, r->g, n);
     return TG_OK;
 }

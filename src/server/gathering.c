@@ -13,8 +13,8 @@ float *tg__gathering_values(const tg__gathering *g)
     return tg__f32_values(g->answer + TG__ENVELOPE_BYTES);
 }
 
-tg_status tg__gathering_begin(tg__gathering *g, tg__store *store, uint32_t tag,
-                              const tg__envelope *id, const uint8_t *payload, size_t len)
+tg_status tg__gathering_begin(tg__gathering *g, uint32_t tag, const tg__envelope *id,
+                              const uint8_t *payload, size_t len)
 {
     TG_TRY(tg__star_read(payload, &g->star));
     const uint8_t *frame = frame_of(payload);
@@ -23,10 +23,10 @@ tg_status tg__gathering_begin(tg__gathering *g, tg__store *store, uint32_t tag,
         return tg_fail(TG_E_CORRUPT, "a frame of %zu elements: allowed: at most %zu", n,
                        TG_MAX_ELEMENTS);
     TG_TRY(tg__frame_check(frame, len - TG__STAR_HEAD, n, -1));
-    TG_TRY(tg__store_take(store, TG__ENVELOPE_BYTES + TG__F32_BYTES(n), &g->answer));
     g->tag = tag;
     g->id = *id;
     g->codec = frame[0];
+    g->form = frame[1];
     g->n = n;
     g->flags = 0;
     g->only = -1;
@@ -34,7 +34,13 @@ tg_status tg__gathering_begin(tg__gathering *g, tg__store *store, uint32_t tag,
     g->held = false;
     g->region = NULL;
     g->robust = NULL;
-    memset(tg__gathering_values(g), 0, n * sizeof(float));
+    return TG_OK;
+}
+
+tg_status tg__gathering_allocate(tg__gathering *g, tg__store *store)
+{
+    TG_TRY(tg__store_take(store, TG__ENVELOPE_BYTES + TG__F32_BYTES(g->n), &g->answer));
+    memset(tg__gathering_values(g), 0, g->n * sizeof(float));
     return TG_OK;
 }
 

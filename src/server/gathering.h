@@ -18,10 +18,10 @@ typedef struct tg__pushed {
 
 typedef struct tg__gathering tg__gathering;
 struct tg__gathering {
-    uint32_t tag;    /* of the ranks' messages */
-    tg__envelope id; /* what all of them say; its sender is the first to come */
-    tg__star star;   /* likewise */
-    uint8_t codec;
+    uint32_t tag;        /* of the ranks' messages */
+    tg__envelope id;     /* what all of them say; its sender is the first to come */
+    tg__star star;       /* likewise */
+    uint8_t codec, form; /* of the first frame */
     size_t n;
     uint16_t flags;     /* those of all */
     int only;           /* the rank that it is about; -1: all */
@@ -39,10 +39,13 @@ struct tg__gathering {
 
 /* Begin with the first message to come, which has been opened.
  * g  zeroed but for its ranks' messages, which are NULL
- * Errors  TG_E_NOMEM, and those of tg__gathering_add */
-TG_NODISCARD tg_status tg__gathering_begin(tg__gathering *g, tg__store *store, uint32_t tag,
-                                           const tg__envelope *id, const uint8_t *payload,
-                                           size_t len);
+ * Errors  those of tg__gathering_add */
+TG_NODISCARD tg_status tg__gathering_begin(tg__gathering *g, uint32_t tag, const tg__envelope *id,
+                                           const uint8_t *payload, size_t len);
+/* Get memory for the sum: a few bytes can announce many elements, so first check that so many make
+ * sense.
+ * Errors  TG_E_NOMEM */
+TG_NODISCARD tg_status tg__gathering_allocate(tg__gathering *g, tg__store *store);
 /* Add a rank's message, which has been opened: its payload is checked, and the frames that have
  * arrived are added up in rank order. The message belongs to the gathering on success.
  * ranks   of which the gathering needs frames; g->only >= 0: of that one only

@@ -21,12 +21,21 @@ tg_status tg__intake_begin(tg_server *s, int rank)
     return s->t->ops->post_recv(s->t, rank, TG__TAG_STAMP, in->stamp, sizeof in->stamp, &in->req);
 }
 
+/* Most bytes of a message about a region: twice those of a dense one. */
+static uint64_t longest(const tg_server *s)
+{
+    uint64_t n = 0;
+    for (const tg__region *r = s->regions; r != NULL; r = r->next)
+        n = TG__MAX(n, r->n);
+    return TG__MAX(8 * n, (uint64_t)64 << 20) + 4096;
+}
+
 static tg_status await_message(tg_server *s, int rank)
 {
     tg__intake *in = &s->in[rank];
     const uint64_t len = tg__get64(in->stamp + 8);
     const uint64_t least = TG__ENVELOPE_BYTES + TG__STAR_HEAD + TG__FRAME_HEAD;
-    const uint64_t most = HELD_MOST - in->held;
+    const uint64_t most = s->founded ? longest(s) : HELD_MOST - in->held;
     in->tag = tg__get32(in->stamp);
     if (in->tag >= TG_TAG_LIMIT || tg__get32(in->stamp + 4) != 0 || len < least || len > most)
         return tg_fail(TG_E_CORRUPT,
@@ -35,22 +44,32 @@ static tg_status await_message(tg_server *s, int rank)
                        in->tag, (unsigned long long)len, (unsigned long long)least,
                        (unsigned long long)most);
     in->len = (size_t)len;
-    TG_TRY(tg__store_take(&s->store, in->len, &in->msg));
+    if (tg__store_take(&s->store, in->len, &in->msg) != TG_OK) /* of several, only this one goes */
+        return tg_fail(s->hosts ? TG_E_PEER : TG_E_NOMEM,
+                       "out of memory for a message of %llu bytes", (unsigned long long)len);
     in->awaits = TG__AWAITS_MESSAGE;
     return s->t->ops->post_recv(s->t, rank, TG__TAG_STAMPED, in->msg, in->len, &in->req);
 }
 
-/* The session that the channel belongs to: what the first message on it says. */
-static tg_status session_of(tg_server *s, const tg__envelope *said, uint64_t *session_p)
+/* The session that the channel belongs to: what the first good message on it says. */
+static uint64_t session_of(const tg_server *s, const tg__envelope *said)
+{
+    for (size_t i = 0; i < s->nchannels; i++)
+        if (s->channels[i].channel == said->channel)
+            return s->channels[i].session;
+    return said->session;
+}
+
+/* A message on this channel was good. */
+static tg_status note_session(tg_server *s, const tg__envelope *said)
 {
     size_t i = 0;
     while (i < s->nchannels && s->channels[i].channel != said->channel)
         i++;
-    if (i == s->nchannels) {
-        TG_TRY(tg__grow(&s->channels, &s->channels_cap, i + 1, sizeof *s->channels, "channels"));
-        s->channels[s->nchannels++] = (tg__heard_on){said->channel, said->session};
-    }
-    *session_p = s->channels[i].session;
+    if (i < s->nchannels)
+        return TG_OK;
+    TG_TRY(tg__grow(&s->channels, &s->channels_cap, i + 1, sizeof *s->channels, "channels"));
+    s->channels[s->nchannels++] = (tg__heard_on){said->channel, said->session};
     return TG_OK;
 }
 
@@ -81,15 +100,16 @@ static tg_status gathering_of(tg_server *s, int rank, tg__envelope *want, size_t
     want->sender = s->hosts ? 0 : (uint32_t)rank; /* each worker is a rank 0 */
     const uint64_t session = want->session;
     if (g == NULL)
-        TG_TRY(session_of(s, want, &want->session));
+        want->session = session_of(s, want);
     if (s->hosts && session != want->session)
         return tg_fail(TG_E_MISMATCH,
-                       "the workers that came before have other settings (model, data, batch, "
-                       "method, schedule or length)");
+                       "the workers that are there have other settings: all must be started alike "
+                       "(model, data, batch, method, optimizer, rate, schedule, seed, precision)");
     TG_TRY(tg__envelope_open(in->msg, in->len, want, flags_p, len_p));
     if (g == NULL)
         TG_TRY(
             tg__gathering_open(s, in->tag, rank, want, in->msg + TG__ENVELOPE_BYTES, *len_p, &g));
+    TG_TRY(note_session(s, want));
     *g_p = g;
     return TG_OK;
 }
@@ -134,13 +154,16 @@ tg_status tg__intake_vacate(tg_server *s, int rank)
     s->t->ops->drop(s->t, rank);
     tg__store_give(&s->store, in->msg);
     in->msg = NULL;
+    tg__store_fini(&s->store); /* what one worker needed, the others may not */
     s->stats.ranks -= in->here;
     in->here = false;
     for (tg__region *r = s->regions; r != NULL; r = r->next)
         r->rank[rank].counts = false;
-    if (s->stats.ranks == 0) /* those who come next agree among themselves */
-        s->nchannels = 0;
     TG_TRY(tg__gatherings_forget(s, rank));
+    if (s->stats.ranks == 0) { /* those who come next agree among themselves */
+        s->nchannels = 0;
+        TG_TRY(tg__regions_abandon(s));
+    }
     return tg__intake_begin(s, rank);
 }
 
@@ -165,6 +188,7 @@ static tg_status go_on(tg_server *s, int rank, size_t len)
         return tg_fail(TG_E_CORRUPT, "%zu bytes arrived: expected %zu", len, expected);
     s->stats.ranks += !in->here;
     s->in[rank].here = true;
+    s->in[rank].heard_ns = tg_now_ns(s->t->clock);
     if (in->awaits == TG__AWAITS_STAMP)
         return await_message(s, rank);
     TG_TRY(take(s, rank));
@@ -177,6 +201,8 @@ tg_status tg__intake_receive(tg_server *s, int rank, bool *any_p)
     while (in->awaits != TG__AWAITS_NOTHING) {
         bool done = false;
         size_t len = 0;
+        if (s->hosts && in->owed > tg__owed_most(s))
+            return TG_OK; /* it has to take its answers first */
         tg_status status = s->t->ops->test(s->t, &in->req, &done, &len);
         if (status == TG_OK && !done)
             return TG_OK;
@@ -189,6 +215,8 @@ tg_status tg__intake_receive(tg_server *s, int rank, bool *any_p)
         if (status == TG_E_PEER && in->awaits == TG__AWAITS_STAMP)
             return part(s, rank);
         TG_TRY(status);
+        if (s->hosts && in->awaits == TG__AWAITS_STAMP)
+            return TG_OK; /* others have their turn */
     }
     return TG_OK;
 }

@@ -12,7 +12,8 @@
 
 #define LOG_MAGIC "TGLOG\r\n"
 #define LOG_VERSION 1u
-#define LOG_HEAD 16u
+#define LOG_HEAD 32u
+#define LOG_MARK 16u /* where the head says how far the disk has it */
 #define RECORD_HEAD 32u
 
 static uint32_t crc(const void *bytes, size_t len)
@@ -56,6 +57,7 @@ static bool read_name(const char *name, const char *stem, const char *end, uint6
 /* Find the newest snapshot; or, with `below`, delete snapshots and logs of lower numbers. */
 static tg_status look(tg__journal *j, uint64_t below, bool *found_p)
 {
+    bool logs = false;
     DIR *d = opendir(j->dir);
     if (d == NULL)
         return tg_fail(TG_E_IO, "cannot read folder %s: %s", j->dir, strerror(errno));
@@ -66,13 +68,28 @@ static tg_status look(tg__journal *j, uint64_t below, bool *found_p)
             continue;
         if (number < below)
             (void)unlinkat(dirfd(d), e->d_name, 0); /* what stays is read by nobody */
+        logs |= !snapshot;
         if (found_p != NULL && snapshot && (!*found_p || number > j->number)) {
             *found_p = true;
             j->number = number;
         }
     }
     closedir(d);
+    if (found_p != NULL && logs && !*found_p)
+        return tg_fail(TG_E_CORRUPT, "journal %s has a log, but not the snapshot that it follows",
+                       j->dir);
     return TG_OK;
+}
+
+/* A folder that was made must be there after a power failure. */
+static tg_status sync_parent(const char *dir)
+{
+    TG__FREED char *parent = NULL;
+    if (asprintf(&parent, "%s/..", dir) < 0) {
+        parent = NULL;
+        return tg_fail(TG_E_NOMEM, "out of memory: journal");
+    }
+    return tg__folder_sync(parent);
 }
 
 tg_status tg__journal_open(tg__journal *j, const char *dir, bool *found_p)
@@ -85,6 +102,7 @@ tg_status tg__journal_open(tg__journal *j, const char *dir, bool *found_p)
         return tg_fail(TG_E_NOMEM, "out of memory: journal");
     TG_TRY(tg_alloc(TG__JOURNAL_OUT, 1, &j->out));
     TG_TRY(tg__folder_make(dir));
+    TG_TRY(sync_parent(dir));
     TG__FREED char *lock = NULL;
     if (asprintf(&lock, "%s/lock", dir) < 0) {
         lock = NULL;
@@ -171,6 +189,19 @@ tg_status tg__journal_add(tg__journal *j, const tg__journal_record *record, cons
     return append(j, body, (size_t)record->len);
 }
 
+/* Say in the head that all of the log is on disk. If that is lost, an older mark holds, too. */
+static tg_status write_mark(tg__journal *j)
+{
+    uint8_t mark[LOG_HEAD - LOG_MARK] = {0};
+    tg__put64(mark, j->len);
+    tg__put32(mark + 8, crc(mark, 8));
+    if (pwrite(j->fd, mark, sizeof mark, LOG_MARK) == (ssize_t)sizeof mark)
+        return TG_OK;
+    j->broken = true;
+    return tg_fail(TG_E_IO, "cannot write log %llu of journal %s: %s",
+                   (unsigned long long)j->number, j->dir, strerror(errno));
+}
+
 tg_status tg__journal_sync(tg__journal *j)
 {
     if (!j->dirty)
@@ -182,6 +213,7 @@ tg_status tg__journal_sync(tg__journal *j)
         return tg_fail(TG_E_IO, "cannot sync log %llu of journal %s: %s",
                        (unsigned long long)j->number, j->dir, strerror(errno));
     }
+    TG_TRY(write_mark(j));
     j->dirty = false;
     j->syncs++;
     j->sync_ns += tg_now_ns(tg_clock_monotonic()) - begin;
@@ -251,30 +283,28 @@ static tg_status check_head(const tg__file *f, const uint8_t *bytes)
 }
 
 /* Read the record at *at_p, and go behind it.
- * *whole_p  false: what follows is the incomplete end */
-static tg_status next_record(const tg__file *f, const uint8_t *bytes, size_t *at_p,
-                             tg__journal_record *record, bool *whole_p)
+ * *why_p  set to what is wrong if there is no whole record */
+static bool next_record(const tg__file *f, const uint8_t *bytes, size_t *at_p,
+                        tg__journal_record *record, const char **why_p)
 {
     const uint8_t *head = bytes + *at_p;
     const size_t left = f->len - *at_p;
-    *whole_p = left >= RECORD_HEAD && !is_zero(head, left);
-    if (!*whole_p)
-        return TG_OK;
+    *why_p = "a record is missing";
+    if (left < RECORD_HEAD)
+        return false;
+    *why_p = "the head of a record";
     if (tg__get32(head + 28) != crc(head, 28))
-        return fail_at(f, *at_p, "the head of a record");
+        return false;
     *record = (tg__journal_record){.kind = tg__get32(head),
                                    .rank = tg__get32(head + 4),
                                    .tag = tg__get32(head + 8),
                                    .len = tg__get64(head + 16)};
-    *whole_p = record->len <= left - RECORD_HEAD;
-    if (!*whole_p)
-        return TG_OK;
-    if (tg__get32(head + 12) != crc(head + RECORD_HEAD, (size_t)record->len)) {
-        *whole_p = record->len < left - RECORD_HEAD; /* the last one may be half written */
-        return *whole_p ? fail_at(f, *at_p + RECORD_HEAD, "a gradient") : TG_OK;
-    }
+    *why_p = "the body of a record";
+    if (record->len > left - RECORD_HEAD ||
+        tg__get32(head + 12) != crc(head + RECORD_HEAD, (size_t)record->len))
+        return false;
     *at_p += RECORD_HEAD + (size_t)record->len;
-    return TG_OK;
+    return true;
 }
 
 /* Bodies stand anywhere in the log. A message is read where numbers are aligned. */
@@ -285,12 +315,9 @@ replay_all(const tg__file *f, const uint8_t *bytes, size_t *at_p, uint64_t *reco
 {
     TG__FREED uint8_t *body = NULL;
     size_t room = 0;
-    for (bool whole = true; whole;) {
-        const size_t at = *at_p;
-        tg__journal_record record;
-        TG_TRY(next_record(f, bytes, at_p, &record, &whole));
-        if (!whole)
-            break;
+    const char *why;
+    tg__journal_record record;
+    for (size_t at = *at_p; next_record(f, bytes, at_p, &record, &why); at = *at_p) {
         TG_TRY(tg__grow(&body, &room, (size_t)record.len + 1, 1, "a record"));
         memcpy(body, bytes + at + RECORD_HEAD, (size_t)record.len);
         const tg_status status = replay(arg, &record, body);
@@ -298,7 +325,9 @@ replay_all(const tg__file *f, const uint8_t *bytes, size_t *at_p, uint64_t *reco
             return tg_fail(status, "journal %s, record at byte %zu: %s", f->path, at, tg_error());
         ++*records_p;
     }
-    return TG_OK;
+    const uint8_t *mark = bytes + LOG_MARK;
+    const bool known = tg__get32(mark + 8) == crc(mark, 8);
+    return known && *at_p < tg__get64(mark) ? fail_at(f, *at_p, why) : TG_OK;
 }
 
 tg_status tg__journal_replay(tg__journal *j,

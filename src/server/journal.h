@@ -8,9 +8,9 @@
  *   head     8  magic "TGLOG\r\n" and a zero    record  4  kind
  *            4  version (1)                             4  rank
  *            4  CRC-32C of the 12 bytes before          4  tag
- *                                                       4  CRC-32C of the body
- *                                                       8  length of the body
- *                                                       4  zero
+ *            8  bytes known to be on disk               4  CRC-32C of the body
+ *            4  CRC-32C of the 8 bytes before           8  length of the body
+ *            4  zero                                    4  zero
  *                                                       4  CRC-32C of the 28 bytes before
  *                                                       l  body
  *
@@ -19,10 +19,11 @@
  *         compensate remembers with what
  *
  * A push is answered only once it is on disk, so what a worker knows to be applied is not lost. All
- * pushes that have come meanwhile share one fdatasync. The order of records is that in which pushes
- * were applied, so a server that replays them has the bits of the one that died. A record that is
- * incomplete, at the end of the log, was never answered: it is cut off. Damage anywhere else is an
- * error. */
+ * pushes that have come meanwhile share one fdatasync, after which the head is told how far it
+ * reached. The order of records is that in which pushes were applied, so a server that replays them
+ * has the bits of the one that died. After a power failure, any part of what was written since the
+ * last fdatasync may be missing: from the first record there that is not whole, the log is cut off,
+ * because nobody was told of it. Before that, what is not whole is damage, and an error. */
 #ifndef TG_SERVER_JOURNAL_H
 #define TG_SERVER_JOURNAL_H
 

@@ -52,6 +52,18 @@ static void compensate(float *g, const float *w, const float *seen, float lambda
         g[i] += lambda * g[i] * g[i] * (w[i] - seen[i]);
 }
 
+/* The number of this update of a slice; a coded gradient is that of the whole region at once. */
+static uint64_t next_number(tg__region *r, uint16_t slice, size_t n)
+{
+    uint64_t number = r->updates[slice % TG__REGION_SLICES] + 1;
+    for (size_t i = 0; n == r->n && i < TG__REGION_SLICES; i++)
+        number = TG__MAX(number, r->updates[i] + 1);
+    for (size_t i = 0; i < TG__REGION_SLICES; i++)
+        if (n == r->n || i == slice % TG__REGION_SLICES)
+            r->updates[i] = number;
+    return number;
+}
+
 void tg__region_update(tg__region *r, const tg__mode *m, const tg__star *star, uint16_t slice,
                        int rank, float *g, size_t n)
 {
@@ -63,12 +75,8 @@ void tg__region_update(tg__region *r, const tg__mode *m, const tg__star *star, u
         compensate(g, r->w + at, r->rank[rank].seen + at, (float)m->compensate, n);
     for (size_t i = 0; i < TG__REGION_SLOTS; i++)
         slot[i] = r->slot[i] == NULL ? NULL : r->slot[i] + at;
-    const tg_update u = {.struct_size = sizeof u,
-                         .lr = star->rate,
-                         .number = ++r->updates[slice % TG__REGION_SLICES]};
-    if (n == r->n) /* the whole region at once, as a coded gradient comes */
-        for (size_t i = 0; i < TG__REGION_SLICES; i++)
-            r->updates[i] = u.number;
+    const tg_update u = {
+        .struct_size = sizeof u, .lr = star->rate, .number = next_number(r, slice, n)};
     o->ops->step(o, &u, r->w + at, r->w + at, g, n, slot);
 }
 
@@ -90,12 +98,11 @@ uint64_t tg__region_staleness(const tg__region *r, int rank)
 void tg__region_note(tg__region *r, int rank, uint64_t step, size_t n)
 {
     tg__pace_of *p = &r->rank[rank];
-    if (p->step != step)
+    if (p->step != step || p->elements >= r->n)
         p->elements = 0;
     p->step = step;
     p->elements += n;
-    if (p->elements >= r->n)
-        p->clock = p->base + step + 1;
+    p->clock += p->elements >= r->n;
 }
 
 tg_status tg__region_see(tg__region *r, const tg__mode *m, int rank)
@@ -108,5 +115,5 @@ tg_status tg__region_see(tg__region *r, const tg__mode *m, int rank)
 void tg__region_admit(tg__region *r, int rank, uint64_t base)
 {
     tg__pace_of *p = &r->rank[rank];
-    *p = (tg__pace_of){.counts = true, .base = base, .clock = base, .seen = p->seen};
+    *p = (tg__pace_of){.counts = true, .clock = base, .seen = p->seen};
 }

@@ -10,9 +10,9 @@ enum { TG__REGION_SLICES = 64, TG__REGION_SLOTS = 2 };
 
 /* A rank's progress in a region. */
 typedef struct tg__pace_of {
-    bool counts;     /* others may have to wait for it */
-    uint64_t base;   /* the number of its first step: of workers that come later */
-    uint64_t clock;  /* steps of which all elements have come, from base */
+    bool counts; /* others may have to wait for it */
+    uint64_t
+        clock; /* steps of which all elements have come; one that comes later begins with more */
     uint64_t step;   /* the step that is coming */
     size_t elements; /* those of it that have come */
     uint64_t known;  /* updates[0] when the rank was answered last */

@@ -35,14 +35,15 @@ static tg_status check_late(tg_server *s, int64_t now, int64_t *due_ns_p)
         const int rank = tg__gathering_waits_for(s, g);
         if (rank < 0)
             continue;
-        if (now - g->from_ns >= s->timeout_ns) {
+        const int64_t since = TG__MAX(g->from_ns, s->in[rank].heard_ns);
+        if (now - since >= s->timeout_ns) {
             (void)tg_fail(TG_E_PEER,
                           "%s %d sent nothing for %.1f s, but others wait for its gradient %s",
-                          s->hosts ? "worker" : "rank", rank, (double)(now - g->from_ns) * 1e-9,
+                          s->hosts ? "worker" : "rank", rank, (double)(now - since) * 1e-9,
                           tg__server_where(&g->id, where));
             return s->hosts ? tg__intake_vacate(s, rank) : leave(s, rank, TG_E_PEER);
         }
-        *due_ns_p = TG__MIN(*due_ns_p, g->from_ns + s->timeout_ns);
+        *due_ns_p = TG__MIN(*due_ns_p, since + s->timeout_ns);
     }
     return TG_OK;
 }
@@ -56,7 +57,7 @@ static tg_status commit(tg_server *s, bool *any_p)
     TG_TRY(tg__journal_sync(&s->journal));
     s->stats.journal_syncs = s->journal.syncs;
     s->stats.journal_ns = s->journal.sync_ns;
-    if (s->journal.len > s->journal_bytes)
+    if (s->journal.len > TG__MAX(s->journal_bytes, tg__snapshot_bytes(s)))
         TG_TRY(tg__snapshot_write(s, s->journal.number + 1));
     s->stats.journal_bytes = s->journal.len;
     return tg__gatherings_release(s);
@@ -73,13 +74,14 @@ static tg_status settle(tg_server *s)
 
 static tg_status serve(tg_server *s)
 {
+    bool idle = false;
     while (s->stats.ranks > 0 || s->active != NULL || s->hosts) {
         bool any = false;
         for (int rank = 0; rank < s->ranks; rank++) {
             const tg_status status = tg__intake_receive(s, rank, &any);
             if (status == TG_OK)
                 continue;
-            if (s->hosts && status != TG_E_NOMEM)
+            if (s->hosts && status != TG_E_NOMEM && !s->journal.broken)
                 TG_TRY(tg__intake_vacate(s, rank));
             else
                 return s->culprit >= 0
@@ -93,8 +95,16 @@ static tg_status serve(tg_server *s)
             TG_TRY(settle(s));
             return tg_fail(TG_E_STOPPED, "the server was asked to stop");
         }
-        if (any)
+        if (any) {
+            idle = false;
             continue;
+        }
+        if (s->hosts && !idle) { /* what has come in a long round must count before who is late */
+            idle = true;
+            TG_TRY(s->t->ops->poll(s->t, tg_now_ns(s->t->clock)));
+            continue;
+        }
+        idle = false;
         int64_t due;
         const int64_t now = tg_now_ns(s->t->clock);
         TG_TRY(check_late(s, now, &due));

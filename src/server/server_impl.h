@@ -17,9 +17,11 @@ typedef struct tg__intake {
     tg_request req;
     uint8_t stamp[TG__WORKER_STAMP];
     uint32_t tag;
-    uint8_t *msg;  /* from the store, while MESSAGE */
-    size_t len;    /* as the stamp says */
-    uint64_t held; /* bytes in gatherings that wait for lower ranks */
+    uint8_t *msg;     /* from the store, while MESSAGE */
+    size_t len;       /* as the stamp says */
+    uint64_t held;    /* bytes in gatherings that wait for lower ranks */
+    uint64_t owed;    /* bytes of answers that it has not taken, to gatherings of its own */
+    int64_t heard_ns; /* when its last message came */
 } tg__intake;
 
 /* The session whose messages a channel carries. */
@@ -42,6 +44,7 @@ struct tg_server {
     tg__mode mode;
     tg__robust robust;
     tg__region *regions;
+    bool founded; /* workers come and go: all regions are there, since a gradient has come */
     tg__store store;
     tg__journal journal;    /* dir NULL: none */
     uint64_t journal_bytes; /* a longer log is replaced by a snapshot */
@@ -82,10 +85,14 @@ TG_NODISCARD tg_status tg__gathering_replay_answer(tg_server *s, const tg__journ
 TG_NODISCARD tg_status tg__gathering_complete(tg_server *s, tg__gathering *g);
 /* Answer those who no longer are. */
 TG_NODISCARD tg_status tg__gatherings_release(tg_server *s);
+/* All workers have left: forget parameters of which no gradient has ever come. */
+TG_NODISCARD tg_status tg__regions_abandon(tg_server *s);
 /* A worker leaves its seat: forget what was to be sent to it. */
 TG_NODISCARD tg_status tg__gatherings_forget(tg_server *s, int rank);
 /* Complete answers. *any_p: set if one is. */
 TG_NODISCARD tg_status tg__answers_progress(tg_server *s, bool *any_p);
+/* Bytes of answers that one rank may leave untaken. */
+uint64_t tg__owed_most(const tg_server *s);
 /* The rank that g waits for: the first one missing, or the slowest; -1: none. */
 int tg__gathering_waits_for(const tg_server *s, const tg__gathering *g);
 

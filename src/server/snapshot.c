@@ -23,14 +23,23 @@ static tg_status write_identity(const tg_server *s, char *text, size_t room)
     const char *lr = strstr(optimizer, "lr=");
     const size_t before = lr == NULL ? strlen(optimizer) : (size_t)(lr - optimizer),
                  rate = lr == NULL ? 0 : strcspn(lr, ",") + (strchr(lr, ',') != NULL);
-    const int len = snprintf(text, room, "server=1\nshard=%d\noptimizer=%.*s%s\n", s->shard,
-                             (int)before, optimizer, optimizer + before + rate);
+    const int len =
+        snprintf(text, room, "server=1\nshard=%d\ncompensate=%.17g\noptimizer=%.*s%s\n", s->shard,
+                 s->mode.compensate, (int)before, optimizer, optimizer + before + rate);
     return len > 0 && (size_t)len < room
                ? TG_OK
                : tg_fail(TG_E_ARG, "optimizer of %zu characters is too long", strlen(optimizer));
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
+
+uint64_t tg__snapshot_bytes(const tg_server *s)
+{
+    uint64_t bytes = 0;
+    for (const tg__region *r = s->regions; r != NULL; r = r->next)
+        bytes += sizeof *r->w * (uint64_t)r->n * (1 + tg_optimizer_slots(s->mode.optimizer));
+    return bytes;
+}
 
 static size_t count_regions(const tg_server *s)
 {
@@ -126,6 +135,7 @@ static tg_status get_region(tg_server *s, tg__ckpt_reader *c, size_t i, const ui
     r->channel = (uint16_t)head[0];
     r->bucket = (uint16_t)head[1];
     r->began = head[4];
+    s->founded |= r->began > 0;
     for (size_t k = 0; k < TG__REGION_SLICES; k++)
         r->updates[k] = tg__get64(entry + 8 * (TG_COUNT(head) + k));
     for (size_t k = 0; k < TG__REGION_SLOTS; k++)

@@ -8,6 +8,8 @@
 /* Write snapshot `number` of the journal, and begin its log. What has been logged must be synced.
  * Errors  TG_E_IO, TG_E_NOMEM */
 TG_NODISCARD tg_status tg__snapshot_write(tg_server *s, uint64_t number);
+/* Bytes of the vectors in a snapshot. */
+uint64_t tg__snapshot_bytes(const tg_server *s);
 /* Take over a journal's folder: read the newest snapshot and what came after it, or begin.
  * Errors  those of tg__journal_open and tg__journal_replay; TG_E_MISMATCH (another shard or
  *         optimizer) */

@@ -41,7 +41,7 @@ class Serve(net_tool.NetTest):
         server.send_signal(signal.SIGTERM)
         done = net_tool.Done(server)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"^0 workers, \d+ answers, .* received \(.*/s\), .* sent\n$")
+        self.assertRegex(done.stdout, r"^\d+ answers, .* received \(.*/s\), .* sent, in .*\n$")
         return server.said + done.stderr
 
     def fine(self, process):
@@ -91,10 +91,10 @@ class Serve(net_tool.NetTest):
         time.sleep(0.3)
         other = net_tool.Done(self.worker("--steps", "100000", "--no-eval", "--batch", "8"))
         self.assertEqual(other.returncode, 1, other.stderr)
-        self.assertIn("server 0 has left: the workers that came before have other settings", other.stderr)
+        self.assertIn("server 0 has left: the workers that are there have other settings", other.stderr)
         first.send_signal(signal.SIGINT)
         self.assertEqual(net_tool.Done(first).returncode, 130)
-        self.assertIn("the workers that came before have other settings", self.ends(server))
+        self.assertIn("the workers that are there have other settings", self.ends(server))
 
     def test_status(self):
         port = free_port()
@@ -241,6 +241,7 @@ BAD_WORKERS = [
     (["--server", "tcp://h:1", "--insecure", "--save", "x"], "--server and --save DIR cannot be combined"),
     (["--server", "tcp://h:1", "--insecure", "--dry-run"], "--server and --dry-run cannot be combined"),
     (["--server", "tcp://h:1", "--insecure", "--method", "dct"], "this method does not have exchange=star"),
+    (["--server", "tcp://h:1", "--insecure", "--link", "1gbit"], "--server and --link cannot be combined"),
     (["--server-key", "tgk1:x"], "--server-key requires --server"),
 ]
 
