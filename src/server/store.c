@@ -21,7 +21,11 @@ tg_status tg__store_take(tg__store *store, size_t len, uint8_t **bytes_p)
     if (s != NULL && s->cap / GENEROUS <= len) {
         *link = s->next;
     } else {
-        TG_TRY(tg_alloc(1, TG_ALIGN + len, &s));
+        /* Not touched: what a worker announces takes memory only as it comes. */
+        const size_t room = (len + TG_ALIGN - 1) / TG_ALIGN * TG_ALIGN;
+        s = aligned_alloc(TG_ALIGN, TG_ALIGN + room);
+        if (s == NULL)
+            return tg_fail(TG_E_NOMEM, "out of memory for a message of %zu bytes", len);
         s->cap = len;
     }
     *bytes_p = (uint8_t *)s + TG_ALIGN;

@@ -141,7 +141,9 @@ static tg_status read_gz(packed *p, void *dst, size_t len, size_t *got_p)
     if (code == Z_ERRNO)
         return tg_fail(TG_E_IO, "%s: cannot read: %s", p->path, strerror(errno));
     if (got < 0 || code == Z_BUF_ERROR || code == Z_DATA_ERROR)
-        return tg_fail(TG_E_CORRUPT, "%s: damaged or truncated gzip data (%s)", p->path, text);
+        return gzdirect(p->gz) ? tg_fail(TG_E_CORRUPT, "%s: truncated", p->path)
+                               : tg_fail(TG_E_CORRUPT, "%s: damaged or truncated gzip data (%s)",
+                                         p->path, text);
     *got_p = (size_t)got;
     return TG_OK;
 }
