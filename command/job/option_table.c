@@ -58,7 +58,8 @@ const struct option_def option_table[] = {
      FORM_RULE,
      AT(rules)},
     {.o = {"strategy", 0, "SPEC", "ssgd", "strategies",
-           "when workers exchange and what they apply, e.g. od, or cd:k=5 with --method 2bit: see telegrad strategies"},
+           "when workers exchange and what they apply, e.g. od, or cd:k=5 with --method 2bit: see "
+           "telegrad strategies"},
      EVERY | OPT_VARY,
      FORM_SPEC,
      AT(strategy),
