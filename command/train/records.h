@@ -1,10 +1,10 @@
 /* The records of runs as JSON lines (RFC 8259, one object per line): start, step, epoch, end,
  * failed, table. Numbers that are not finite are null; bytes that are not UTF-8 become the text
  * \xNN. FILE grows by whole lines. It is opened for the first record, after the run has passed its
- * checks: until then an older FILE is left alone, and if
- * somebody else writes it meanwhile, the run is refused. Then it is emptied, or, for a resumed run,
- * appended to. What was written stays, however the run ends. FILE "-" is standard output; nothing
- * else may be printed there then. One thread at a time. */
+ * checks: until then an older FILE is left alone, and if somebody else writes it meanwhile, the run
+ * is refused. Then it is emptied, or, for a resumed run, appended to. What was written stays,
+ * however the run ends. FILE "-" is standard output; nothing else may be printed there then. One
+ * thread at a time. */
 #ifndef TG_CLI_RECORDS_H
 #define TG_CLI_RECORDS_H
 

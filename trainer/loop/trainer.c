@@ -85,7 +85,7 @@ static bool has_rule(const train_job *job, const char *name)
         char pattern[256];
         snprintf(pattern, sizeof pattern, "%.*s", (int)len, job->rules[i]);
         if (fnmatch(pattern, name, 0) == 0)
-            return strcmp(job->rules[i] + len + 1, job->method) != 0;
+            return !job->method || strcmp(job->rules[i] + len + 1, job->method) != 0;
     }
     return false;
 }
