@@ -5,195 +5,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "free_ports.h"
-#include "net_by_hand.h"
+#include "net_house.h"
 #include "net_ranks.h"
-#include "net/seats.h"
 #include "two_tensors.h"
-#include "telegrad/server.h"
 #include <math.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
 
-enum { SEATS = 4, SHARDS = 2, ROWS = 40, COLS = 50, REST = 3001, N = ROWS * COLS + REST };
-
-/* ---- servers --------------------------------------------------------------------------------- */
-
-typedef struct house house;
-typedef struct shard_of {
-    house *h;
-    int shard;
-    volatile sig_atomic_t stop; /* set by the thread that reads it */
-} shard_of;
-
-struct house {
-    int shards;
-    const char *mode, *optimizer;
-    int64_t timeout_ms;
-    bool secure;
-    const char *journal; /* folder; NULL: none */
-    uint64_t journal_bytes;
-    char address[SHARDS][48], key_text[SHARDS][TG_KEY_TEXT];
-    const char *addresses[SHARDS], *key_texts[SHARDS];
-    tg_key_pair *key[SHARDS], *worker_key[2];
-    tg_keys *allow;
-    _Atomic(const tg_keys *) list; /* NULL: as it was */
-    tg_transport *t[SHARDS];
-    tg_server *server[SHARDS];
-    pthread_t thread[SHARDS];
-    tg_status status[SHARDS];
-    char error[SHARDS][512];
-    pthread_mutex_t lock;
-    char events[8192]; /* what shard 0 told, a line each */
-    atomic_bool closes;
-    shard_of at[SHARDS];
-};
-
-static void on_event(void *arg, const char *text)
-{
-    house *h = arg;
-    pthread_mutex_lock(&h->lock);
-    const size_t len = strlen(h->events);
-    snprintf(h->events + len, sizeof h->events - len, "%s\n", text);
-    pthread_mutex_unlock(&h->lock);
-}
-
-static const tg_keys *list_now(void *arg)
-{
-    shard_of *at = arg;
-    at->stop = atomic_load(&at->h->closes);
-    if (at->stop) /* so that it is seen at once */
-        at->h->t[at->shard]->ops->wake(at->h->t[at->shard]);
-    return atomic_load(&at->h->list);
-}
-
-/* Wait until a server has told this. */
-static void await_event(house *h, const char *part)
-{
-    for (int ms = 0; ms < 20000; ms++) {
-        pthread_mutex_lock(&h->lock);
-        const bool told = strstr(h->events, part) != NULL;
-        pthread_mutex_unlock(&h->lock);
-        if (told)
-            return;
-        usleep(1000);
-    }
-    fail_msg("\"%s\" was not told: %s", part, h->events);
-}
-
-static void *serve(void *arg)
-{
-    const shard_of *at = arg;
-    house *h = at->h;
-    h->status[at->shard] = tg_server_run(h->server[at->shard]);
-    snprintf(h->error[at->shard], sizeof h->error[0], "%s", tg_error());
-    return NULL;
-}
-
-static void open_shard(house *h, int q)
-{
-    tg_net *net;
-    const tg_net_serve_config config = {.struct_size = sizeof config,
-                                        .listen = h->address[q],
-                                        .workers = SEATS,
-                                        .shard = q,
-                                        .shards = h->shards,
-                                        .job = "hosting",
-                                        .key = h->key[q],
-                                        .allow = h->allow,
-                                        .insecure = !h->secure,
-                                        .allow_now = list_now,
-                                        .allow_now_arg = &h->at[q],
-                                        .on_event = q == 0 ? on_event : NULL,
-                                        .on_event_arg = h};
-    const tg_server_config server = {.struct_size = sizeof server,
-                                     .timeout_ms = h->timeout_ms,
-                                     .stop = &h->at[q].stop,
-                                     .mode = h->mode,
-                                     .optimizer = h->optimizer,
-                                     .shard = q,
-                                     .journal = h->journal,
-                                     .journal_bytes = h->journal_bytes};
-    h->at[q] = (shard_of){.h = h, .shard = q};
-    if (tg_net_serve(&config, &net) != TG_OK || tg_transport_tcp(net, &h->t[q]) != TG_OK ||
-        tg_server_create(h->t[q], 1, &server, &h->server[q]) != TG_OK)
-        fail_msg("server %d: %s", q, tg_error());
-    assert_int_equal(pthread_create(&h->thread[q], NULL, serve, &h->at[q]), 0);
-}
-
-/* shards, mode, optimizer, timeout_ms and secure are set. */
-static void house_open(house *h)
-{
-    char port[FREE_PORTS_MAX][32], text[2][TG_KEY_TEXT], list[2 * (TG_KEY_TEXT + 8)];
-    find_ports(h->shards, port);
-    pthread_mutex_init(&h->lock, NULL);
-    for (int i = 0; h->secure && i < 2; i++) {
-        assert_int_equal(tg_key_create(&h->worker_key[i]), TG_OK);
-        tg_key_text(h->worker_key[i], text[i]);
-    }
-    snprintf(list, sizeof list, "%s anna\n%s otto\n", text[0], text[1]);
-    if (h->secure)
-        assert_int_equal(tg_keys_parse(list, &h->allow), TG_OK);
-    for (int q = 0; q < h->shards; q++) {
-        snprintf(h->address[q], sizeof h->address[q], "tcp://%s", port[q]);
-        h->addresses[q] = h->address[q];
-        if (h->secure)
-            assert_int_equal(tg_key_create(&h->key[q]), TG_OK);
-        if (h->secure)
-            tg_key_text(h->key[q], h->key_text[q]);
-        h->key_texts[q] = h->key_text[q];
-        open_shard(h, q);
-    }
-}
-
-static void house_close(house *h)
-{
-    atomic_store(&h->closes, true);
-    for (int q = 0; q < h->shards; q++)
-        pthread_join(h->thread[q], NULL);
-    for (int q = 0; q < h->shards; q++) {
-        if (h->status[q] != TG_E_STOPPED)
-            fail_msg("server %d: %s", q, h->error[q]);
-        tg_server_destroy(h->server[q]);
-        tg_transport_destroy(h->t[q]);
-        tg_key_destroy(h->key[q]);
-    }
-    tg_key_destroy(h->worker_key[0]);
-    tg_key_destroy(h->worker_key[1]);
-    tg_keys_destroy(h->allow);
-    pthread_mutex_destroy(&h->lock);
-}
-
-/* ---- workers --------------------------------------------------------------------------------- */
-
-static tg_net_attach_config attach_config(const house *h)
-{
-    return (tg_net_attach_config){.struct_size = sizeof(tg_net_attach_config),
-                                  .count = h->shards,
-                                  .servers = h->addresses,
-                                  .server_keys = h->secure ? h->key_texts : NULL,
-                                  .job = "hosting",
-                                  .key = h->worker_key[0],
-                                  .insecure = !h->secure,
-                                  .timeout_s = 20};
-}
-
-static tg_status attach(const tg_net_attach_config *config, tg_net **net_p, tg_transport **t_p)
-{
-    TG_TRY(tg_net_attach(config, net_p));
-    const tg_status status = tg_transport_tcp(*net_p, t_p);
-    return status == TG_OK ? tg_transport_worker(*t_p, config->count, t_p) : status;
-}
-
-static tg_transport *come(const house *h)
-{
-    const tg_net_attach_config config = attach_config(h);
-    tg_net *net;
-    tg_transport *t;
-    if (attach(&config, &net, &t) != TG_OK)
-        fail_msg("%s", tg_error());
-    return t;
-}
+enum { ROWS = 40, COLS = 50, REST = 3001, N = ROWS * COLS + REST };
 
 /* Attaching so is refused. */
 static void refuses(const tg_net_attach_config *config, tg_status status, const char *part)
@@ -265,72 +82,13 @@ static void test_alone_is_sequential(void **state)
     free(m);
 }
 
-/* ---- token gradients ------------------------------------------------------------------------- */
-
-/* Each life of a worker has tokens of its own: the gradient of its step s is 1 at one element. */
-enum { LIVES = 12, TOKEN_STEPS = 10, TOKENS = LIVES * TOKEN_STEPS };
-
-typedef struct spender {
-    const house *h;
-    int life;
-    bool vanishes;         /* after its last step, without a word */
-    const char *optimizer; /* NULL: as tokens need */
-    float w[TOKENS], g[TOKENS];
-    char error[400];
-} spender;
-
-static tg_status spend(spender *p, tg_session *s)
-{
-    uint32_t id;
-    const size_t shape = TOKENS;
-    const tg_tensor tensor = {.struct_size = sizeof tensor,
-                              .name = "w",
-                              .shape = &shape,
-                              .ndim = 1,
-                              .param = tg_array_f32(p->w, TOKENS),
-                              .grad = tg_array_f32(p->g, TOKENS)};
-    TG_TRY(tg_session_add(s, &tensor, &id));
-    TG_TRY(tg_session_begin(s));
-    for (int step = 0; step < TOKEN_STEPS; step++) {
-        TG_TRY(tg_session_grad_wait(s, id));
-        memset(p->g, 0, sizeof p->g);
-        p->g[p->life * TOKEN_STEPS + step] = 1;
-        TG_TRY(tg_session_grad_ready(s, id));
-        TG_TRY(tg_session_step(s, NULL));
-        usleep(500 * (unsigned)(p->life % 3));
-    }
-    return p->vanishes ? TG_OK : tg_session_finish(s);
-}
-
-static void *be_spender(void *arg)
-{
-    spender *p = arg;
-    const tg_session_config config = {.struct_size = sizeof config,
-                                      .method = "dense:exchange=star",
-                                      .strategy = "server",
-                                      .optimizer =
-                                          p->optimizer ? p->optimizer : "sgd:lr=1,momentum=0"};
-    const tg_net_attach_config to = attach_config(p->h);
-    tg_net *net = NULL;
-    tg_transport *t = NULL;
-    tg_session *s = NULL;
-    if (attach(&to, &net, &t) != TG_OK || tg_session_create(&config, t, &s) != TG_OK ||
-        spend(p, s) != TG_OK)
-        snprintf(p->error, sizeof p->error, "%s", tg_error());
-    for (int q = 0; p->vanishes && net && q < p->h->shards; q++)
-        (void)shutdown(net->stream[q + 1]->fd, SHUT_RDWR);
-    tg_session_destroy(s);
-    tg_transport_destroy(t);
-    return NULL;
-}
-
 /* Three times as many workers as there are seats come and go: each token counts once. */
 static void test_tokens(void **state)
 {
     (void)state;
     for (int shards = 1; shards <= SHARDS; shards++) {
         house *h = calloc(1, sizeof *h);
-        spender *p = calloc(LIVES + 1, sizeof *p);
+        spender *p = calloc(LIVES, sizeof *p);
         pthread_t thread[LIVES];
         assert_true(h && p);
         h->shards = shards;
@@ -346,32 +104,13 @@ static void test_tokens(void **state)
         for (int i = 0; i < LIVES; i++)
             if (*p[i].error)
                 fail_msg("worker %d: %s", i, p[i].error);
-        /* One more only looks: what it begins with has all tokens. */
-        trainee *m = calloc(1, sizeof *m);
-        tg_transport *t = come(h);
-        tg_session *s;
-        uint32_t id;
-        const size_t shape = TOKENS;
-        const tg_session_config config = {.struct_size = sizeof config,
-                                          .method = "dense:exchange=star",
-                                          .strategy = "server",
-                                          .optimizer = "sgd:lr=1,momentum=0"};
-        const tg_tensor tensor = {.struct_size = sizeof tensor,
-                                  .name = "w",
-                                  .shape = &shape,
-                                  .ndim = 1,
-                                  .param = tg_array_f32(p[LIVES].w, TOKENS),
-                                  .grad = tg_array_f32(p[LIVES].g, TOKENS)};
-        assert_non_null(m);
-        assert_int_equal(tg_session_create(&config, t, &s), TG_OK);
-        assert_int_equal(tg_session_add(s, &tensor, &id), TG_OK);
-        assert_int_equal(tg_session_begin(s), TG_OK);
+        float *w = calloc(TOKENS, sizeof *w);
+        assert_non_null(w);
+        look(h, w);
         for (int i = 0; i < TOKENS; i++)
-            assert_true(fabsf(p[LIVES].w[i] + 1) < 1e-6F);
-        tg_session_destroy(s);
-        tg_transport_destroy(t);
+            assert_true(fabsf(w[i] + 1) < 1e-6F);
         house_close(h);
-        free(m);
+        free(w);
         free(p);
         free(h);
     }
@@ -555,142 +294,6 @@ static void test_bad_workers(void **state)
     free(h);
 }
 
-/* ---- journal --------------------------------------------------------------------------------- */
-
-/* What a worker begins with: the server's parameters. */
-static void look(const house *h, float *w)
-{
-    spender *p = calloc(1, sizeof *p);
-    tg_transport *t = come(h);
-    tg_session *s;
-    uint32_t id;
-    const size_t shape = TOKENS;
-    const tg_session_config config = {.struct_size = sizeof config,
-                                      .method = "dense:exchange=star",
-                                      .strategy = "server",
-                                      .optimizer = h->optimizer};
-    assert_non_null(p);
-    const tg_tensor tensor = {.struct_size = sizeof tensor,
-                              .name = "w",
-                              .shape = &shape,
-                              .ndim = 1,
-                              .param = tg_array_f32(w, TOKENS),
-                              .grad = tg_array_f32(p->g, TOKENS)};
-    assert_int_equal(tg_session_create(&config, t, &s), TG_OK);
-    assert_int_equal(tg_session_add(s, &tensor, &id), TG_OK);
-    if (tg_session_begin(s) != TG_OK)
-        fail_msg("%s", tg_error());
-    tg_session_destroy(s);
-    tg_transport_destroy(t);
-    free(p);
-}
-
-static void shell(const char *format, const char *a, const char *b)
-{
-    char command[300];
-    snprintf(command, sizeof command, format, a, b);
-    assert_int_equal(system(command), 0);
-}
-
-static void spend_all(const house *h, int from, int to)
-{
-    spender *p = calloc(LIVES, sizeof *p);
-    pthread_t thread[LIVES];
-    assert_non_null(p);
-    for (int i = from; i < to; i++) {
-        p[i] = (spender){.h = h, .life = i, .optimizer = h->optimizer};
-        assert_int_equal(pthread_create(&thread[i], NULL, be_spender, &p[i]), 0);
-    }
-    for (int i = from; i < to; i++) {
-        pthread_join(thread[i], NULL);
-        assert_string_equal(p[i].error, "");
-    }
-    free(p);
-}
-
-/* At any time, what is in the folder makes a server with the bits of the one that wrote it; also
- * when the folder was copied while that one ran. */
-static void test_journal(void **state)
-{
-    static const char *const modes[] = {"async", "async:compensate=0.5", "async:staleness=3"};
-    (void)state;
-    for (int i = 0; i < 4; i++) {
-        house *h = calloc(1, sizeof *h), *after = calloc(1, sizeof *after);
-        char folder[] = "/tmp/tg-house-XXXXXX", copy[40];
-        float *w = calloc(3 * TOKENS, sizeof *w);
-        assert_true(h && after && w && mkdtemp(folder));
-        snprintf(copy, sizeof copy, "%s.copy", folder);
-        h->shards = 1;
-        h->mode = modes[i % 3];
-        h->optimizer = i % 2 == 0 ? "adam:lr=0.01" : "sgd:lr=0.1,momentum=0.9";
-        h->journal = folder;
-        h->journal_bytes = i < 2 ? 20000 : 0; /* many snapshots; only the first one */
-        house_open(h);
-        spend_all(h, 0, SEATS);
-        spend_all(h, SEATS, SEATS + 2);
-        look(h, w);
-        shell("cp -r '%s' '%s'", folder, copy); /* as if the machine had died now */
-        *after = (house){.shards = 1, .mode = h->mode, .optimizer = h->optimizer, .journal = copy};
-        house_open(after);
-        look(after, w + TOKENS);
-        assert_memory_equal(w, w + TOKENS, TOKENS * sizeof *w);
-        house_close(after);
-        house_close(h); /* in order: a snapshot alone is left */
-        *after =
-            (house){.shards = 1, .mode = h->mode, .optimizer = h->optimizer, .journal = folder};
-        house_open(after);
-        spend_all(after, SEATS + 2, SEATS + 3); /* it goes on */
-        look(after, w + 2 * TOKENS);
-        assert_memory_not_equal(w, w + 2 * TOKENS, TOKENS * sizeof *w);
-        house_close(after);
-        shell("rm -r '%s' '%s'", folder, copy);
-        free(w);
-        free(after);
-        free(h);
-    }
-}
-
-/* The folder of another server. */
-static void test_journal_of_others(void **state)
-{
-    static const struct {
-        const char *optimizer;
-        int shard;
-        tg_status status;
-        const char *part;
-    } cases[] = {{"sgd:lr=0.5,momentum=0", 0, TG_OK, ""},
-                 {"sgd:lr=0.1,momentum=0", 0, TG_OK, ""}, /* the rate is the workers' */
-                 {"sgd:lr=0.1,momentum=0.9", 0, TG_E_MISMATCH, "momentum=0"},
-                 {"adam:lr=0.1", 0, TG_E_MISMATCH, "optimizer=adam"},
-                 {"sgd:lr=0.1,momentum=0", 1, TG_E_MISMATCH, "shard=1"}};
-    (void)state;
-    char folder[] = "/tmp/tg-house-XXXXXX";
-    assert_non_null(mkdtemp(folder));
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char port[FREE_PORTS_MAX][32], address[48];
-        tg_net *net;
-        tg_transport *t;
-        tg_server *server = NULL;
-        find_ports(1, port);
-        snprintf(address, sizeof address, "tcp://%s", port[0]);
-        const tg_net_serve_config config = {
-            .struct_size = sizeof config, .listen = address, .workers = SEATS, .insecure = true};
-        const tg_server_config c = {.struct_size = sizeof c,
-                                    .mode = "async",
-                                    .optimizer = cases[i].optimizer,
-                                    .shard = cases[i].shard,
-                                    .journal = folder};
-        assert_int_equal(tg_net_serve(&config, &net), TG_OK);
-        assert_int_equal(tg_transport_tcp(net, &t), TG_OK);
-        const tg_status status = tg_server_create(t, 1, &c, &server);
-        if (status != cases[i].status || (status != TG_OK && !strstr(tg_error(), cases[i].part)))
-            fail_msg("%s: %s: %s", cases[i].optimizer, tg_status_name(status), tg_error());
-        tg_server_destroy(server);
-        tg_transport_destroy(t);
-    }
-    shell("rm -r '%s'%s", folder, "");
-}
-
 /* Modes that gather need workers that stay. */
 static void test_modes(void **state)
 {
@@ -724,8 +327,6 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_key_removed),
         cmocka_unit_test(test_bad_workers),
-        cmocka_unit_test(test_journal),
-        cmocka_unit_test(test_journal_of_others),
         cmocka_unit_test(test_modes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

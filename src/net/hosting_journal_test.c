@@ -1,0 +1,123 @@
+/* What a server keeps in its journal is what it had when it died. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "free_ports.h"
+#include "net_house.h"
+
+static void shell(const char *format, const char *a, const char *b)
+{
+    char command[300];
+    snprintf(command, sizeof command, format, a, b);
+    assert_int_equal(system(command), 0);
+}
+
+static void spend_all(const house *h, int from, int to)
+{
+    spender *p = calloc(LIVES, sizeof *p);
+    pthread_t thread[LIVES];
+    assert_non_null(p);
+    for (int i = from; i < to; i++) {
+        p[i] = (spender){.h = h, .life = i, .optimizer = h->optimizer};
+        assert_int_equal(pthread_create(&thread[i], NULL, be_spender, &p[i]), 0);
+    }
+    for (int i = from; i < to; i++) {
+        pthread_join(thread[i], NULL);
+        assert_string_equal(p[i].error, "");
+    }
+    free(p);
+}
+
+/* At any time, what is in the folder makes a server with the bits of the one that wrote it; also
+ * when the folder was copied while that one ran. */
+static void test_journal(void **state)
+{
+    static const char *const modes[] = {"async", "async:compensate=0.5", "async:staleness=3"};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        house *h = calloc(1, sizeof *h), *after = calloc(1, sizeof *after);
+        char folder[] = "/tmp/tg-house-XXXXXX", copy[40];
+        float *w = calloc(3 * TOKENS, sizeof *w);
+        assert_true(h && after && w && mkdtemp(folder));
+        snprintf(copy, sizeof copy, "%s.copy", folder);
+        h->shards = 1;
+        h->mode = modes[i % 3];
+        h->optimizer = i % 2 == 0 ? "adam:lr=0.01" : "sgd:lr=0.1,momentum=0.9";
+        h->journal = folder;
+        h->journal_bytes = i < 2 ? 20000 : 0; /* many snapshots; only the first one */
+        house_open(h);
+        spend_all(h, 0, SEATS);
+        spend_all(h, SEATS, SEATS + 2);
+        look(h, w);
+        shell("cp -r '%s' '%s'", folder, copy); /* as if the machine had died now */
+        *after = (house){.shards = 1, .mode = h->mode, .optimizer = h->optimizer, .journal = copy};
+        house_open(after);
+        look(after, w + TOKENS);
+        assert_memory_equal(w, w + TOKENS, TOKENS * sizeof *w);
+        house_close(after);
+        house_close(h); /* in order: a snapshot alone is left */
+        *after =
+            (house){.shards = 1, .mode = h->mode, .optimizer = h->optimizer, .journal = folder};
+        house_open(after);
+        spend_all(after, SEATS + 2, SEATS + 3); /* it goes on */
+        look(after, w + 2 * TOKENS);
+        assert_memory_not_equal(w, w + 2 * TOKENS, TOKENS * sizeof *w);
+        house_close(after);
+        shell("rm -r '%s' '%s'", folder, copy);
+        free(w);
+        free(after);
+        free(h);
+    }
+}
+
+/* The folder of another server. */
+static void test_journal_of_others(void **state)
+{
+    static const struct {
+        const char *optimizer;
+        int shard;
+        tg_status status;
+        const char *part;
+    } cases[] = {{"sgd:lr=0.5,momentum=0", 0, TG_OK, ""},
+                 {"sgd:lr=0.1,momentum=0", 0, TG_OK, ""}, /* the rate is the workers' */
+                 {"sgd:lr=0.1,momentum=0.9", 0, TG_E_MISMATCH, "momentum=0"},
+                 {"adam:lr=0.1", 0, TG_E_MISMATCH, "optimizer=adam"},
+                 {"sgd:lr=0.1,momentum=0", 1, TG_E_MISMATCH, "shard=1"}};
+    (void)state;
+    char folder[] = "/tmp/tg-house-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char port[FREE_PORTS_MAX][32], address[48];
+        tg_net *net;
+        tg_transport *t;
+        tg_server *server = NULL;
+        find_ports(1, port);
+        snprintf(address, sizeof address, "tcp://%s", port[0]);
+        const tg_net_serve_config config = {
+            .struct_size = sizeof config, .listen = address, .workers = SEATS, .insecure = true};
+        const tg_server_config c = {.struct_size = sizeof c,
+                                    .mode = "async",
+                                    .optimizer = cases[i].optimizer,
+                                    .shard = cases[i].shard,
+                                    .journal = folder};
+        assert_int_equal(tg_net_serve(&config, &net), TG_OK);
+        assert_int_equal(tg_transport_tcp(net, &t), TG_OK);
+        const tg_status status = tg_server_create(t, 1, &c, &server);
+        if (status != cases[i].status || (status != TG_OK && !strstr(tg_error(), cases[i].part)))
+            fail_msg("%s: %s: %s", cases[i].optimizer, tg_status_name(status), tg_error());
+        tg_server_destroy(server);
+        tg_transport_destroy(t);
+    }
+    shell("rm -r '%s'%s", folder, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_journal),
+        cmocka_unit_test(test_journal_of_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
