@@ -1,5 +1,5 @@
-/* Servers whose workers come and go, over TCP, in threads; and workers that spend tokens. Include it
- * after cmocka.h and free_ports.h. */
+/* Servers whose workers come and go, over TCP, in threads; and workers that spend tokens. Include
+ * it after cmocka.h and free_ports.h. */
 #ifndef TESTS_NET_HOUSE_H
 #define TESTS_NET_HOUSE_H
 
