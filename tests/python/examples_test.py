@@ -21,7 +21,7 @@ def content(path):
         if isinstance(value, torch.Tensor):
             return value.dtype, value.shape, value.contiguous().numpy().tobytes()
         if isinstance(value, dict):
-            return [(key, flat(v)) for key, v in value.items()]
+            return [(key, flat(v)) for key, v in value.items() if key != "bytes_sent"]  # who resumes shakes hands once more
         return [flat(v) for v in value] if isinstance(value, (list, tuple)) else value
     return flat(torch.load(path))
 
