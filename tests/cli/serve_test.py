@@ -34,6 +34,12 @@ class Serve(net_tool.NetTest):
                 self.fail(f"{part!r} was not said: {process.said}")
         return process
 
+    def until(self, fact):
+        end = time.time() + 60
+        while not fact():
+            self.assertLess(time.time(), end)
+            time.sleep(0.05)
+
     def worker(self, *args):
         return self.start("train", "--server", self.meeting, "--insecure", *MLP, *args)
 
@@ -86,9 +92,9 @@ class Serve(net_tool.NetTest):
         server.kill()
         net_tool.Done(server)
         server = self.serve("--workers", "2")
-        first = self.worker("--steps", "100000", "--no-eval")
-        self.told(server, "has come")
-        time.sleep(0.3)
+        out = pathlib.Path(self.path("first.jsonl"))
+        first = self.worker("--steps", "100000", "--no-eval", "--out", out, "--log-every", "1")
+        self.until(lambda: out.exists() and '"type":"step"' in out.read_text(encoding="utf-8").replace(" ", ""))
         other = net_tool.Done(self.worker("--steps", "100000", "--no-eval", "--batch", "8"))
         self.assertEqual(other.returncode, 1, other.stderr)
         self.assertIn("server 0 has left: the workers that are there have other settings", other.stderr)
@@ -101,13 +107,15 @@ class Serve(net_tool.NetTest):
         server = self.serve("--workers", "2", "--status", f":{port}")
         workers = [self.worker("--steps", "100000", "--no-eval") for _ in range(2)]
         self.told(server, "worker 1 (127.0.0.1) has come")
-        time.sleep(0.5)
 
         def get(path):
             return urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=20).read().decode()
+
+        def metrics():
+            return dict(line.rsplit(" ", 1) for line in get("/metrics").splitlines() if not line.startswith("#"))
         self.assertEqual(get("/healthz"), "ok\n")
-        lines = dict(line.rsplit(" ", 1) for line in get("/metrics").splitlines() if not line.startswith("#"))
-        self.assertEqual(lines["telegrad_workers"], "2")
+        self.until(lambda: metrics()["telegrad_workers"] == "2" and int(metrics()["telegrad_staleness_count"]) > 10)
+        lines = metrics()
         pushes = int(lines["telegrad_staleness_count"])
         self.assertGreater(pushes, 10)
         self.assertGreaterEqual(int(lines["telegrad_answers_total"]), pushes)
