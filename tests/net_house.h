@@ -164,6 +164,26 @@ static inline void house_close(house *h)
     pthread_mutex_destroy(&h->lock);
 }
 
+/* Try to create a server where workers may come. Returns the status, and leaves the text. */
+static inline tg_status try_server(const tg_server_config *config)
+{
+    char port[FREE_PORTS_MAX][32], address[48];
+    tg_net *net;
+    tg_transport *t;
+    tg_server *server = NULL;
+    find_ports(1, port);
+    snprintf(address, sizeof address, "tcp://%s", port[0]);
+    const tg_net_serve_config where = {
+        .struct_size = sizeof where, .listen = address, .workers = SEATS, .insecure = true};
+    assert_int_equal(tg_net_serve(&where, &net), TG_OK);
+    assert_int_equal(tg_transport_tcp(net, &t), TG_OK);
+    const tg_status status = tg_server_create(t, 1, config, &server);
+    assert_true((status == TG_OK) == (server != NULL));
+    tg_server_destroy(server);
+    tg_transport_destroy(t);
+    return status;
+}
+
 /* ---- workers --------------------------------------------------------------------------------- */
 
 static inline tg_net_attach_config attach_config(const house *h)

@@ -122,11 +122,12 @@ static tg_status read_shard(struct command *c)
     char *end = NULL;
     long number = 0, shards = 1;
     if (c->shard) {
+        const bool digit = strspn(c->shard, "0123456789") > 0;
         number = strtol(c->shard, &end, 10);
-        shards = *end == '/' ? strtol(end + 1, &end, 10) : 0;
+        const bool two = digit && *end == '/' && strspn(end + 1, "0123456789") > 0;
+        shards = two ? strtol(end + 1, &end, 10) : 0;
     }
-    if ((end && (*end || !c->shard[0])) || shards < 1 || shards > TG_SERVERS_MAX || number < 0 ||
-        number >= shards)
+    if ((end && *end) || shards < 1 || shards > TG_SERVERS_MAX || number < 0 || number >= shards)
         return tg_fail(TG_E_SPEC,
                        "--shard \"%.64s\": allowed: I/N, with N servers, 1 to %d, and I from 0 to "
                        "N - 1",

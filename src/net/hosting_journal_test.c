@@ -89,26 +89,14 @@ static void test_journal_of_others(void **state)
     char folder[] = "/tmp/tg-house-XXXXXX";
     assert_non_null(mkdtemp(folder));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char port[FREE_PORTS_MAX][32], address[48];
-        tg_net *net;
-        tg_transport *t;
-        tg_server *server = NULL;
-        find_ports(1, port);
-        snprintf(address, sizeof address, "tcp://%s", port[0]);
-        const tg_net_serve_config config = {
-            .struct_size = sizeof config, .listen = address, .workers = SEATS, .insecure = true};
         const tg_server_config c = {.struct_size = sizeof c,
                                     .mode = "async",
                                     .optimizer = cases[i].optimizer,
                                     .shard = cases[i].shard,
                                     .journal = folder};
-        assert_int_equal(tg_net_serve(&config, &net), TG_OK);
-        assert_int_equal(tg_transport_tcp(net, &t), TG_OK);
-        const tg_status status = tg_server_create(t, 1, &c, &server);
+        const tg_status status = try_server(&c);
         if (status != cases[i].status || (status != TG_OK && !strstr(tg_error(), cases[i].part)))
             fail_msg("%s: %s: %s", cases[i].optimizer, tg_status_name(status), tg_error());
-        tg_server_destroy(server);
-        tg_transport_destroy(t);
     }
     shell("rm -r '%s'%s", folder, "");
 }

@@ -300,22 +300,10 @@ static void test_modes(void **state)
     static const char *const modes[] = {"sum", "sync", "async:staleness=0"};
     (void)state;
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
-        char port[FREE_PORTS_MAX][32], address[48];
-        tg_net *net;
-        tg_transport *t;
-        tg_server *server = NULL;
-        find_ports(1, port);
-        snprintf(address, sizeof address, "tcp://%s", port[0]);
-        const tg_net_serve_config config = {
-            .struct_size = sizeof config, .listen = address, .workers = SEATS, .insecure = true};
         const tg_server_config c = {
             .struct_size = sizeof c, .mode = modes[i], .optimizer = i == 0 ? NULL : "sgd:lr=1"};
-        assert_int_equal(tg_net_serve(&config, &net), TG_OK);
-        assert_int_equal(tg_transport_tcp(net, &t), TG_OK);
-        assert_int_equal(tg_server_create(t, 1, &c, &server), TG_E_UNSUPPORTED);
+        assert_int_equal(try_server(&c), TG_E_UNSUPPORTED);
         assert_non_null(strstr(tg_error(), "these come and go"));
-        assert_null(server);
-        tg_transport_destroy(t);
     }
 }
 

@@ -154,6 +154,11 @@ static void watch_for_death(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms, sizeof unanswered_ms);
 }
 
+bool tg__seats_allow(const tg__seats *s, int seat)
+{
+    return !s->n->tls || tg__keys_find(s->config.allow, &s->n->member[seat].key) >= 0;
+}
+
 static void take_seat(tg__seats *s, tg__guest *g)
 {
     char who[200], text[240];
@@ -164,6 +169,7 @@ static void take_seat(tg__seats *s, tg__guest *g)
     s->n->stream[seat] = tg__caller_take(&g->caller);
     g->rank = 0;
     watch_for_death(s->n->stream[seat]->fd);
+    s->renewed |= !tg__seats_allow(s, seat); /* its key may have gone meanwhile */
     snprintf(text, sizeof text, "%s has come", describe(s, seat, who));
     say(s, text);
 }
@@ -227,11 +233,6 @@ static void renew_list(tg__seats *s, int64_t now)
     s->renewed |= list && list != s->config.allow;
     if (list)
         s->config.allow = list;
-}
-
-bool tg__seats_allow(const tg__seats *s, int seat)
-{
-    return !s->n->tls || tg__keys_find(s->config.allow, &s->n->member[seat].key) >= 0;
 }
 
 tg_status tg__seats_step(tg__seats *s, void (*take)(void *arg, int seat), void *arg)

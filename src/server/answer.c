@@ -211,14 +211,6 @@ tg_status tg__regions_abandon(tg_server *s)
     return tg__snapshot_write(s, s->journal.number + 1);
 }
 
-uint64_t tg__owed_most(const tg_server *s)
-{
-    uint64_t bytes = (uint64_t)64 << 20;
-    for (const tg__region *r = s->regions; r != NULL; r = r->next)
-        bytes += 8 * (uint64_t)r->n;
-    return bytes;
-}
-
 /* The rank, of those that have not left, with the fewest steps in g's region; -1: all have left. */
 static int slowest(const tg_server *s, const tg__gathering *g)
 {
@@ -254,7 +246,7 @@ int tg__gathering_waits_for(const tg_server *s, const tg__gathering *g)
 
 tg_status tg__gatherings_release(tg_server *s)
 {
-    if (s->journal.dirty) /* what is to be answered is not on disk yet */
+    if (s->unsynced) /* what is to be answered is not on disk yet */
         return TG_OK;
     for (tg__gathering *g = s->active, *next; g != NULL; g = next) {
         next = g->link;
@@ -335,7 +327,7 @@ tg_status tg__gathering_complete(tg_server *s, tg__gathering *g)
         end_gathering(s, g);
         return status;
     }
-    g->held = s->journal.dirty || is_ahead(s, g);
+    g->held = s->unsynced || is_ahead(s, g);
     return g->held ? TG_OK : answer(s, g);
 }
 

@@ -21,6 +21,19 @@ tg_status tg__intake_begin(tg_server *s, int rank)
     return s->t->ops->post_recv(s->t, rank, TG__TAG_STAMP, in->stamp, sizeof in->stamp, &in->req);
 }
 
+#define OWED_FREE ((uint64_t)64 << 20)
+
+/* The rank has left more answers untaken than two of all that is kept. */
+static bool owes_too_much(const tg_server *s, const tg__intake *in)
+{
+    uint64_t most = OWED_FREE;
+    if (in->owed <= most)
+        return false;
+    for (const tg__region *r = s->regions; r != NULL; r = r->next)
+        most += 2 * sizeof *r->w * (uint64_t)r->n;
+    return in->owed > most;
+}
+
 /* Most bytes of a message about a region: twice those of a dense one. */
 static uint64_t longest(const tg_server *s)
 {
@@ -124,10 +137,11 @@ static tg_status take(tg_server *s, int rank)
     size_t len;
     const int64_t begin = tg_now_ns(s->t->clock);
     TG_TRY(gathering_of(s, rank, &want, &len, &flags, &g));
-    if (s->journal.dir != NULL)
-        TG_TRY(tg__journal_add(
-            &s->journal, &(tg__journal_record){TG__RECORD_PUSH, (uint32_t)rank, in->tag, in->len},
-            in->msg));
+    if (s->journal.dir != NULL) {
+        const tg__journal_record push = {TG__RECORD_PUSH, (uint32_t)rank, in->tag, in->len};
+        TG_TRY(tg__journal_add(&s->journal, &push, in->msg));
+        s->unsynced = true;
+    }
     const int from = g->next;
     TG_TRY(tg__gathering_add(g, &s->store, s->ranks, rank, in->msg, len, flags));
     in->msg = NULL;
@@ -201,7 +215,7 @@ tg_status tg__intake_receive(tg_server *s, int rank, bool *any_p)
     while (in->awaits != TG__AWAITS_NOTHING) {
         bool done = false;
         size_t len = 0;
-        if (s->hosts && in->owed > tg__owed_most(s))
+        if (s->hosts && owes_too_much(s, in))
             return TG_OK; /* it has to take its answers first */
         tg_status status = s->t->ops->test(s->t, &in->req, &done, &len);
         if (status == TG_OK && !done)

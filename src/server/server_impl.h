@@ -48,6 +48,7 @@ struct tg_server {
     tg__store store;
     tg__journal journal;    /* dir NULL: none */
     uint64_t journal_bytes; /* a longer log is replaced by a snapshot */
+    bool unsynced;          /* a gradient that was logged is not on disk yet */
     tg_server_stats stats;
     int culprit; /* the rank that others wait for, of an error; -1: the one whose message it is */
     bool ran;
@@ -91,8 +92,6 @@ TG_NODISCARD tg_status tg__regions_abandon(tg_server *s);
 TG_NODISCARD tg_status tg__gatherings_forget(tg_server *s, int rank);
 /* Complete answers. *any_p: set if one is. */
 TG_NODISCARD tg_status tg__answers_progress(tg_server *s, bool *any_p);
-/* Bytes of answers that one rank may leave untaken. */
-uint64_t tg__owed_most(const tg_server *s);
 /* The rank that g waits for: the first one missing, or the slowest; -1: none. */
 int tg__gathering_waits_for(const tg_server *s, const tg__gathering *g);
 

@@ -235,6 +235,8 @@ BAD = [
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--workers", "2.5"], "--workers 2.5: allowed: a whole number"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--shard", "2/2"], "--shard \"2/2\": allowed: I/N"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--shard", "1"], "--shard \"1\": allowed: I/N"),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--shard", "/2"], "--shard \"/2\": allowed: I/N"),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--shard", " +0/2"], "allowed: I/N"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--status", "9100"], "--status \"9100\": allowed: :PORT"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--status", ":0"], "PORT 1 to 65535"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--journal", ""], "--journal \"\": allowed: a folder"),
