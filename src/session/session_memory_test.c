@@ -208,6 +208,18 @@ static size_t left_behind(const char *optimizer)
     return heap() - before;
 }
 
+/* How far an exchange comes before rank 0 leaves depends on the scheduler, and with it whether one
+ * message or two are left: the larger case of a few tries. */
+static size_t most_left_behind(const char *optimizer)
+{
+    size_t largest = 0;
+    for (int i = 0; i < 6; i++) {
+        const size_t bytes = left_behind(optimizer);
+        largest = bytes > largest ? bytes : largest;
+    }
+    return largest;
+}
+
 /* Only what owns message buffers stays: neither the optimizer's state nor the residual. */
 static void test_left_behind(void **state)
 {
@@ -216,7 +228,7 @@ static void test_left_behind(void **state)
         skip();
     pthread_barrier_init(&all_leave, NULL, P);
     (void)left_behind("sgd:lr=0.1"); /* what a thread keeps is there from now on */
-    const size_t sgd = left_behind("sgd:lr=0.1"), adam = left_behind("adam:lr=0.1");
+    const size_t sgd = most_left_behind("sgd:lr=0.1"), adam = most_left_behind("adam:lr=0.1");
     assert_true(sgd > 0); /* it was under way */
     if (adam >= sgd + N * sizeof(float))
         fail_msg("%zu bytes with sgd, %zu with adam", sgd, adam);
