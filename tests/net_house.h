@@ -45,6 +45,7 @@ struct house {
     char error[SHARDS][512];
     pthread_mutex_t lock;
     char events[8192]; /* what shard 0 told, a line each */
+    uint64_t repeated; /* messages that came again, over all servers that were closed */
     atomic_bool closes;
     shard_of at[SHARDS];
 };
@@ -135,7 +136,7 @@ static inline void house_open(house *h)
     if (h->secure)
         assert_int_equal(tg_keys_parse(list, &h->allow), TG_OK);
     for (int q = 0; q < h->shards; q++) {
-        snprintf(h->address[q], sizeof h->address[q], "tcp://%s", port[q]);
+        snprintf(h->address[q], sizeof h->address[q], "tcp://%.31s", port[q]);
         h->addresses[q] = h->address[q];
         if (h->secure)
             assert_int_equal(tg_key_create(&h->key[q]), TG_OK);
@@ -146,18 +147,37 @@ static inline void house_open(house *h)
     }
 }
 
-static inline void house_close(house *h)
+/* Stop the servers. */
+static inline void house_stop(house *h)
 {
     atomic_store(&h->closes, true);
     for (int q = 0; q < h->shards; q++)
         pthread_join(h->thread[q], NULL);
     for (int q = 0; q < h->shards; q++) {
+        tg_server_stats stats = {.struct_size = sizeof stats};
         if (h->status[q] != TG_E_STOPPED)
             fail_msg("server %d: %s", q, h->error[q]);
+        assert_int_equal(tg_server_get_stats(h->server[q], &stats), TG_OK);
+        h->repeated += stats.repeated;
         tg_server_destroy(h->server[q]);
         tg_transport_destroy(h->t[q]);
-        tg_key_destroy(h->key[q]);
     }
+    atomic_store(&h->closes, false);
+}
+
+/* Stop the servers, and start them again at the same addresses. */
+static inline void house_again(house *h)
+{
+    house_stop(h);
+    for (int q = 0; q < h->shards; q++)
+        open_shard(h, q);
+}
+
+static inline void house_close(house *h)
+{
+    house_stop(h);
+    for (int q = 0; q < h->shards; q++)
+        tg_key_destroy(h->key[q]);
     tg_key_destroy(h->worker_key[0]);
     tg_key_destroy(h->worker_key[1]);
     tg_keys_destroy(h->allow);

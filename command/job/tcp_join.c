@@ -269,7 +269,8 @@ tg_status tcp_join_servers(const struct net_options *o, const char *job, double 
                                    .timeout_s = timeout_s,
                                    .stop = stopped,
                                    .on_wait = on_wait,
-                                   .on_wait_arg = &waiting};
+                                   .on_wait_arg = &waiting,
+                                   .again_s = timeout_s};
     if (status == TG_OK)
         status = attach(o, servers, keys, &config, net_p);
     console_status("");

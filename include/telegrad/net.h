@@ -265,6 +265,11 @@ typedef struct tg_net_attach_config {
     void *stop_arg;
     void (*on_wait)(void *arg, const char *text);
     void *on_wait_arg;
+    /* Seconds for which a server is called again whose connection has broken off; 0: that is an
+     * error. Meanwhile the job waits. What was not answered is sent again, and the server takes it
+     * once. If it was started again in between, it must have a journal (server.h). With this, stop
+     * may be called as long as the transport lives, by the thread that drives it. */
+    double again_s;
 } tg_net_attach_config;
 
 /* Call servers, as a worker. A server that does not answer yet is called again until the timeout.

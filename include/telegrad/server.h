@@ -135,6 +135,7 @@ typedef struct tg_server_stats {
     /* Of async: gradients by staleness, the steps that the server made between the parameters that
      * a rank had and its gradient. [0]: none; [i]: 2^(i-1) to 2^i - 1; the last: that and more */
     uint64_t staleness[TG_STALENESS];
+    uint64_t repeated; /* messages that workers sent again, because an answer was lost */
 } tg_server_stats;
 
 /* Get the figures.

@@ -97,6 +97,12 @@ typedef struct tg_transport_ops {
      * Disconnect a rank, which is told tg_error, or one that has left. Its operations are over, and
      * its seat is vacant afterwards. */
     void (*drop)(tg_transport *t, int peer);
+    /* Optional (NULL): of a transport that can connect anew with a peer that was lost. Once all
+     * operations with the peer are over, call it until the peer is back; do not post before. It
+     * waits for a few seconds at most.
+     * back_p  [out] the peer is connected: it knows nothing of earlier operations
+     * Errors  the peer will not be back: TG_E_PEER, TG_E_MISMATCH, TG_E_NOMEM, TG_E_STOPPED */
+    tg_status (*renew)(tg_transport *t, int peer, bool *back_p);
 } tg_transport_ops;
 
 #define TG_BLAMED_NOBODY (-1)

@@ -1,10 +1,12 @@
 /* A worker's side of servers: it calls one after the other. The messages are described in
  * seats.h. */
+#include "net/attach.h"
 #include "base/arg.h"
+#include "base/mem.h"
 #include "net/fields.h"
-#include "net/membership.h"
 #include "net/seats.h"
 #include "telegrad/clock.h"
+#include <openssl/rand.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +17,11 @@
 /* The server that is called, and how that goes. */
 typedef struct call {
     tg_net *n;
-    const tg_net_attach_config *config;
-    int server;
+    const char *job;
+    int count, server;
     char address[TG__ADDRESS_MAX];
-    char last[300]; /* why the last call failed; "": there was none */
-    bool again;     /* the next may not */
+    const char *last; /* why the last call failed; "": there was none */
+    bool again;       /* the next may not */
 } call;
 
 static tg_status malformed(const call *k)
@@ -32,10 +34,11 @@ static tg_status say_enter(const call *k, tg__caller *c)
 {
     uint8_t body[TG__ENTER_MAX];
     tg__pack p = {.at = body, .end = body + sizeof body};
-    tg__pack_number(&p, 4, k->server == 0 ? 0 : (uint64_t)k->n->seat + 1);
+    tg__pack_number(&p, 4, k->n->seats == 0 ? 0 : (uint64_t)k->n->seat + 1);
     tg__pack_number(&p, 4, (uint64_t)k->server);
-    tg__pack_number(&p, 4, (uint64_t)k->config->count);
-    tg__pack_text(&p, k->config->job ? k->config->job : "");
+    tg__pack_number(&p, 4, (uint64_t)k->count);
+    tg__pack_number(&p, 8, k->n->token);
+    tg__pack_text(&p, k->job);
     return tg__caller_say(c, TG__SAID_ENTER, body, (size_t)(p.at - body));
 }
 
@@ -52,19 +55,27 @@ static tg_status read_answer(call *k, const tg__caller *c)
     const uint64_t seat = tg__unpack_number(&u, 4), seats = tg__unpack_number(&u, 4);
     tg__unpack_text(&u, text, sizeof text);
     if (tg__caller_kind(c) != TG__SAID_SEAT || !tg__unpack_whole(&u) || seats >= TG_RANKS_MAX ||
-        seat >= seats || (k->server > 0 && seat != (uint64_t)n->seat))
+        seat >= seats || (n->seats > 0 && seat != (uint64_t)n->seat))
         return malformed(k);
-    if (k->server > 0 && seats != (uint64_t)n->seats)
+    if (n->seats > 0 && k->server > 0 && seats != (uint64_t)n->seats)
         return tg_fail(TG_E_MISMATCH,
                        "server %d at %s is for %lu workers, and server 0 for %d: start all with "
                        "the same number",
                        k->server, k->address, (unsigned long)seats, n->seats);
-    n->seat = (int)seat;
-    n->seats = (int)seats;
+    char **about_p = &n->member[k->server + 1].about;
     tg__make_printable(text);
-    free(n->member[k->server + 1].about);
-    n->member[k->server + 1].about = strdup(text);
-    return n->member[k->server + 1].about ? TG_OK : tg_fail(TG_E_NOMEM, "out of memory: server");
+    if (*about_p && strcmp(*about_p, text) != 0)
+        return tg_fail(TG_E_MISMATCH, "server %d at %s says \"%s\" now; before: \"%s\"", k->server,
+                       k->address, text, *about_p);
+    if (!*about_p)
+        *about_p = strdup(text);
+    if (!*about_p)
+        return tg_fail(TG_E_NOMEM, "out of memory: server");
+    if (n->seats == 0) {
+        n->seat = (int)seat;
+        n->seats = (int)seats;
+    }
+    return TG_OK;
 }
 
 /* Why a call failed. */
@@ -116,18 +127,30 @@ static tg_status call_once(call *k, int turn)
     return status;
 }
 
+tg_status tg__net_call_server(tg_net *n, const char *job, int count, int server, const char *last,
+                              int turn, bool *again)
+{
+    call k = {.n = n, .job = job, .count = count, .server = server, .last = last};
+    tg__address_text(&n->member[server + 1].address, k.address);
+    const tg_status status = call_once(&k, turn);
+    *again = k.again;
+    return status;
+}
+
 static tg_status call_server(tg_net *n, const tg_net_attach_config *config, int server)
 {
-    call k = {.n = n, .config = config, .server = server};
-    tg__address_text(&n->member[server + 1].address, k.address);
+    const char *job = config->job ? config->job : "";
+    char last[300] = "";
     for (int turn = 0;; turn++) {
-        const tg_status status = call_once(&k, turn);
-        if (status != TG_E_PEER || !k.again)
+        bool again;
+        const tg_status status =
+            tg__net_call_server(n, job, config->count, server, last, turn, &again);
+        if (status != TG_E_PEER || !again)
             return status;
-        snprintf(k.last, sizeof k.last, "%s", tg_error());
+        snprintf(last, sizeof last, "%s", tg_error());
         const int64_t until = tg_now_ns(tg_clock_monotonic()) + AGAIN_NS;
         while (tg_now_ns(tg_clock_monotonic()) < until) {
-            TG_TRY(tg__net_patience(n, k.last));
+            TG_TRY(tg__net_patience(n, last));
             (void)poll(NULL, 0, 20);
         }
     }
@@ -143,6 +166,9 @@ static tg_status check(const tg_net_attach_config *c)
     if (!(c->timeout_s >= 0) || c->timeout_s > 1e6)
         return tg_fail(TG_E_ARG, "tg_net_attach: config.timeout_s=%g: allowed: 0 to 1000000",
                        c->timeout_s);
+    if (!(c->again_s >= 0) || c->again_s > 1e6)
+        return tg_fail(TG_E_ARG, "tg_net_attach: config.again_s=%g: allowed: 0 to 1000000",
+                       c->again_s);
     if (c->insecure && (c->key || c->server_keys))
         return tg_fail(TG_E_ARG, "tg_net_attach: key and server_keys must be NULL with insecure");
     if (!c->insecure && (!c->key || !c->server_keys))
@@ -174,6 +200,24 @@ static tg_status know_servers(tg_net *n, const tg_net_attach_config *c)
     return c->insecure ? TG_OK : tg__tls_create(c->key, &n->tls);
 }
 
+/* Remember what calls after a connection has broken off need. */
+static tg_status prepare_renewal(tg_net *n, const tg_net_attach_config *c)
+{
+    tg__renewal *again;
+    if (c->again_s <= 0)
+        return TG_OK;
+    if (RAND_bytes((unsigned char *)&n->token, sizeof n->token) != 1)
+        return tg_fail(TG_E_IO, "no random numbers for a worker's token");
+    TG_TRY(tg_alloc(1, sizeof *again + (size_t)c->count * sizeof again->server[0], &again));
+    again->config = (tg_net_config){
+        .struct_size = sizeof again->config, .stop = c->stop, .stop_arg = c->stop_arg};
+    snprintf(again->job, sizeof again->job, "%s", c->job ? c->job : "");
+    again->count = c->count;
+    again->limit_ns = (int64_t)(c->again_s * 1e9);
+    n->renewal = again;
+    return TG_OK;
+}
+
 const char *tg_net_about(const tg_net *net, int rank)
 {
     const bool known = net && rank >= 0 && rank < net->size && net->member[rank].about;
@@ -198,6 +242,8 @@ tg_status tg_net_attach(const tg_net_attach_config *config, tg_net **net_p)
     TG_TRY(tg__net_create(&own, c.timeout_s, &n));
     n->attached = true;
     tg_status status = know_servers(n, &c);
+    if (status == TG_OK)
+        status = prepare_renewal(n, &c);
     for (int q = 0; q < c.count && status == TG_OK; q++)
         status = call_server(n, &c, q);
     n->config = NULL;

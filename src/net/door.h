@@ -39,7 +39,8 @@ typedef struct tg__guest {
     int64_t since_ns;
     uint8_t source;
     char host[TG__IP_MAX];
-    int rank; /* for the door's owner: who it is; 0: not known */
+    int rank;       /* for the door's owner: who it is; 0: not known */
+    uint64_t token; /* likewise */
 } tg__guest;
 
 typedef struct tg__door {

@@ -454,6 +454,7 @@ void tg__net_leave(tg_net *n, int64_t until_ns)
         free(n->member[r].about);
     free(n->member);
     tg__tls_destroy(n->tls);
+    free(n->renewal);
     free(n);
 }
 

@@ -16,18 +16,24 @@ typedef struct tg__member {
     tg__public_key key;
     uint64_t machine; /* equal on ranks of one machine */
     tg__address address;
-    char *about; /* of a server: what it has said of itself; NULL: nothing */
+    char *about;     /* of a server: what it has said of itself; NULL: nothing */
+    uint64_t token;  /* of a worker: by which its server knows it when it comes back */
+    int64_t lost_ns; /* of a seat: since when its worker is away; 0: it left as planned */
+    bool is_back;    /* of a seat: the worker calls again, so this connection is of no use */
 } tg__member;
 
 typedef struct tg__directory tg__directory;
 typedef struct tg__seats tg__seats;
+typedef struct tg__renewal tg__renewal;
 
 struct tg_net {
     int rank, size;
-    bool attached;    /* a worker: the other ranks are servers */
-    int seat, seats;  /* of a worker: which of how many it is */
-    tg__seats *hosts; /* of a server: the other ranks come and go; NULL: of another rank */
-    tg__tls *tls;     /* NULL: without keys */
+    bool attached;        /* a worker: the other ranks are servers */
+    int seat, seats;      /* of a worker: which of how many it is */
+    uint64_t token;       /* of a worker: tg__member.token of its servers */
+    tg__seats *hosts;     /* of a server: the other ranks come and go; NULL: of another rank */
+    tg__renewal *renewal; /* of a worker that calls its servers again; NULL: of another rank */
+    tg__tls *tls;         /* NULL: without keys */
     uint8_t nonce[TG__NONCE_BYTES];
     tg__member *member;  /* (size) */
     tg__stream **stream; /* (size) NULL: this rank itself, or not connected yet */

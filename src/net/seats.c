@@ -54,17 +54,39 @@ static bool is_vacant(const tg__seats *s, int seat)
     return true;
 }
 
-static tg_status choose_seat(const tg__seats *s, uint64_t wants, int *seat_p)
+/* Any vacant seat, rather not one whose worker was lost, and may be back; -1: none. */
+static int any_vacant(const tg__seats *s)
+{
+    int best = -1;
+    for (int seat = 0; seat < s->n->size - 1; seat++)
+        if (is_vacant(s, seat) &&
+            (best < 0 || s->n->member[seat].lost_ns < s->n->member[best].lost_ns))
+            best = seat;
+    return best;
+}
+
+static bool is_back(const tg__seats *s, int seat, uint64_t token, const tg__public_key *key)
+{
+    const tg__member *m = &s->n->member[seat];
+    return token != 0 && m->token == token && tg__key_equal(&m->key, key);
+}
+
+/* *seat_p: -1: the worker is back before its old connection has ended. */
+static tg_status choose_seat(tg__seats *s, uint64_t wants, uint64_t token, const tg__caller *c,
+                             int *seat_p)
 {
     const int seats = s->n->size - 1;
-    int seat = wants > 0 ? (int)wants - 1 : 0;
     if (wants > (uint64_t)seats)
         return tg_fail(TG_E_MISMATCH, "seat %lu is wanted: this server has %d seats",
                        (unsigned long)wants - 1, seats);
-    while (wants == 0 && seat < seats && !is_vacant(s, seat))
-        seat++;
-    if (seat == seats)
+    const int seat = wants > 0 ? (int)wants - 1 : any_vacant(s);
+    if (seat < 0)
         return tg_fail(TG_E_PEER, "all %d seats for workers are taken", seats);
+    *seat_p = -1;
+    if (wants > 0 && s->n->stream[seat] && is_back(s, seat, token, &c->stream->peer)) {
+        s->n->member[seat].is_back = s->returns = true;
+        return TG_OK;
+    }
     if (!is_vacant(s, seat))
         return tg_fail(TG_E_PEER, "seat %d is taken by another worker", seat);
     *seat_p = seat;
@@ -72,12 +94,13 @@ static tg_status choose_seat(const tg__seats *s, uint64_t wants, int *seat_p)
 }
 
 /* Read a caller's ENTER, and check it. */
-static tg_status read_enter(const tg__seats *s, const tg__caller *c, int *seat_p)
+static tg_status read_enter(tg__seats *s, tg__guest *g, int *seat_p)
 {
+    const tg__caller *c = &g->caller;
     tg__unpack u = {.at = c->body, .end = c->body + c->body_len};
     char job[TG__JOB_MAX];
     const uint64_t wants = tg__unpack_number(&u, 4), shard = tg__unpack_number(&u, 4),
-                   shards = tg__unpack_number(&u, 4);
+                   shards = tg__unpack_number(&u, 4), token = tg__unpack_number(&u, 8);
     tg__unpack_text(&u, job, sizeof job);
     if (tg__caller_kind(c) == TG__SAID_JOIN)
         return tg_fail(TG_E_MISMATCH, "this is a parameter server, not a meeting point");
@@ -91,7 +114,8 @@ static tg_status read_enter(const tg__seats *s, const tg__caller *c, int *seat_p
         return tg_fail(TG_E_MISMATCH, "shard %lu of %lu is expected here: this is shard %d of %d",
                        (unsigned long)shard, (unsigned long)shards, s->config.shard,
                        s->config.shards);
-    return choose_seat(s, wants, seat_p);
+    g->token = token;
+    return choose_seat(s, wants, token, c, seat_p);
 }
 
 static void refuse(tg__seats *s, tg__guest *g, tg_status status)
@@ -115,11 +139,13 @@ static tg_status hear(tg__seats *s, tg__guest *g)
     uint8_t body[TG__SEAT_MAX];
     tg__pack p = {.at = body, .end = body + sizeof body};
     int seat = 0;
-    const tg_status status = read_enter(s, c, &seat);
+    const tg_status status = read_enter(s, g, &seat);
     if (status != TG_OK) {
         refuse(s, g, status);
         return TG_OK;
     }
+    if (seat < 0)
+        return TG_OK; /* asked again when its seat is vacant */
     g->rank = seat + 1;
     tg__caller_next(c);
     c->body_max = 0; /* what follows is of the transport */
@@ -154,6 +180,11 @@ static void watch_for_death(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms, sizeof unanswered_ms);
 }
 
+bool tg__seats_is_back(const tg__seats *s, int seat)
+{
+    return s->n->member[seat].is_back;
+}
+
 bool tg__seats_allow(const tg__seats *s, int seat)
 {
     return !s->n->tls || tg__keys_find(s->config.allow, &s->n->member[seat].key) >= 0;
@@ -164,13 +195,14 @@ static void take_seat(tg__seats *s, tg__guest *g)
     char who[200], text[240];
     const int seat = g->rank - 1;
     tg__member *m = &s->n->member[seat];
-    *m = (tg__member){.key = g->caller.stream->peer};
+    const bool back = is_back(s, seat, g->token, &g->caller.stream->peer);
+    *m = (tg__member){.key = g->caller.stream->peer, .token = g->token};
     snprintf(m->address.host, sizeof m->address.host, "%s", g->host);
     s->n->stream[seat] = tg__caller_take(&g->caller);
     g->rank = 0;
     watch_for_death(s->n->stream[seat]->fd);
     s->renewed |= !tg__seats_allow(s, seat); /* its key may have gone meanwhile */
-    snprintf(text, sizeof text, "%s has come", describe(s, seat, who));
+    snprintf(text, sizeof text, "%s %s", describe(s, seat, who), back ? "is back" : "has come");
     say(s, text);
 }
 
@@ -216,6 +248,8 @@ void tg__seats_part(tg__seats *s, int seat, const char *why, uint8_t *bytes, siz
                            .len = len,
                            .until_ns = now + TG__LEAVE_NS};
     s->n->stream[seat] = NULL;
+    s->n->member[seat].lost_ns = *why ? now : 0;
+    s->n->member[seat].is_back = false;
     if (step_parting(place, now))
         end_parting(place);
     snprintf(text, sizeof text, "%s has left%s%s", describe(s, seat, who), *why ? ": " : "", why);

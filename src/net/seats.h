@@ -1,7 +1,8 @@
 /* A server's side of its workers, which come and go while it runs: the door, seats, and connections
  * that end.
  *
- * ENTER    the seat wanted (4 bytes; 0: any, else 1 + seat), shard (4), shards (4), job (text)
+ * ENTER    the seat wanted (4 bytes; 0: any, else 1 + seat), shard (4), shards (4), token (8: a
+ *          random number of the worker, by which it is known when it comes back), job (text)
  * SEAT     the seat (4), seats (4), about (text: the server's own words); what follows is of the
  *          transport
  * REFUSED  as in meet.c */
@@ -12,7 +13,7 @@
 #include "net/membership.h"
 #include "net/refusals.h"
 
-#define TG__ENTER_MAX (12 + 2 + TG__JOB_MAX) /* bytes of the message of a worker that comes */
+#define TG__ENTER_MAX (20 + 2 + TG__JOB_MAX) /* bytes of the message of a worker that comes */
 #define TG__SEAT_MAX (8 + 2 + TG__TEXT_MAX)
 #define TG__PARTINGS 64
 
@@ -36,6 +37,7 @@ struct tg__seats {
     bool knocked;      /* somebody calls; set by the transport */
     bool busy;         /* strangers are at the door, or a connection ends */
     bool renewed;      /* there is a new list of keys; cleared by the transport */
+    bool returns;      /* a worker is back before its old connection has ended: likewise */
     tg__parting parting[TG__PARTINGS];
 };
 
@@ -45,6 +47,8 @@ struct tg__seats {
 TG_NODISCARD tg_status tg__seats_step(tg__seats *s, void (*take)(void *arg, int seat), void *arg);
 /* Whether a worker's key is on the list. */
 bool tg__seats_allow(const tg__seats *s, int seat);
+/* Whether a worker calls that has this seat, because it has lost its connection. */
+bool tg__seats_is_back(const tg__seats *s, int seat);
 /* How long to wait at most before the next look. */
 int64_t tg__seats_due_ns(const tg__seats *s, int64_t now);
 /* The worker of this seat leaves, and why: the seat is vacant, and its connection ends after these

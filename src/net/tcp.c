@@ -390,6 +390,21 @@ static const tg_transport_ops hosting_ops = {
     .drop = tg__tcp_drop,
 };
 
+static const tg_transport_ops renewing_ops = {
+    .struct_size = sizeof renewing_ops,
+    .name = "tcp",
+    .post_send = tcp_post_send,
+    .post_recv = tcp_post_recv,
+    .test = tcp_test,
+    .poll = tcp_poll,
+    .wake = tcp_wake,
+    .shut = tcp_shut,
+    .blame = tcp_blame,
+    .blamed = tcp_blamed,
+    .destroy = tcp_destroy,
+    .renew = tg__tcp_renew,
+};
+
 /* ---- creating -------------------------------------------------------------------------------- */
 
 void tg__peer_begin(tg__peer *p, int rank)
@@ -442,7 +457,9 @@ tg_status tg_transport_tcp(tg_net *net, tg_transport **t_p)
     if (!t)
         return tg_fail(TG_E_NOMEM, "out of memory: TCP transport");
     t->base = (tg_transport){.struct_size = sizeof t->base,
-                             .ops = net->hosts ? &hosting_ops : &tcp_ops,
+                             .ops = net->hosts     ? &hosting_ops
+                                    : net->renewal ? &renewing_ops
+                                                   : &tcp_ops,
                              .impl = t,
                              .rank = net->rank,
                              .size = net->size,

@@ -15,23 +15,35 @@ static void take(void *arg, int seat)
     tg__seats_part(t->net->hosts, seat, tg_error(), NULL, 0, 0);
 }
 
+/* Tell a worker that it is not wanted any more, and why. */
+static void dismiss(tg__tcp *t, tg__peer *p, const char *why)
+{
+    const bool between = !p->sending; /* two messages */
+    t->blames = 0;                    /* itself: of its ranks, a worker is 0 */
+    tg__peer_say_bye(t, p);
+    t->blames = -1;
+    if (between)
+        tg__reason_insert(p, why);
+}
+
 tg_status tg__tcp_host(tg__tcp *t, int64_t *look_ns_p)
 {
     tg__seats *s = t->net->hosts;
     TG_TRY(tg__seats_step(s, take, t));
-    for (int seat = 0; s->renewed && seat < t->base.size - 1; seat++) {
+    for (int seat = 0; (s->renewed || s->returns) && seat < t->base.size - 1; seat++) {
         tg__peer *p = &t->peer[seat];
-        if (!p->stream || p->gone || tg__seats_allow(s, seat))
+        if (!p->stream || p->gone)
             continue;
-        (void)tg_fail(TG_E_PEER, "its key was removed from the list of allowed keys");
-        const bool between = !p->sending; /* two messages */
-        tg__peer_say_bye(t, p);
-        if (between)
-            tg__reason_insert(p, tg_error());
-        tg__peer_push(t, p);
-        tg__peer_lose(t, p, tg_error()); /* what waits for it fails, and it is dropped */
+        if (!tg__seats_allow(s, seat)) {
+            (void)tg_fail(TG_E_PEER, "its key was removed from the list of allowed keys");
+            dismiss(t, p, tg_error());
+            tg__peer_push(t, p);
+            tg__peer_lose(t, p, tg_error()); /* what waits for it fails, and it is dropped */
+        } else if (tg__seats_is_back(s, seat)) {
+            tg__peer_lose(t, p, "it has lost its connection, and calls again");
+        }
     }
-    s->renewed = false;
+    s->renewed = s->returns = false;
     const int64_t due = tg__seats_due_ns(s, tg_now_ns(t->base.clock));
     if (due < *look_ns_p)
         *look_ns_p = due;
@@ -53,11 +65,8 @@ void tg__tcp_drop(tg_transport *base, int peer)
         if (!*why && !p->said_bye)
             snprintf(why, sizeof why, "%s", stream->why);
     } else if (stream) {
-        const bool between = !p->sending; /* two messages */
         snprintf(why, sizeof why, "%s", tg_error());
-        tg__peer_say_bye(t, p);
-        if (between)
-            tg__reason_insert(p, why);
+        dismiss(t, p, why);
     }
     if (stream && !p->gone) {
         bytes = p->stage;

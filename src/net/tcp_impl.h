@@ -10,7 +10,8 @@
  *   CREDIT   number: cost of messages that have been received, or taken from those kept
  *   WANT     a message of this tag waits to be granted; number: its length
  *   GRANT    the oldest waiting message of this tag may be sent
- *   BYE      nothing follows; number: 0, or 1 + the rank that is to blame. Tag: 1 + the rank that
+ *   BYE      nothing follows; number: 0, or 1 + the rank that is to blame; from a server to a
+ *            worker: 1 if it must not call again. Tag: 1 + the rank that
  *            told the sender so if the key of the blamed rank was taken off rank 0's list, which
  *            others than rank 0 say to that rank, or of themselves; else 0. A message of
  *            TG__REASON_TAG before it is a text: why
@@ -86,6 +87,7 @@ typedef struct tg__peer {
     tg__stream *stream; /* NULL: this rank itself, or a vacant seat */
     bool gone;          /* nothing comes from it any more, and nothing goes to it */
     bool said_bye;
+    bool dismisses; /* it has said that this worker must not call again */
     int blamed;
     bool deaf;        /* writing to it has failed; what it has sent is still read */
     bool watches_out; /* epoll reports when it can send */
@@ -193,6 +195,8 @@ tg_status tg__fail_gone(const tg__tcp *t, const tg__peer *p);
 /* The transport of a server (tcp_hosting.c): look who comes. *look_ns_p: when to look again, unless
  * it is sooner already. Errors TG_E_NOMEM */
 TG_NODISCARD tg_status tg__tcp_host(tg__tcp *t, int64_t *look_ns_p);
+/* tg_transport_ops.renew (tcp_renew.c) */
+TG_NODISCARD tg_status tg__tcp_renew(tg_transport *t, int peer, bool *back_p);
 /* tg_transport_ops.drop */
 void tg__tcp_drop(tg_transport *t, int peer);
 

@@ -78,8 +78,13 @@ static bool is_wanted(const tg__peer *p, uint32_t tag)
 static bool take_bye(tg__tcp *t, tg__peer *p, uint32_t tag, uint64_t number)
 {
     const int rank = number > 0 && number <= (uint64_t)t->base.size ? (int)number - 1 : -1;
-    if (number > 0 && (rank < 0 || t->net->hosts || t->net->attached))
-        return false; /* servers and workers number each other in their own ways */
+    if (t->net->hosts || t->net->attached) { /* they number each other in their own ways */
+        p->said_bye = true;
+        p->dismisses = number > 0;
+        return tag == 0 && number <= (t->net->attached ? 1 : 0);
+    }
+    if (number > 0 && rank < 0)
+        return false;
     const bool may_expel = rank > 0 && (p->rank == 0 || p->rank == rank || t->base.rank == rank);
     if (tag > (!may_expel ? 0 : p->rank == 0 ? 1 : (uint32_t)t->base.size))
         return false;

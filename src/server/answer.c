@@ -44,8 +44,8 @@ static tg_status answer_one(tg_server *s, tg__gathering *g, int rank, size_t len
     tg__pushed *p = &g->rank[rank];
     if (tg__has_left(s, rank))
         return TG_OK;
-    const uint32_t tag = g->tag | TG__STAR_PULL << 6;
-    const tg_status status = s->t->ops->post_send(s->t, rank, tag, g->answer, len, &p->answer);
+    const tg_status status =
+        s->t->ops->post_send(s->t, rank, tg__answer_tag(g->tag), g->answer, len, &p->answer);
     if (status == TG_E_PEER)
         return TG_OK;
     TG_TRY(status);
@@ -205,19 +205,21 @@ tg_status tg__regions_abandon(tg_server *s)
         s->regions = r->next;
         tg__region_destroy(r, s->ranks);
     }
+    for (int rank = 0; rank < s->ranks; rank++) /* who has sent them need not come back */
+        s->in[rank].worker = 0;
     if (s->journal.dir == NULL)
         return TG_OK;
     TG_TRY(tg__journal_sync(&s->journal));
     return tg__snapshot_write(s, s->journal.number + 1);
 }
 
-/* The rank, of those that have not left, with the fewest steps in g's region; -1: all have left. */
-static int slowest(const tg_server *s, const tg__gathering *g)
+/* The rank, of those that have not left, with the fewest steps in a region; -1: all have left. */
+static int slowest(const tg_server *s, const tg__region *r)
 {
     int least = -1;
     for (int rank = 0; rank < s->ranks; rank++)
-        if (!tg__has_left(s, rank) && g->region->rank[rank].counts &&
-            (least < 0 || g->region->rank[rank].clock < g->region->rank[least].clock))
+        if (!tg__has_left(s, rank) && r->rank[rank].counts &&
+            (least < 0 || r->rank[rank].clock < r->rank[least].clock))
             least = rank;
     return least;
 }
@@ -228,7 +230,7 @@ static bool is_ahead(const tg_server *s, const tg__gathering *g)
     if (g->region == NULL || g->only < 0 || s->mode.staleness == TG__NO_BOUND ||
         g->star.combine == &tg__combine_parameters)
         return false;
-    const int rank = slowest(s, g);
+    const int rank = slowest(s, g->region);
     const tg__pace_of *p = &g->region->rank[g->only];
     /* Workers that come and go are counted, not believed. */
     const uint64_t own = s->hosts ? p->clock + (p->elements < g->region->n) : g->id.step + 1,
@@ -241,7 +243,7 @@ int tg__gathering_waits_for(const tg_server *s, const tg__gathering *g)
     int rank = g->next;
     while (rank < s->ranks && g->rank[rank].msg != NULL)
         rank++;
-    return g->held ? slowest(s, g) : rank < s->ranks ? rank : -1;
+    return g->held ? slowest(s, g->region) : rank < s->ranks ? rank : -1;
 }
 
 tg_status tg__gatherings_release(tg_server *s)
@@ -259,15 +261,24 @@ tg_status tg__gatherings_release(tg_server *s)
 }
 
 /* A worker that has come counts from now on, as one that has made as many steps as the slowest. */
-static void admit(const tg_server *s, const tg__gathering *g)
+static uint64_t base_of(const tg_server *s, const tg__region *r)
 {
-    const int rank = slowest(s, g);
-    uint64_t base = g->region->began;
+    const int rank = slowest(s, r);
     if (rank >= 0)
-        base = g->region->rank[rank].clock;
-    for (int other = 0; rank < 0 && other < s->ranks; other++)
-        base = TG__MAX(base, g->region->rank[other].clock);
-    tg__region_admit(g->region, g->only, base);
+        return r->rank[rank].clock;
+    uint64_t base = r->began;
+    for (int other = 0; other < s->ranks; other++)
+        base = TG__MAX(base, r->rank[other].clock);
+    return base;
+}
+
+void tg__regions_readmit(const tg_server *s, int rank)
+{
+    for (tg__region *r = s->regions; r != NULL; r = r->next) {
+        tg__pace_of *p = &r->rank[rank];
+        p->clock = TG__MAX(p->clock, base_of(s, r));
+        p->counts = true;
+    }
 }
 
 tg_status tg__gatherings_forget(tg_server *s, int rank)
@@ -300,11 +311,11 @@ static tg_status apply(tg_server *s, tg__gathering *g)
     s->stats.elements += g->n * (uint64_t)(g->only >= 0 ? 1 : s->ranks);
     if (g->star.combine == &tg__combine_parameters) {
         TG_TRY(keep_parameters(s, g));
-        if (s->hosts)
-            admit(s, g);
+        if (s->hosts && !g->again)
+            tg__region_admit(g->region, g->only, base_of(s, g->region));
         return tg__region_see(g->region, &s->mode, g->only);
     }
-    if (g->region == NULL)
+    if (g->region == NULL || g->again)
         return TG_OK;
     s->founded = s->hosts;
     if (!tg__kernel()->all_finite(tg__gathering_values(g), g->n))
@@ -351,6 +362,8 @@ tg_status tg__gathering_replay(tg_server *s, const tg__journal_record *record, c
     TG_TRY(tg__store_take(&s->store, (size_t)record->len, &msg));
     memcpy(msg, body, (size_t)record->len);
     TG_TRY(tg__gathering_add(g, &s->store, s->ranks, rank, msg, len, flags));
+    s->in[rank].worker = record->worker;
+    s->in[rank].number = record->number;
     const tg_status status = apply(s, g);
     end_gathering(s, g);
     return status == TG_E_CORRUPT ? TG_OK : status; /* it was refused then, too */
@@ -364,9 +377,12 @@ static tg_status note_answer(tg_server *s, const tg__gathering *g)
     tg__put16(body + 2, g->id.bucket);
     tg__put32(body + 4, (uint32_t)g->star.begin);
     tg__put32(body + 8, (uint32_t)g->n);
-    return tg__journal_add(
-        &s->journal,
-        &(tg__journal_record){TG__RECORD_ANSWER, (uint32_t)g->only, g->tag, sizeof body}, body);
+    return tg__journal_add(&s->journal,
+                           &(tg__journal_record){.kind = TG__RECORD_ANSWER,
+                                                 .rank = (uint32_t)g->only,
+                                                 .tag = g->tag,
+                                                 .len = sizeof body},
+                           body);
 }
 
 tg_status tg__gathering_replay_answer(tg_server *s, const tg__journal_record *record,

@@ -31,7 +31,7 @@ tg_status tg__gathering_begin(tg__gathering *g, uint32_t tag, const tg__envelope
     g->flags = 0;
     g->only = -1;
     g->next = g->sending = 0;
-    g->held = false;
+    g->held = g->again = false;
     g->region = NULL;
     g->robust = NULL;
     return TG_OK;

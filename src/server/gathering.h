@@ -29,6 +29,7 @@ struct tg__gathering {
                            robust rule 0 until all frames are here */
     int sending;        /* answers on their way */
     bool held;          /* complete, but a rank is too far ahead to be answered */
+    bool again;         /* its message was taken once already, but the answer was lost */
     int64_t from_ns;    /* when the first came */
     tg__region *region; /* whose elements it is about; NULL: the answer is the sum */
     tg__robust *robust; /* the rule that combines the frames; NULL: they are summed */

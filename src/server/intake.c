@@ -43,25 +43,46 @@ static uint64_t longest(const tg_server *s)
     return TG__MAX(8 * n, (uint64_t)64 << 20) + 4096;
 }
 
+/* The messages of a worker that may come back are numbered. */
+static tg_status check_number(const tg__intake *in)
+{
+    const tg__stamp *said = &in->said;
+    if ((said->worker == 0) != (said->number == 0))
+        return tg_fail(TG_E_CORRUPT, "message %llu of worker %#x is announced: one of them is 0",
+                       (unsigned long long)said->number, said->worker);
+    const bool knows = said->worker == in->worker;
+    const uint64_t next = knows ? in->number + 1 : 1;
+    if (said->number <= next)
+        return TG_OK;
+    return knows && in->met
+               ? tg_fail(TG_E_CORRUPT, "message %llu is announced: expected %llu",
+                         (unsigned long long)said->number, (unsigned long long)next)
+               : tg_fail(TG_E_MISMATCH, "this worker has been here, but the server does not "
+                                        "remember it: it was started again without its journal, or "
+                                        "has given the seat to another worker");
+}
+
 static tg_status await_message(tg_server *s, int rank)
 {
     tg__intake *in = &s->in[rank];
-    const uint64_t len = tg__get64(in->stamp + 8);
+    const tg__stamp said = tg__stamp_read(in->stamp);
+    const uint64_t len = said.len;
     const uint64_t least = TG__ENVELOPE_BYTES + TG__STAR_HEAD + TG__FRAME_HEAD;
     const uint64_t most = s->founded ? longest(s) : HELD_MOST - in->held;
-    in->tag = tg__get32(in->stamp);
-    if (in->tag >= TG_TAG_LIMIT || tg__get32(in->stamp + 4) != 0 || len < least || len > most)
+    if (said.tag >= TG_TAG_LIMIT || len < least || len > most)
         return tg_fail(TG_E_CORRUPT,
                        "a message with tag %u of %llu bytes is announced: allowed: %llu to %llu "
                        "bytes",
-                       in->tag, (unsigned long long)len, (unsigned long long)least,
+                       said.tag, (unsigned long long)len, (unsigned long long)least,
                        (unsigned long long)most);
-    in->len = (size_t)len;
-    if (tg__store_take(&s->store, in->len, &in->msg) != TG_OK) /* of several, only this one goes */
+    in->said = said;
+    TG_TRY(check_number(in));
+    if (tg__store_take(&s->store, (size_t)len, &in->msg) !=
+        TG_OK) /* of several, only this one goes */
         return tg_fail(s->hosts ? TG_E_PEER : TG_E_NOMEM,
                        "out of memory for a message of %llu bytes", (unsigned long long)len);
     in->awaits = TG__AWAITS_MESSAGE;
-    return s->t->ops->post_recv(s->t, rank, TG__TAG_STAMPED, in->msg, in->len, &in->req);
+    return s->t->ops->post_recv(s->t, rank, TG__TAG_STAMPED, in->msg, (size_t)len, &in->req);
 }
 
 /* The session that the channel belongs to: what the first good message on it says. */
@@ -105,7 +126,7 @@ static tg_status gathering_of(tg_server *s, int rank, tg__envelope *want, size_t
 {
     tg__intake *in = &s->in[rank];
     tg__gathering *g = s->active;
-    while (g != NULL && (g->tag != in->tag || g->next == s->ranks))
+    while (g != NULL && (g->tag != in->said.tag || g->next == s->ranks))
         g = g->link;
     tg__envelope_peek(in->msg, want);
     if (g != NULL)
@@ -118,10 +139,10 @@ static tg_status gathering_of(tg_server *s, int rank, tg__envelope *want, size_t
         return tg_fail(TG_E_MISMATCH,
                        "the workers that are there have other settings: all must be started alike "
                        "(model, data, batch, method, optimizer, rate, schedule, seed, precision)");
-    TG_TRY(tg__envelope_open(in->msg, in->len, want, flags_p, len_p));
+    TG_TRY(tg__envelope_open(in->msg, (size_t)in->said.len, want, flags_p, len_p));
     if (g == NULL)
-        TG_TRY(
-            tg__gathering_open(s, in->tag, rank, want, in->msg + TG__ENVELOPE_BYTES, *len_p, &g));
+        TG_TRY(tg__gathering_open(s, in->said.tag, rank, want, in->msg + TG__ENVELOPE_BYTES, *len_p,
+                                  &g));
     TG_TRY(note_session(s, want));
     *g_p = g;
     return TG_OK;
@@ -137,17 +158,32 @@ static tg_status take(tg_server *s, int rank)
     size_t len;
     const int64_t begin = tg_now_ns(s->t->clock);
     TG_TRY(gathering_of(s, rank, &want, &len, &flags, &g));
-    if (s->journal.dir != NULL) {
-        const tg__journal_record push = {TG__RECORD_PUSH, (uint32_t)rank, in->tag, in->len};
+    g->again =
+        in->said.worker != 0 && in->said.worker == in->worker && in->said.number <= in->number;
+    if (s->journal.dir != NULL && !g->again) {
+        const tg__journal_record push = {.kind = TG__RECORD_PUSH,
+                                         .rank = (uint32_t)rank,
+                                         .tag = in->said.tag,
+                                         .len = in->said.len,
+                                         .worker = in->said.worker,
+                                         .number = in->said.number};
         TG_TRY(tg__journal_add(&s->journal, &push, in->msg));
         s->unsynced = true;
     }
     const int from = g->next;
     TG_TRY(tg__gathering_add(g, &s->store, s->ranks, rank, in->msg, len, flags));
     in->msg = NULL;
-    s->stats.bytes_in += in->len;
+    s->stats.bytes_in += in->said.len;
+    s->stats.repeated += g->again;
+    if (!in->met && in->said.worker != 0 && in->said.worker == in->worker)
+        tg__regions_readmit(s, rank);
+    in->met = true;
+    if (!g->again) {
+        in->worker = in->said.worker;
+        in->number = in->said.number;
+    }
     if (g->only < 0) {
-        in->held += in->len;
+        in->held += in->said.len;
         for (int summed = from; summed < g->next; summed++)
             s->in[summed].held -= TG__ENVELOPE_BYTES + TG__STAR_HEAD + g->rank[summed].len;
     }
@@ -170,7 +206,7 @@ tg_status tg__intake_vacate(tg_server *s, int rank)
     in->msg = NULL;
     tg__store_fini(&s->store); /* what one worker needed, the others may not */
     s->stats.ranks -= in->here;
-    in->here = false;
+    in->here = in->met = false;
     for (tg__region *r = s->regions; r != NULL; r = r->next)
         r->rank[rank].counts = false;
     TG_TRY(tg__gatherings_forget(s, rank));
@@ -197,7 +233,8 @@ static tg_status part(tg_server *s, int rank)
 static tg_status go_on(tg_server *s, int rank, size_t len)
 {
     const tg__intake *in = &s->in[rank];
-    const size_t expected = in->awaits == TG__AWAITS_STAMP ? sizeof in->stamp : in->len;
+    const size_t expected =
+        in->awaits == TG__AWAITS_STAMP ? sizeof in->stamp : (size_t)in->said.len;
     if (len != expected)
         return tg_fail(TG_E_CORRUPT, "%zu bytes arrived: expected %zu", len, expected);
     s->stats.ranks += !in->here;

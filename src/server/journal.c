@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #define LOG_MAGIC "TGLOG\r\n"
-#define LOG_VERSION 1u
+#define LOG_VERSION 2u
 #define LOG_HEAD 32u
 #define LOG_MARK 16u /* where the head says how far the disk has it */
-#define RECORD_HEAD 32u
+#define RECORD_HEAD 40u
 
 static uint32_t crc(const void *bytes, size_t len)
 {
@@ -183,7 +183,9 @@ tg_status tg__journal_add(tg__journal *j, const tg__journal_record *record, cons
     tg__put32(head + 8, record->tag);
     tg__put32(head + 12, crc(body, (size_t)record->len));
     tg__put64(head + 16, record->len);
-    tg__put32(head + 28, crc(head, 28));
+    tg__put32(head + 24, record->worker);
+    tg__put64(head + 28, record->number);
+    tg__put32(head + 36, crc(head, 36));
     j->records++;
     TG_TRY(append(j, head, sizeof head));
     return append(j, body, (size_t)record->len);
@@ -293,12 +295,14 @@ static bool next_record(const tg__file *f, const uint8_t *bytes, size_t *at_p,
     if (left < RECORD_HEAD)
         return false;
     *why_p = "the head of a record";
-    if (tg__get32(head + 28) != crc(head, 28))
+    if (tg__get32(head + 36) != crc(head, 36))
         return false;
     *record = (tg__journal_record){.kind = tg__get32(head),
                                    .rank = tg__get32(head + 4),
                                    .tag = tg__get32(head + 8),
-                                   .len = tg__get64(head + 16)};
+                                   .len = tg__get64(head + 16),
+                                   .worker = tg__get32(head + 24),
+                                   .number = tg__get64(head + 28)};
     *why_p = "the body of a record";
     if (record->len > left - RECORD_HEAD ||
         tg__get32(head + 12) != crc(head + RECORD_HEAD, (size_t)record->len))

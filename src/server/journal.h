@@ -6,12 +6,13 @@
  *   lock                  locked while a server uses the folder
  *
  *   head     8  magic "TGLOG\r\n" and a zero    record  4  kind
- *            4  version (1)                             4  rank
+ *            4  version (2)                             4  rank
  *            4  CRC-32C of the 12 bytes before          4  tag
  *            8  bytes known to be on disk               4  CRC-32C of the body
  *            4  CRC-32C of the 8 bytes before           8  length of the body
- *            4  zero                                    4  zero
- *                                                       4  CRC-32C of the 28 bytes before
+ *            4  zero                                    4  worker (tg__stamp)
+ *                                                       8  number of its message
+ *                                                       4  CRC-32C of the 36 bytes before
  *                                                       l  body
  *
  * PUSH    the body is the message, as it came
@@ -49,7 +50,9 @@ enum tg__record_kind { TG__RECORD_PUSH = 1, TG__RECORD_ANSWER };
 
 typedef struct tg__journal_record {
     uint32_t kind, rank, tag;
-    uint64_t len; /* of the body */
+    uint64_t len;    /* of the body */
+    uint32_t worker; /* 0 with number 0: it does not come back */
+    uint64_t number;
 } tg__journal_record;
 
 /* Take possession of a folder, which is made unless it exists. j: zeroed.

@@ -71,8 +71,8 @@ static void write_log(void)
     assert_true(found && j.number == 7);
     assert_int_equal(tg__journal_begin(&j, 7), TG_OK);
     for (size_t i = 0; i < RECORDS; i++) {
-        const tg__journal_record record = {TG__RECORD_PUSH, (uint32_t)i, 100 + (uint32_t)i,
-                                           len_of(i)};
+        const tg__journal_record record = {TG__RECORD_PUSH, (uint32_t)i,     100 + (uint32_t)i,
+                                           len_of(i),       7 * (uint32_t)i, i};
         for (size_t k = 0; k < len_of(i); k++)
             body[k] = byte_of(i, k);
         assert_int_equal(tg__journal_add(&j, &record, body), TG_OK);
@@ -93,6 +93,8 @@ static tg_status replay(void *arg, const tg__journal_record *record, const uint8
     assert_int_equal(record->rank, i);
     assert_int_equal(record->tag, 100 + i);
     assert_int_equal(record->len, len_of(i));
+    assert_int_equal(record->worker, 7 * i);
+    assert_int_equal(record->number, i);
     for (size_t k = 0; k < len_of(i); k++)
         assert_int_equal(body[k], byte_of(i, k));
     return TG_OK;
@@ -109,8 +111,8 @@ static tg_status recover(void)
     if (status == TG_OK)
         status = tg__journal_replay(&j, replay, NULL);
     if (status == TG_OK)
-        status =
-            tg__journal_add(&j, &(tg__journal_record){TG__RECORD_PUSH, 1, 1, sizeof more}, more);
+        status = tg__journal_add(
+            &j, &(tg__journal_record){TG__RECORD_PUSH, 1, 1, sizeof more, 0, 0}, more);
     if (status == TG_OK)
         status = tg__journal_sync(&j);
     tg__journal_close(&j);
@@ -134,7 +136,7 @@ static long begin_of(size_t i)
 {
     long at = HEAD;
     for (size_t k = 0; k < i; k++)
-        at += 32 + (long)len_of(k);
+        at += 40 + (long)len_of(k);
     return at;
 }
 
@@ -172,7 +174,7 @@ static void test_cut(void **state)
             if (recover() != TG_OK)
                 fail_msg("%ld: %s", at, tg_error());
             assert_int_equal(replayed, whole);
-            assert_int_equal(file_size(file(log_name)), begin_of(whole) + 32 + 5);
+            assert_int_equal(file_size(file(log_name)), begin_of(whole) + 40 + 5);
         }
     }
 }
@@ -280,7 +282,7 @@ static void test_full(void **state)
     tg__journal j = {0};
     bool found;
     uint8_t *body = calloc(LONG, 1);
-    const tg__journal_record record = {TG__RECORD_PUSH, 0, 0, LONG};
+    const tg__journal_record record = {TG__RECORD_PUSH, 0, 0, LONG, 0, 0};
     (void)state;
     assert_non_null(body);
     clear();

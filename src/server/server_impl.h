@@ -16,9 +16,12 @@ typedef struct tg__intake {
     enum tg__awaits awaits;
     tg_request req;
     uint8_t stamp[TG__WORKER_STAMP];
-    uint32_t tag;
+    tg__stamp said;   /* what it says, while MESSAGE */
     uint8_t *msg;     /* from the store, while MESSAGE */
-    size_t len;       /* as the stamp says */
+    uint32_t worker;  /* whose the seat is, as its stamps say; also when it is away, as it may be
+                         back; 0: nobody's who does that */
+    uint64_t number;  /* of its messages, the last one taken */
+    bool met;         /* since it came, a message of it was taken */
     uint64_t held;    /* bytes in gatherings that wait for lower ranks */
     uint64_t owed;    /* bytes of answers that it has not taken, to gatherings of its own */
     int64_t heard_ns; /* when its last message came */
@@ -77,6 +80,8 @@ TG_NODISCARD tg_status tg__intake_receive(tg_server *s, int rank, bool *any_p);
 TG_NODISCARD tg_status tg__gathering_open(tg_server *s, uint32_t tag, int rank,
                                           const tg__envelope *id, const uint8_t *payload,
                                           size_t len, tg__gathering **g_p);
+/* A worker has come back to its seat: it counts again. */
+void tg__regions_readmit(const tg_server *s, int rank);
 /* Do again what a record of the journal says, without answering. */
 TG_NODISCARD tg_status tg__gathering_replay(tg_server *s, const tg__journal_record *record,
                                             const uint8_t *body);

@@ -168,7 +168,7 @@ static void good(uint8_t stamp[TG__WORKER_STAMP], uint8_t msg[MSG])
     tg__star_head(payload, &(tg__star){.combine = &tg__combine_mean});
     (void)tg__f32_frame(frame, 8);
     tg__envelope_seal(msg, &e, MSG - TG__ENVELOPE_BYTES);
-    tg__worker_stamp(stamp, 0, MSG);
+    tg__stamp_write(stamp, &(tg__stamp){.len = MSG});
 }
 
 static void seal_again(uint8_t msg[MSG])

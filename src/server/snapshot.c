@@ -9,6 +9,8 @@
 /* A region in the section "regions": numbers, little-endian. The vectors of region 3 are sections:
  * "w 3 0", "slot 3 1", "seen 3 5", which is what rank 5 was answered. */
 enum { ENTRY = 8 * (5 + TG__REGION_SLICES) };
+/* A seat in the section "workers": tg__stamp.worker (4), number of the last message taken (8). */
+enum { WORKER = 12 };
 
 static const char *section(char text[64], const char *what, size_t region, size_t k)
 {
@@ -81,11 +83,24 @@ static tg_status put_vectors(const tg_server *s, const tg__region *r, size_t i, 
     return TG_OK;
 }
 
+/* Whose the seats are, so that a message that is sent again is not taken again. */
+static tg_status put_workers(const tg_server *s, tg__ckpt_writer *w)
+{
+    TG__FREED uint8_t *entries = NULL;
+    TG_TRY(tg_alloc((size_t)s->ranks, WORKER, &entries));
+    for (int rank = 0; rank < s->ranks; rank++) {
+        tg__put32(entries + WORKER * rank, s->in[rank].worker);
+        tg__put64(entries + WORKER * rank + 4, s->in[rank].number);
+    }
+    return tg__ckpt_put(w, "workers", entries, WORKER * (size_t)s->ranks);
+}
+
 static tg_status put_all(const tg_server *s, tg__ckpt_writer *w)
 {
     const size_t count = count_regions(s);
     TG__FREED uint8_t *entries = NULL;
     size_t i = 0;
+    TG_TRY(put_workers(s, w));
     TG_TRY(tg_alloc(count, ENTRY, &entries));
     for (const tg__region *r = s->regions; r != NULL; r = r->next)
         put_entry(s, r, entries + ENTRY * i++);
@@ -151,10 +166,27 @@ static tg_status get_region(tg_server *s, tg__ckpt_reader *c, size_t i, const ui
     return TG_OK;
 }
 
+/* The server may have been started again with another number of seats. */
+static tg_status get_workers(tg_server *s, tg__ckpt_reader *c)
+{
+    const void *entries;
+    size_t len;
+    TG_TRY(tg__ckpt_get(c, "workers", SIZE_MAX, &entries, &len));
+    if (len % WORKER != 0)
+        return tg_fail(TG_E_CORRUPT, "snapshot: its workers take %zu bytes", len);
+    for (size_t rank = 0; rank < len / WORKER && rank < (size_t)s->ranks; rank++) {
+        const uint8_t *entry = (const uint8_t *)entries + WORKER * rank;
+        s->in[rank].worker = tg__get32(entry);
+        s->in[rank].number = tg__get64(entry + 4);
+    }
+    return TG_OK;
+}
+
 static tg_status get_all(tg_server *s, tg__ckpt_reader *c)
 {
     const void *entries;
     size_t len;
+    TG_TRY(get_workers(s, c));
     TG_TRY(tg__ckpt_get(c, "regions", SIZE_MAX, &entries, &len));
     if (len % ENTRY != 0)
         return tg_fail(TG_E_CORRUPT, "snapshot: its regions take %zu bytes", len);

@@ -1,29 +1,14 @@
 /* A rank of a job with servers. Messages between ranks, and what servers answer, go over the inner
  * transport as they are; a message to a server is preceded by its stamp (worker.h). */
-#include "transport/worker.h"
 #include "base/arg.h"
 #include "telegrad/server.h"
-#include "transport/endpoint.h"
+#include "transport/worker_impl.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
-/* A posted operation. */
-typedef struct op {
-    tg_request payload, stamp;
-    bool payload_open, stamp_open;
-    size_t len; /* once the payload is over */
-    uint8_t bytes[TG__WORKER_STAMP];
-} op;
-
-typedef struct worker {
-    tg_transport base; /* first member: its address is the transport's */
-    tg_transport *inner;
-    tg__records pool;
-    size_t live; /* operations that are not over */
-    bool is_shut, released;
-} worker;
-
-static worker *worker_of(tg_transport *t)
+static tg__worker *worker_of(tg_transport *t)
 {
     return t->impl;
 }
@@ -37,60 +22,77 @@ static tg_status check(const tg_transport *t, const char *verb, int peer, uint32
     return tg__post_check(&all, verb, peer, tag, TG_TAG_LIMIT, buf, len, req);
 }
 
-static void give(worker *w, tg_request *req, op *o)
+void tg__worker_give(tg__worker *w, tg__worker_op *o)
 {
-    req->word[0] = 0;
     w->live--;
     tg__records_give(&w->pool, o);
 }
 
-/* Post the payload, after the stamp if there is one. If the payload cannot be posted then, the
- * record stays until the transport is destroyed, because a stamp cannot be taken back. */
+/* Post the payload, after the stamp if there is one. */
+tg_status tg__worker_post(tg__worker *w, tg__worker_op *o)
+{
+    const tg_transport_ops *ops = w->inner->ops;
+    const bool stamped = o->sends && o->peer >= w->base.size;
+    tg_status status = TG_OK;
+    if (stamped) {
+        status =
+            ops->post_send(w->inner, o->peer, TG__TAG_STAMP, o->bytes, sizeof o->bytes, &o->stamp);
+        o->stamp_open = status == TG_OK;
+    }
+    if (status == TG_OK && o->sends)
+        status = ops->post_send(w->inner, o->peer, stamped ? TG__TAG_STAMPED : o->tag, o->out,
+                                o->room, &o->payload);
+    else if (status == TG_OK)
+        status = ops->post_recv(w->inner, o->peer, o->tag, o->in, o->room, &o->payload);
+    o->payload_open = status == TG_OK;
+    return status;
+}
+
+/* Post it, and make it the request's. If a stamp was posted, but the payload cannot be, the record
+ * stays until the transport is destroyed, because a stamp cannot be taken back. */
+static tg_status post(tg__worker *w, const tg__worker_op *from, tg_request *req)
+{
+    tg__worker_op *o;
+    TG_TRY(tg__records_take(&w->pool, &o));
+    *o = *from;
+    w->live++;
+    req->word[0] = (uint64_t)(uintptr_t)o;
+    if (w->renews && o->peer >= w->base.size)
+        return tg__worker_post_kept(w, o);
+    const tg_status status = tg__worker_post(w, o);
+    if (status != TG_OK && !o->stamp_open) {
+        req->word[0] = 0;
+        tg__worker_give(w, o);
+    }
+    return status;
+}
+
 static tg_status worker_post_send(tg_transport *t, int peer, uint32_t tag, const void *buf,
                                   size_t len, tg_request *req)
 {
-    worker *w = worker_of(t);
-    const tg_transport_ops *ops = w->inner->ops;
-    const bool stamped = peer >= t->size;
-    op *o;
+    tg__worker *w = worker_of(t);
     TG_TRY(check(t, "post_send", peer, tag, buf, len, req));
-    TG_TRY(tg__records_take(&w->pool, &o));
-    w->live++;
-    req->word[0] = (uint64_t)(uintptr_t)o;
-    tg_status status = TG_OK;
-    if (stamped) {
-        tg__worker_stamp(o->bytes, tag, len);
-        status =
-            ops->post_send(w->inner, peer, TG__TAG_STAMP, o->bytes, sizeof o->bytes, &o->stamp);
-        o->stamp_open = status == TG_OK;
+    tg__worker_op o = {.peer = peer, .tag = tag, .sends = true, .out = buf, .room = len};
+    if (peer >= t->size) {
+        const tg__stamp stamp = {.tag = tag,
+                                 .worker = w->self,
+                                 .len = len,
+                                 .number = w->renews ? ++w->served[peer - t->size].number : 0};
+        tg__stamp_write(o.bytes, &stamp);
     }
-    if (status == TG_OK)
-        status =
-            ops->post_send(w->inner, peer, stamped ? TG__TAG_STAMPED : tag, buf, len, &o->payload);
-    o->payload_open = status == TG_OK;
-    if (status != TG_OK && !o->stamp_open)
-        give(w, req, o);
-    return status;
+    return post(w, &o, req);
 }
 
 static tg_status worker_post_recv(tg_transport *t, int peer, uint32_t tag, void *buf, size_t cap,
                                   tg_request *req)
 {
-    worker *w = worker_of(t);
-    op *o;
     TG_TRY(check(t, "post_recv", peer, tag, buf, cap, req));
-    TG_TRY(tg__records_take(&w->pool, &o));
-    w->live++;
-    req->word[0] = (uint64_t)(uintptr_t)o;
-    const tg_status status = w->inner->ops->post_recv(w->inner, peer, tag, buf, cap, &o->payload);
-    o->payload_open = status == TG_OK;
-    if (status != TG_OK)
-        give(w, req, o);
-    return status;
+    const tg__worker_op o = {.peer = peer, .tag = tag, .in = buf, .room = cap};
+    return post(worker_of(t), &o, req);
 }
 
 /* Test one of the inner operations. After an error it is over. */
-static tg_status test_one(worker *w, tg_request *inner, bool *open, size_t *len_p)
+static tg_status test_one(tg__worker *w, tg_request *inner, bool *open, size_t *len_p)
 {
     bool done = false;
     if (!*open)
@@ -100,28 +102,42 @@ static tg_status test_one(worker *w, tg_request *inner, bool *open, size_t *len_
     return status;
 }
 
+tg_status tg__worker_test(tg__worker *w, tg__worker_op *o)
+{
+    size_t stamp_len;
+    TG_TRY(test_one(w, &o->stamp, &o->stamp_open, &stamp_len));
+    return test_one(w, &o->payload, &o->payload_open, &o->len);
+}
+
 static tg_status worker_test(tg_transport *t, tg_request *req, bool *done_p, size_t *len_p)
 {
-    worker *w = worker_of(t);
-    op *o = (op *)(uintptr_t)req->word[0];
-    size_t stamp_len;
+    tg__worker *w = worker_of(t);
+    tg__worker_op *o = (tg__worker_op *)(uintptr_t)req->word[0];
     *done_p = false;
     if (o == NULL)
         return tg_fail(TG_E_ARG, "test: the request has already completed");
-    TG_TRY(test_one(w, &o->stamp, &o->stamp_open, &stamp_len));
-    TG_TRY(test_one(w, &o->payload, &o->payload_open, &o->len));
+    if (w->renews && o->peer >= t->size) {
+        TG_TRY(tg__worker_test_kept(w, o, done_p, len_p));
+        req->word[0] = *done_p ? 0 : req->word[0];
+        return TG_OK;
+    }
+    TG_TRY(tg__worker_test(w, o));
     if (o->stamp_open || o->payload_open)
         return TG_OK;
     *done_p = true;
     *len_p = o->len;
-    give(w, req, o);
+    req->word[0] = 0;
+    tg__worker_give(w, o);
     return TG_OK;
 }
 
 static tg_status worker_poll(tg_transport *t, int64_t deadline_ns)
 {
-    tg_transport *inner = worker_of(t)->inner;
-    return inner->ops->poll(inner, deadline_ns);
+    tg__worker *w = worker_of(t);
+    int64_t until_ns = deadline_ns;
+    if (w->renews)
+        TG_TRY(tg__worker_renew(w, &until_ns));
+    return w->inner->ops->poll(w->inner, until_ns);
 }
 
 static void worker_wake(tg_transport *t)
@@ -133,7 +149,7 @@ static void worker_wake(tg_transport *t)
 
 static bool worker_shut(tg_transport *t)
 {
-    worker *w = worker_of(t);
+    tg__worker *w = worker_of(t);
     if (!w->is_shut)
         w->released = w->inner->ops->shut(w->inner);
     w->is_shut = true;
@@ -155,11 +171,12 @@ static int worker_blamed(tg_transport *t, int peer)
 
 static void worker_destroy(tg_transport *t)
 {
-    worker *w = worker_of(t);
+    tg__worker *w = worker_of(t);
     const bool released = w->is_shut ? w->released : w->live == 0 || worker_shut(t);
     tg_transport_destroy(w->inner);
     if (released) /* otherwise stamps remain where the medium may still read them */
         tg__records_fini(&w->pool);
+    free(w->served);
     free(w);
 }
 
@@ -188,6 +205,22 @@ tg_status tg__servers_check(const char *call, const tg_transport *t, int servers
     return TG_OK;
 }
 
+/* Find out whether servers that are lost can be connected with anew. */
+static tg_status prepare_renewal(tg__worker *w)
+{
+    const tg_transport_ops *ops = w->inner->ops;
+    w->renews = TG_HAS(tg_transport_ops, ops, renew) && ops->renew != NULL;
+    if (!w->renews)
+        return TG_OK;
+    while (w->self == 0)
+        if (getrandom(&w->self, sizeof w->self, 0) < 0)
+            return tg_fail(TG_E_IO, "tg_transport_worker: no random numbers: %s", strerror(errno));
+    TG_TRY(tg_alloc(w->base.servers, sizeof *w->served, &w->served));
+    for (size_t q = 0; q < w->base.servers; q++)
+        w->served[q].end = &w->served[q].first;
+    return TG_OK;
+}
+
 tg_status tg_transport_worker(tg_transport *inner, int servers, tg_transport **t_p)
 {
     TG__ARGS(inner, t_p);
@@ -198,20 +231,25 @@ tg_status tg_transport_worker(tg_transport *inner, int servers, tg_transport **t
         return tg_fail(TG_E_ARG,
                        "tg_transport_worker: inner->rank=%d is a server: allowed: ranks 0..%d",
                        inner->rank, size - 1);
-    worker *w;
+    tg__worker *w;
     TG_TRY(tg_alloc(1, sizeof *w, &w));
-    *w = (worker){.inner = inner,
-                  .pool.item_bytes = sizeof(op),
-                  .base = {.struct_size = sizeof(tg_transport),
-                           .ops = &worker_ops,
-                           .impl = w,
-                           .rank = inner->rank,
-                           .size = size,
-                           .servers = (size_t)servers,
-                           .seat = tg__seat_of(inner),
-                           .seats = TG_HAS(tg_transport, inner, seats) ? inner->seats : 0,
-                           .clock = inner->clock,
-                           .any_thread = inner->any_thread}};
+    *w = (tg__worker){.inner = inner,
+                      .pool.item_bytes = sizeof(tg__worker_op),
+                      .base = {.struct_size = sizeof(tg_transport),
+                               .ops = &worker_ops,
+                               .impl = w,
+                               .rank = inner->rank,
+                               .size = size,
+                               .servers = (size_t)servers,
+                               .seat = tg__seat_of(inner),
+                               .seats = TG_HAS(tg_transport, inner, seats) ? inner->seats : 0,
+                               .clock = inner->clock,
+                               .any_thread = inner->any_thread}};
+    const tg_status status = prepare_renewal(w);
+    if (status != TG_OK) {
+        free(w);
+        return status;
+    }
     *t_p = &w->base;
     return TG_OK;
 }

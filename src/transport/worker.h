@@ -1,6 +1,9 @@
 /* How ranks reach servers over a transport that delivers by tag: a server cannot know which tag
  * comes next. So a message to a server is two messages with fixed tags: a stamp, which says the tag
- * and the length, and then the message. Answers have the tag of the receive that they are for. */
+ * and the length, and then the message. Each is answered once, by a message of the tag
+ * tg__answer_tag, whose receive is posted first. Until then it must stay as it is, also after its
+ * send is done: over a transport that can connect anew (renew), it is sent again if the connection
+ * breaks off. Such messages are numbered, so that the server takes each of them once. */
 #ifndef TG_TRANSPORT_WORKER_H
 #define TG_TRANSPORT_WORKER_H
 
@@ -10,13 +13,34 @@
 /* Nothing else is sent to servers, so their own messages may have these tags. */
 #define TG__TAG_STAMP (TG_TAG_LIMIT - 1)
 #define TG__TAG_STAMPED (TG_TAG_LIMIT - 2)
-#define TG__WORKER_STAMP 16 /* bytes: tag (4), 0 (4), length (8); little-endian */
 
-static inline void tg__worker_stamp(uint8_t stamp[TG__WORKER_STAMP], uint32_t tag, size_t len)
+/* Little-endian: tag (4), worker (4), length (8), number (8). */
+#define TG__WORKER_STAMP 24
+
+typedef struct tg__stamp {
+    uint32_t tag;
+    uint32_t worker; /* random, the same in all messages of a worker; 0: it does not come back */
+    uint64_t len;
+    uint64_t number; /* of a worker's messages to this server, from 1; 0 with worker 0 */
+} tg__stamp;
+
+static inline void tg__stamp_write(uint8_t bytes[TG__WORKER_STAMP], const tg__stamp *s)
 {
-    tg__put32(stamp, tag);
-    tg__put32(stamp + 4, 0);
-    tg__put64(stamp + 8, len);
+    tg__put32(bytes, s->tag);
+    tg__put32(bytes + 4, s->worker);
+    tg__put64(bytes + 8, s->len);
+    tg__put64(bytes + 16, s->number);
+}
+
+static inline tg__stamp tg__stamp_read(const uint8_t bytes[TG__WORKER_STAMP])
+{
+    return (tg__stamp){tg__get32(bytes), tg__get32(bytes + 4), tg__get64(bytes + 8),
+                       tg__get64(bytes + 16)};
+}
+
+static inline uint32_t tg__answer_tag(uint32_t tag)
+{
+    return tag | 1u << 6; /* of the next round of an exchange */
 }
 
 /* Check the number of servers for the public function `call`.

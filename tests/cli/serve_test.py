@@ -150,6 +150,25 @@ class Serve(net_tool.NetTest):
             self.assertEqual(sorted(os.listdir(journal)), ["lock", "log-000000000001", "state-000000000001.tg"])
         self.assertEqual(*hashes)
 
+    def test_worker_goes_on(self):
+        """A worker whose server is killed goes on when the server is there again, and has the bits of one undisturbed."""
+        hashes = []
+        for killed in (True, False):
+            journal, out = self.path(f"journal {killed}"), pathlib.Path(self.path(f"{killed}.jsonl"))
+            server = self.serve("--journal", journal, "--optimizer", "adam:lr=0.01")
+            worker = self.worker("--steps", "1500", "--no-eval", "--optimizer", "adam", "--out", out, "--log-every", "1")
+            for step in (200, 600, 1000) if killed else ():
+                self.until(lambda: out.exists() and f'"step":{step},' in out.read_text(encoding="utf-8").replace(" ", ""))
+                server.kill()
+                server.communicate()
+                time.sleep(0.2)
+                server = self.told(self.serve("--journal", journal, "--optimizer", "adam:lr=0.01"), "has come")
+            done = self.fine(worker)
+            self.assertEqual(done.stderr.count("server 0 is connected again, after"), 3 if killed else 0, done.stderr)
+            hashes.append(re.search(r"params hash +(\w+)", done.stdout).group(1))
+            self.ends(server)
+        self.assertEqual(*hashes)
+
     def test_damaged_journal(self):
         journal = self.path("journal")
         server = self.serve("--journal", journal)
@@ -170,9 +189,10 @@ class Serve(net_tool.NetTest):
         limited = ["bash", "-c", 'trap "" XFSZ; ulimit -f 400; exec "$@"', "bash"]
         server = self.start("serve", "--listen", self.meeting, "--insecure", "--journal", journal, prefix=limited)
         self.told(server, "listens at")
-        done = net_tool.Done(self.worker("--steps", "2000", "--no-eval"))
+        done = net_tool.Done(self.worker("--steps", "2000", "--no-eval", "--timeout", "2"))
         self.assertEqual(done.returncode, 1)
         self.assertIn("server 0 has left: cannot write log 0 of journal", done.stderr)
+        self.assertIn("it was called for 2 s: server 0 at ", done.stderr)
         done = net_tool.Done(server)
         self.assertEqual(done.returncode, 1)
         self.assertIn("File too large", done.stderr)

@@ -7,7 +7,7 @@
  *
  *     0, 1  a gradient, changed by `more` lies (fuzz_lies.h); 1: in a later step
  *     2     parameters, likewise
- *     3     a stamp: 16 bytes
+ *     3     a stamp: 24 bytes
  *     4     a message that is not as long as its stamp says: 1 byte
  *     5     the worker leaves
  *     6     the worker no longer takes answers, or does again
@@ -40,7 +40,8 @@ typedef struct seat {
     size_t count;
     bool gone, deaf;
     uint64_t step;
-    uint32_t drops; /* requests of earlier workers are over */
+    uint64_t number; /* of its last message; 0: it does not come back */
+    uint32_t drops;  /* requests of earlier workers are over */
 } seat;
 
 static struct world {
@@ -120,7 +121,7 @@ static void drop(tg_transport *t, int peer)
     (void)t;
     while (s->count > 0)
         forget(s, 0);
-    *s = (seat){.drops = s->drops + 1};
+    *s = (seat){.number = s->number, .drops = s->drops + 1};
 }
 
 static bool shut(tg_transport *t)
@@ -155,7 +156,11 @@ static void send_bytes(seat *s, uint32_t tag, const void *bytes, size_t len)
 static void stamp_and_send(seat *s, uint32_t tag, const uint8_t *msg, size_t told, size_t len)
 {
     uint8_t stamp[TG__WORKER_STAMP];
-    tg__worker_stamp(stamp, tag, told);
+    const tg__stamp said = {.tag = tag,
+                            .worker = s->number > 0 ? 1 + (uint32_t)(s - world.seat) : 0,
+                            .len = told,
+                            .number = s->number};
+    tg__stamp_write(stamp, &said);
     send_bytes(s, TG__TAG_STAMP, stamp, sizeof stamp);
     send_bytes(s, TG__TAG_STAMPED, msg, len);
 }
@@ -200,6 +205,7 @@ static void act(unsigned what, seat *s, size_t more)
     case 1:
     case 2:
         s->step += what == 1;
+        s->number += more > 4 || s->number > 0 ? what != 0 : 0; /* 0: sent again */
         len = make_message(s, what == 2, more, msg);
         stamp_and_send(s, (uint32_t)more, msg, len, len);
         break;

@@ -1,0 +1,256 @@
+/* Workers whose connections break off, and servers that are started again: what was sent is taken
+ * exactly once. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "free_ports.h"
+#include "net_house.h"
+
+/* A worker that spends its tokens, and cuts its own connections all the time. */
+typedef struct cutter {
+    const house *h;
+    int life;
+    uint32_t seed;
+    bool quiet; /* it cuts nothing */
+    bool slow;
+    double again_s;
+    int cuts;
+    float w[TOKENS], g[TOKENS];
+    tg_status status;
+    char error[700];
+} cutter;
+
+static uint32_t dice(cutter *c, uint32_t sides)
+{
+    c->seed = c->seed * 1664525u + 1013904223u;
+    return (c->seed >> 10) % sides;
+}
+
+/* In the worker's own thread, so nothing else uses the connections now. */
+static void cut(cutter *c, const tg_net *net)
+{
+    static const int ways[] = {SHUT_RD, SHUT_WR, SHUT_RDWR};
+    const int q = (int)dice(c, (uint32_t)c->h->shards);
+    if (c->quiet || dice(c, 3) > 0 || net->stream[q + 1] == NULL)
+        return;
+    (void)shutdown(net->stream[q + 1]->fd, ways[dice(c, 3)]);
+    c->cuts++;
+}
+
+static tg_status work(cutter *c, tg_session *s, const tg_net *net)
+{
+    uint32_t id;
+    const size_t shape = TOKENS;
+    const tg_tensor tensor = {.struct_size = sizeof tensor,
+                              .name = "w",
+                              .shape = &shape,
+                              .ndim = 1,
+                              .param = tg_array_f32(c->w, TOKENS),
+                              .grad = tg_array_f32(c->g, TOKENS)};
+    TG_TRY(tg_session_add(s, &tensor, &id));
+    TG_TRY(tg_session_begin(s));
+    for (int step = 0; step < TOKEN_STEPS; step++) {
+        TG_TRY(tg_session_grad_wait(s, id));
+        memset(c->g, 0, sizeof c->g);
+        c->g[c->life * TOKEN_STEPS + step] = 1;
+        cut(c, net);
+        TG_TRY(tg_session_grad_ready(s, id));
+        if (dice(c, 2) > 0)
+            TG_TRY(tg_session_progress(s));
+        if (dice(c, 2) > 0) /* the answer is on its way, or there */
+            usleep(2000);
+        cut(c, net);
+        TG_TRY(tg_session_step(s, NULL));
+        usleep(c->slow ? 30000 : dice(c, 3000));
+    }
+    return tg_session_finish(s);
+}
+
+static void *be_cutter(void *arg)
+{
+    cutter *c = arg;
+    const tg_session_config config = {.struct_size = sizeof config,
+                                      .method = "dense:exchange=star",
+                                      .strategy = "server",
+                                      .optimizer = c->h->optimizer,
+                                      .driver = TG_DRIVER_INLINE};
+    tg_net_attach_config to = attach_config(c->h);
+    tg_net *net = NULL;
+    tg_transport *t = NULL;
+    tg_session *s = NULL;
+    to.again_s = c->again_s;
+    c->status = attach(&to, &net, &t);
+    if (c->status == TG_OK)
+        c->status = tg_session_create(&config, t, &s);
+    if (c->status == TG_OK)
+        c->status = work(c, s, net);
+    if (c->status != TG_OK)
+        snprintf(c->error, sizeof c->error, "%s", tg_error());
+    tg_session_destroy(s);
+    tg_transport_destroy(t);
+    return NULL;
+}
+
+static void start(cutter *c, pthread_t *thread)
+{
+    if (c->again_s <= 0)
+        c->again_s = 30;
+    assert_int_equal(pthread_create(thread, NULL, be_cutter, c), 0);
+}
+
+/* Each token of lives [0, lives) was taken once. */
+static void count_tokens(const house *h, int lives)
+{
+    static float w[TOKENS];
+    look(h, w);
+    for (int i = 0; i < lives * TOKEN_STEPS; i++)
+        if (w[i] < -1 || w[i] > -1)
+            fail_msg("token %d of life %d was taken %g times", i % TOKEN_STEPS, i / TOKEN_STEPS,
+                     (double)-w[i]);
+}
+
+static void test_cuts(void **state)
+{
+    static const struct {
+        int shards;
+        const char *mode;
+        bool secure, keeps;
+    } cases[] = {{1, "async", false, false},
+                 {2, "async:staleness=3", true, false},
+                 {1, "async:staleness=2", false, true}};
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        house *h = calloc(1, sizeof *h);
+        cutter *c = calloc(SEATS - 1, sizeof *c);
+        pthread_t thread[SEATS - 1];
+        char folder[] = "/tmp/tg-house-XXXXXX", command[60];
+        int cuts = 0;
+        assert_true(h && c && mkdtemp(folder));
+        *h = (house){.shards = cases[k].shards,
+                     .mode = cases[k].mode,
+                     .optimizer = "sgd:lr=1,momentum=0",
+                     .secure = cases[k].secure,
+                     .journal = cases[k].keeps ? folder : NULL,
+                     .timeout_ms = 20000};
+        house_open(h);
+        for (int i = 0; i < SEATS - 1; i++) {
+            c[i] = (cutter){.h = h, .life = i, .seed = (uint32_t)(100 * k) + (uint32_t)i};
+            start(&c[i], &thread[i]);
+        }
+        for (int i = 0; i < SEATS - 1; i++) {
+            pthread_join(thread[i], NULL);
+            assert_string_equal(c[i].error, "");
+            cuts += c[i].cuts;
+        }
+        count_tokens(h, SEATS - 1);
+        house_close(h);
+        assert_true(cuts > 5);
+        print_message("%d cuts, %d messages came again\n", cuts, (int)h->repeated);
+        snprintf(command, sizeof command, "rm -r '%s'", folder);
+        assert_int_equal(system(command), 0);
+        free(c);
+        free(h);
+    }
+}
+
+/* The server is started again, with and without its journal, while a worker works. */
+static void restart(const char *journal, cutter *c)
+{
+    house *h = calloc(1, sizeof *h);
+    pthread_t thread;
+    assert_non_null(h);
+    *h = (house){.shards = 1,
+                 .mode = "async",
+                 .optimizer = "adam:lr=0.01",
+                 .journal = journal,
+                 .timeout_ms = 20000};
+    house_open(h);
+    *c = (cutter){.h = h, .quiet = true, .slow = true};
+    start(c, &thread);
+    await_event(h, "has come");
+    for (int turn = 0; turn < 3; turn++) {
+        usleep(50000);
+        house_again(h);
+    }
+    pthread_join(thread, NULL);
+    house_close(h);
+    free(h);
+}
+
+static void test_server_again(void **state)
+{
+    static cutter kept, lost, alone;
+    char folder[] = "/tmp/tg-house-XXXXXX", command[60];
+    house *h = calloc(1, sizeof *h);
+    pthread_t thread;
+    (void)state;
+    assert_true(h && mkdtemp(folder));
+    restart(folder, &kept);
+    assert_string_equal(kept.error, "");
+    restart(NULL, &lost);
+    assert_int_equal(lost.status, TG_E_PEER);
+    if (!strstr(lost.error, "does not remember it"))
+        fail_msg("%s", lost.error);
+    *h = (house){.shards = 1, .mode = "async", .optimizer = "adam:lr=0.01"};
+    house_open(h);
+    alone = (cutter){.h = h, .quiet = true};
+    start(&alone, &thread);
+    pthread_join(thread, NULL);
+    house_close(h);
+    assert_string_equal(alone.error, "");
+    assert_memory_equal(kept.w, alone.w, sizeof alone.w); /* bit for bit */
+    snprintf(command, sizeof command, "rm -r '%s'", folder);
+    assert_int_equal(system(command), 0);
+    free(h);
+}
+
+/* Servers that do not come back, and one that does not want the worker any more. */
+static void test_ends(void **state)
+{
+    static cutter c;
+    house *h = calloc(1, sizeof *h);
+    pthread_t thread;
+    tg_keys *others;
+    char text[TG_KEY_TEXT], list[TG_KEY_TEXT + 8];
+    (void)state;
+    assert_non_null(h);
+    for (int i = 0; i < 2; i++) {
+        const char *part = i == 0 ? "it was called for 0.3 s" : "key was removed";
+        *h = (house){.shards = 1,
+                     .mode = "async",
+                     .optimizer = "sgd:lr=1,momentum=0",
+                     .secure = true,
+                     .timeout_ms = 20000};
+        house_open(h);
+        c = (cutter){.h = h, .quiet = true, .again_s = 0.3, .slow = true};
+        start(&c, &thread);
+        await_event(h, "has come");
+        tg_key_text(h->worker_key[1], text);
+        snprintf(list, sizeof list, "%s otto\n", text);
+        assert_int_equal(tg_keys_parse(list, &others), TG_OK);
+        if (i == 0)
+            house_close(h);
+        else
+            atomic_store(&h->list, others);
+        pthread_join(thread, NULL);
+        if (i == 1)
+            house_close(h);
+        tg_keys_destroy(others);
+        assert_int_equal(c.status, TG_E_PEER);
+        if (!strstr(c.error, part))
+            fail_msg("%s", c.error);
+    }
+    free(h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_server_again),
+        cmocka_unit_test(test_ends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

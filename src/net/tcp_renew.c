@@ -1,0 +1,85 @@
+/* The transport of a worker whose connection with a server has broken off: it calls the server
+ * again. */
+#include "net/attach.h"
+#include "net/tcp_impl.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CALL_NS INT64_C(5000000000) /* for one call */
+#define PAUSE_NS INT64_C(50000000)  /* between two, at first */
+#define PAUSE_MAX_NS INT64_C(1000000000)
+
+/* The connection has broken off just now. */
+static tg_status begin(tg__tcp *t, tg__peer *p, int64_t now)
+{
+    tg__renewal *r = t->net->renewal;
+    struct tg__away *away = &r->server[p->rank - 1];
+    tg__stream *stream = p->stream;
+    const tg_status status = tg__fail_gone(t, p);
+    if (p->dismisses)
+        return status;
+    *away = (struct tg__away){.since_ns = now, .next_ns = now};
+    snprintf(away->why, sizeof away->why, "%s", tg_error());
+    tg__peer_release(p);
+    tg__peer_begin(p, p->rank);
+    t->net->stream[p->rank] = NULL;
+    tg__stream_close(stream);
+    free(stream);
+    tg_log(TG_LOG_WARN, "%s: it is called again", away->why);
+    return TG_OK;
+}
+
+/* Connected. */
+static tg_status end(tg__tcp *t, tg__peer *p, int64_t now)
+{
+    tg__renewal *r = t->net->renewal;
+    struct tg__away *away = &r->server[p->rank - 1];
+    TG_TRY(tg__peer_connect(t, p, t->net->stream[p->rank]));
+    tg_log(TG_LOG_WARN, "server %d is connected again, after %.1f s", p->rank - 1,
+           (double)(now - away->since_ns) * 1e-9);
+    away->since_ns = 0;
+    return TG_OK;
+}
+
+static tg_status give_up(const tg__renewal *r, const struct tg__away *away)
+{
+    return tg_fail(TG_E_PEER, "%s; it was called for %.3g s%s%s", away->why,
+                   (double)r->limit_ns * 1e-9, *away->last ? ": " : "", away->last);
+}
+
+tg_status tg__tcp_renew(tg_transport *base, int peer, bool *back_p)
+{
+    tg__tcp *t = (tg__tcp *)base;
+    tg_net *n = t->net;
+    tg__renewal *r = n->renewal;
+    tg__peer *p = &t->peer[peer];
+    struct tg__away *away = &r->server[peer - 1];
+    int64_t now = tg_now_ns(base->clock);
+    bool again;
+    *back_p = p->stream && !p->gone;
+    if (*back_p)
+        return TG_OK;
+    if (p->stream)
+        TG_TRY(begin(t, p, now));
+    if (now < away->next_ns)
+        return TG_OK;
+    if (now - away->since_ns >= r->limit_ns)
+        return give_up(r, away);
+    const int64_t limit_ns = away->since_ns + r->limit_ns;
+    n->config = &r->config;
+    n->deadline_ns = now + CALL_NS < limit_ns ? now + CALL_NS : limit_ns;
+    const tg_status status =
+        tg__net_call_server(n, r->job, r->count, peer - 1, away->last, away->turn++, &again);
+    n->config = NULL;
+    now = tg_now_ns(base->clock);
+    if (status == TG_OK) {
+        *back_p = true;
+        return end(t, p, now);
+    }
+    if (status != TG_E_PEER && status != TG_E_IO)
+        return status;
+    snprintf(away->last, sizeof away->last, "%s", tg_error());
+    const int64_t pause = PAUSE_NS * away->turn;
+    away->next_ns = now + (pause < PAUSE_MAX_NS ? pause : PAUSE_MAX_NS);
+    return TG_OK;
+}
