@@ -13,7 +13,8 @@ struct tg__renewal {
     struct tg__away {
         int64_t since_ns; /* when the server was lost; 0: it is there */
         int64_t next_ns;  /* when to call again */
-        int turn;         /* calls so far */
+        int turn;         /* calls since then */
+        int losses;       /* so far */
         char why[TG__TEXT_MAX];
         char last[TG__TEXT_MAX]; /* why the last call failed */
     } server[];                  /* (count) */

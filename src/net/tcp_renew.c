@@ -18,14 +18,15 @@ static tg_status begin(tg__tcp *t, tg__peer *p, int64_t now)
     const tg_status status = tg__fail_gone(t, p);
     if (p->dismisses)
         return status;
-    *away = (struct tg__away){.since_ns = now, .next_ns = now};
+    *away = (struct tg__away){.since_ns = now, .next_ns = now, .losses = away->losses + 1};
     snprintf(away->why, sizeof away->why, "%s", tg_error());
     tg__peer_release(p);
     tg__peer_begin(p, p->rank);
     t->net->stream[p->rank] = NULL;
     tg__stream_close(stream);
     free(stream);
-    tg_log(TG_LOG_WARN, "%s: it is called again", away->why);
+    tg_log(TG_LOG_WARN, "%s: it is called again, for up to %.3g s", away->why,
+           (double)r->limit_ns * 1e-9);
     return TG_OK;
 }
 
@@ -35,8 +36,8 @@ static tg_status end(tg__tcp *t, tg__peer *p, int64_t now)
     tg__renewal *r = t->net->renewal;
     struct tg__away *away = &r->server[p->rank - 1];
     TG_TRY(tg__peer_connect(t, p, t->net->stream[p->rank]));
-    tg_log(TG_LOG_WARN, "server %d is connected again, after %.1f s", p->rank - 1,
-           (double)(now - away->since_ns) * 1e-9);
+    tg_log(TG_LOG_WARN, "server %d is connected again, after %.1f s (lost so far: %d)", p->rank - 1,
+           (double)(now - away->since_ns) * 1e-9, away->losses);
     away->since_ns = 0;
     return TG_OK;
 }
