@@ -86,6 +86,7 @@ THIS = {
     ("tg_session_gradient", "s"): "arg_session_external()",
     ("tg_session_save", "dir"): 'arg_path("saved")',
     ("tg_session_save_final", "dir"): "arg_dir",
+    ("tg_session_save_weights", "path"): 'arg_path("weights")',
     ("tg_session_step", "s"): "arg_session_ready()", ("tg_session_eval_end", "s"): "arg_session_evaluating()",
     ("tg_session_set_costs", "count"): "1", ("tg_session_measure", "room"): "1",
     ("tg_simulation_create", "ntensors"): "1", ("tg_simulation_measure", "room"): "1",

@@ -10,8 +10,8 @@
 /* Refuse options that need gradients, weights or ranks, which do not exist with --sim-only. */
 static tg_status check_sim_only(const struct run_options *o)
 {
-    static const char *const no[] = {"save",           "resume", "init",  "trace",
-                                     "dump-gradients", "fault",  "nodes", "dry-run"};
+    static const char *const no[] = {"save",           "save-weights", "resume", "init",   "trace",
+                                     "dump-gradients", "fault",        "nodes",  "dry-run"};
     if (!o->sim_only)
         return o->workers <= TG_RANKS_MAX
                    ? TG_OK
@@ -91,12 +91,13 @@ static tg_status check_files(const struct run_options *o)
         const char *option, *path;
     } files[] = {{"out", outfile_is_stdout(o->out) ? NULL : o->out},
                  {"trace", o->trace},
+                 {"save-weights", o->save_weights},
                  {"save", o->save_dir},
                  {"dump-gradients", o->dump_gradients},
                  {"resume", o->resume_dir},
                  {"init", o->init},
                  {"tau", o->tau_ns == 0 ? o->tau : NULL}};
-    enum { WRITTEN = 2 }; /* the first WRITTEN names are files */
+    enum { WRITTEN = 3 }; /* the first WRITTEN names are files */
     if (outfile_is_stdout(o->trace))
         return tg_fail(TG_E_SPEC, "--trace -: a trace must go to a file; only --out takes - for "
                                   "the standard output (./- is a file of that name)");
@@ -219,7 +220,8 @@ static tg_status check_worker(const struct run_options *o)
         const char *name, *why;
     } no[] = {{o->servers > 0, "servers N", "they run elsewhere"},
               {o->server_mode, "server-mode", "the server's own --mode says it"},
-              {o->save_dir, "save DIR", "the optimizer's memory is the servers'"},
+              {o->save_dir, "save DIR",
+               "the optimizer's memory is the servers'; --save-weights FILE writes the weights"},
               {o->resume_dir, "resume DIR", "the optimizer's memory is the servers'"},
               {o->link || o->links_of_count > 0, "link", "a link is emulated between ranks"},
               {o->dry_run, "dry-run", "the plan depends on the servers"},
@@ -252,7 +254,8 @@ static tg_status check_servers(const struct run_options *o, const struct job_tra
     if (launch_servers_keep(o) && (o->save_dir || o->resume_dir))
         return tg_fail(TG_E_SPEC,
                        "--strategy server cannot be combined with --save and --resume: the "
-                       "optimizer's memory is the servers', which do not save it");
+                       "optimizer's memory is the servers', which do not save it; --save-weights "
+                       "FILE writes the weights");
     if (o->nodes > 0)
         return tg_fail(TG_E_SPEC, "--servers and --nodes cannot be combined: servers sum the "
                                   "gradients of single workers");
@@ -300,10 +303,11 @@ tg_status options_check(const struct run_options *o)
     if (o->dry_run && o->net.join)
         return tg_fail(TG_E_SPEC, "--dry-run and --join cannot be combined: rank 0 shows the plan "
                                   "of all, with --listen and --ranks N");
-    if (o->dry_run && (o->out || o->save_dir || o->trace || o->dump_gradients))
-        return tg_fail(TG_E_SPEC,
-                       "--dry-run cannot be combined with --out, --save, --trace or "
-                       "--dump-gradients: nothing is trained, so there is nothing to write");
+    if (o->dry_run && (o->out || o->save_dir || o->save_weights || o->trace || o->dump_gradients))
+        return tg_fail(
+            TG_E_SPEC,
+            "--dry-run cannot be combined with --out, --save, --save-weights, --trace or "
+            "--dump-gradients: nothing is trained, so there is nothing to write");
     if (o->dump_every && !o->dump_gradients)
         return tg_fail(TG_E_SPEC, "--dump-every %" PRIu64 " requires --dump-gradients DIR",
                        o->dump_every);

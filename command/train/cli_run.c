@@ -1,5 +1,6 @@
 #include "command/train/cli_run.h"
 #include "command/output/console.h"
+#include "command/output/outfile.h"
 #include "command/train/data_text.h"
 #include "command/train/dump.h"
 #include "command/train/late_averages.h"
@@ -49,6 +50,8 @@ static tg_status on_start(void *arg, const train_start_info *info)
     if (o->save_dir) /* first, so that a refusal leaves older records alone */
         TG_TRY(save_folder_open(o->save_dir, o->resume_dir, info->job, w->about->launch->rank > 0,
                                 &w->folder));
+    if (o->save_weights && w->about->launch->rank == 0)
+        TG_TRY(outfile_check("--save-weights", o->save_weights, true));
     TG_TRY(run_result_start(w->result, info));
     run_notes_say(o, w->title);
     if (!w->about->trial && info->first_step == info->steps)
@@ -143,6 +146,7 @@ train_job run_job_of(const struct run_options *o, tg_trace *trace)
                        .seed = o->seed,
                        .log_every = o->log_every,
                        .save_dir = o->save_dir,
+                       .save_weights = o->save_weights,
                        .save_every = o->save_every,
                        .resume_dir = o->resume_dir,
                        .init = o->init,
@@ -263,6 +267,7 @@ void run_warn_of_unused(const struct launch *l, const struct run_options *o)
         const char *name, *value, *why;
     } all[] = {{"out", o->out, "rank 0 writes the records of all"},
                {"init", o->init, "rank 0 sends its weights to all"},
+               {"save-weights", o->save_weights, "rank 0 writes them"},
                {"dump-gradients", o->dump_gradients, "rank 0 writes its own"}};
     for (size_t i = 0; i < TG_COUNT(all) && l->alone && l->rank > 0; i++)
         if (all[i].value)

@@ -112,10 +112,14 @@ static void print_cost(const struct run_result *result, bool simulated)
     putchar('\n');
 }
 
-/* Print the checkpoint to resume from; nothing without --save. */
+/* Print where the weights are, and the checkpoint to resume from. */
 static void print_saved(const struct run_options *o, const struct run_result *result)
 {
     char path[PATH_MAX];
+    char *weights = o->save_weights ? format_utf8(o->save_weights) : NULL;
+    if (weights)
+        printf("weights        %s\n", weights);
+    free(weights);
     if (!o->save_dir)
         return;
     save_folder_checkpoint(o->save_dir, result->end.steps, path);

@@ -195,9 +195,10 @@ static json_t *about_run(const struct run_options *o, const train_start_info *in
 
 static json_t *about_files(const struct run_options *o)
 {
-    return json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:I, s:o, s:o}",            /**/
+    return json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:I, s:o, s:o}",       /**/
                      "out", jsonl_text(o->out), "save", jsonl_text(o->save_dir), /**/
                      "save_every", (json_int_t)o->save_every,                    /**/
+                     "save_weights", jsonl_text(o->save_weights),                /**/
                      "resume", jsonl_text(o->resume_dir), "init", jsonl_text(o->init),
                      "dump_gradients", /**/
                      jsonl_text(o->dump_gradients), "dump_every", (json_int_t)o->dump_every,

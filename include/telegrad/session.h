@@ -386,6 +386,12 @@ TG_API TG_NODISCARD tg_status tg_session_save(tg_session *s, const char *dir, co
  * Errors  TG_E_STATE (dir holds no checkpoint of this step), TG_E_IO: the session continues.
  *         TG_E_PEER ends it */
 TG_API TG_NODISCARD tg_status tg_session_save_final(tg_session *s, const char *dir);
+/* Write the global weights, as an evaluation would use them, to a safetensors file (weights.h): the
+ * trained model, if called after tg_session_finish. The file has its name once it is complete. All
+ * ranks call it.
+ * path    of rank 0, which writes it; of the others it is ignored, and may be NULL
+ * Errors  TG_E_ARG (rank 0: path is NULL), TG_E_IO: the session continues. TG_E_PEER ends it */
+TG_API TG_NODISCARD tg_status tg_session_save_weights(tg_session *s, const char *path);
 /* Resume: call it in place of tg_session_begin. After the handshake, the newest committed
  * checkpoint in dir is loaded; tg_log warns of newer folders without a COMMIT, which are not read.
  * If ranks have folders of their own, the newest step that all of them have is loaded; each rank

@@ -78,6 +78,7 @@ bool tg__session_is_own(const tg_session *s, const tensor *t);
 /* Write all tensors into the checkpoint that is being saved in dir. One rank calls it, during an
  * evaluation.
  * Errors  TG_E_IO, TG_E_ARG (names), TG_E_NOMEM */
+TG_NODISCARD tg_status tg__session_write_file(const tg_session *s, const char *path);
 TG_NODISCARD tg_status tg__session_write_weights(const tg_session *s, const char *dir,
                                                  tg__weights_mark *mark_p);
 /* Write all tensors to final.safetensors of the checkpoint of this step in dir, unless

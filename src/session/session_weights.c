@@ -63,6 +63,12 @@ static tg_status write_all(const tg_session *s, const char *path, tg__weights_ma
     return tg__weights_write(path, tensors, count, pairs, OWN + s->nmetadata, mark_p);
 }
 
+tg_status tg__session_write_file(const tg_session *s, const char *path)
+{
+    tg__weights_mark mark;
+    return write_all(s, path, &mark);
+}
+
 tg_status tg__session_write_weights(const tg_session *s, const char *dir, tg__weights_mark *mark_p)
 {
     char path[PATH_MAX];

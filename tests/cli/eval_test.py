@@ -89,10 +89,12 @@ class Eval(CliTest):
             with self.subTest(strategy=name):
                 folder, out = self.path("ck-" + name), self.path(name + ".jsonl")
                 job = ["train", *JOB, "--workers", "2", "--strategy", specs.get(name, name), *OPTIMIZER.get(name, [])]
-                done = self.ran(*job, "--steps", "21", "--save", folder, "--out", out)
+                done = self.ran(*job, "--steps", "21", "--save", folder, "--out", out,
+                                "--save-weights", self.path("weights"))
                 mine, end = self.evaluate("--resume", folder), records(out)[-1]
                 self.assertEqual((mine["step"], mine["test_accuracy"]), (21, end["test_accuracy"]))
                 self.assertTrue(math.isclose(mine["test_loss"], end["test_loss"], rel_tol=1e-6), (mine, end))
+                self.assertEqual(*(safetensors_reader.read(path)[1] for path in (self.path("weights"), mine["weights"])))
                 # The weights that eval takes are those that the run's hash is of.
                 still = self.ran("train", *JOB, "--init", mine["weights"], "--optimizer", "sgd:lr=0", "--steps", "1")
                 self.assertEqual(params_hash(still), params_hash(done))

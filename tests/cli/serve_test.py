@@ -231,7 +231,7 @@ class Serve(net_tool.NetTest):
         here = [[*map(str.strip, line.split()[1:])] for block in blocks for line in block]
         for words in here:
             words[:] = [self.meeting if word.startswith("tcp://") else self.path(word)
-                        if word.endswith(".key") or word == "workers" else word for word in words]
+                        if word.endswith(".key") or word in ("workers", "model.safetensors") else word for word in words]
         new_server, serve, new_worker, train = here
         server_key, worker_key = self.ok(*new_server).strip(), self.ok(*new_worker).strip()
         with open(self.path("workers"), "w", encoding="utf-8") as file:
@@ -239,6 +239,10 @@ class Serve(net_tool.NetTest):
         server = self.told(self.start(*serve), "listens at")
         done = self.fine(self.start(*[server_key if word == "tgk1:..." else word for word in train]))
         self.assertIn("8 of 8", done.stdout)
+        weights = self.path("model.safetensors")
+        self.assertIn(f"weights        {weights}", done.stdout)
+        tested = json.loads(self.ok("eval", "--weights", weights, "--json"))
+        self.assertIn(f"accuracy {100 * tested['test_accuracy']:.2f} %", done.stdout)
         self.assertIn("worker 0 (anna, 127.0.0.1) has come", self.ends(server))
 
 
@@ -269,6 +273,8 @@ BAD_WORKERS = [
     (["--server", "tcp://h:1", "--insecure", "--servers", "2"], "--server and --servers N cannot be combined"),
     (["--server", "tcp://h:1", "--insecure", "--strategy", "ssgd"], "allowed: --strategy server"),
     (["--server", "tcp://h:1", "--insecure", "--save", "x"], "--server and --save DIR cannot be combined"),
+    (["--save-weights", "x", "--out", "x"], "this is the path of --save-weights"),
+    (["--save-weights", "x", "--dry-run"], "--dry-run cannot be combined with --out, --save, --save-weights"),
     (["--server", "tcp://h:1", "--insecure", "--dry-run"], "--server and --dry-run cannot be combined"),
     (["--server", "tcp://h:1", "--insecure", "--method", "dct"], "this method does not have exchange=star"),
     (["--server", "tcp://h:1", "--insecure", "--link", "1gbit"], "--server and --link cannot be combined"),

@@ -175,6 +175,7 @@ TG_NODISCARD tg_status run_agree_on_signal(run *r);
 TG_NODISCARD tg_status run_save(run *r);
 /* Add the weights of the finished run to the checkpoint that was saved after its last step. */
 TG_NODISCARD tg_status run_save_final(run *r);
+TG_NODISCARD tg_status run_save_weights(run *r);
 
 /* Pass the gradient in the model to rank 0's callback, if that of this step is wanted.
  * (run_gradient.c) */

@@ -78,6 +78,7 @@ tg_status run_agree(run *r)
                            {"steps before a pause", (double)r->until, false},
                            {"--no-eval", !job->evaluate, true},
                            {"--save", job->save_dir != NULL, true},
+                           {"--save-weights", job->save_weights != NULL, true},
                            {"--save-every", (double)job->save_every, false},
                            {"train_job.stop", job->stop != NULL, true}};
     double *all;

@@ -258,6 +258,15 @@ tg_status run_save_final(run *r)
     return TG_OK;
 }
 
+tg_status run_save_weights(run *r)
+{
+    const int64_t begin = run_now(r);
+    TG_TRY(tg_session_save_weights(r->session, r->job->save_weights));
+    if (r->job->times == NULL)
+        r->evaluation_ns += run_now(r) - begin;
+    return TG_OK;
+}
+
 static void add_anew(run *r, const char *what)
 {
     const size_t used = strlen(r->anew);

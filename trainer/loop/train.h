@@ -65,11 +65,12 @@ typedef struct train_job {
     uint64_t until;
     uint64_t seed;
     uint64_t log_every;
-    const char *save_dir;   /* NULL: do not save */
-    uint64_t save_every;    /* steps; 0: only at the end, or when interrupted */
-    const char *resume_dir; /* any number of ranks may have saved it */
-    const char *init;       /* file of initial weights, which rank 0 reads; NULL: random ones */
-    const char *data_spec;  /* the spec of the data. It goes into saved weights with `holdout`, so
+    const char *save_dir;     /* NULL: do not save */
+    const char *save_weights; /* file of the weights at the end; NULL: none */
+    uint64_t save_every;      /* steps; 0: only at the end, or when interrupted */
+    const char *resume_dir;   /* any number of ranks may have saved it */
+    const char *init;         /* file of initial weights, which rank 0 reads; NULL: random ones */
+    const char *data_spec;    /* the spec of the data. It goes into saved weights with `holdout`, so
                              * that they can be evaluated; NULL: the data's name */
     size_t holdout;
     int64_t timeout_ms;

@@ -173,6 +173,8 @@ static tg_status loop(run *r)
     r->trained_bytes = run_sent(r) - r->sent_before;
     if (job->save_dir)
         TG_TRY(run_save_final(r));
+    if (job->save_weights)
+        TG_TRY(run_save_weights(r));
     return r->loss_steps > 0 ? close_epoch(r, job->evaluate && !r->end.interrupted) : TG_OK;
 }
 
