@@ -95,8 +95,8 @@ typedef struct tg_transport_ops {
     /* Optional (NULL): of a transport whose other ranks come and go, such as a server's. A rank
      * that is not there is a vacant seat: receives posted to it wait for whoever takes it.
      * Disconnect a rank, which is told tg_error, or one that has left. Its operations are over, and
-     * its seat is vacant afterwards. */
-    void (*drop)(tg_transport *t, int peer);
+     * its seat is vacant afterwards. Returns true if it may be back: its connection broke off. */
+    bool (*drop)(tg_transport *t, int peer);
     /* Optional (NULL): of a transport that can connect anew with a peer that was lost. Once all
      * operations with the peer are over, call it until the peer is back; do not post before. It
      * waits for a few seconds at most.

@@ -15,6 +15,7 @@ typedef struct cutter {
     uint32_t seed;
     bool quiet; /* it cuts nothing */
     bool slow;
+    bool early; /* its connections are cut before its first gradient */
     double again_s;
     int cuts;
     float w[TOKENS], g[TOKENS];
@@ -51,6 +52,9 @@ static tg_status work(cutter *c, tg_session *s, const tg_net *net)
                               .grad = tg_array_f32(c->g, TOKENS)};
     TG_TRY(tg_session_add(s, &tensor, &id));
     TG_TRY(tg_session_begin(s));
+    for (int q = 0; c->early && q < c->h->shards; q++)
+        (void)shutdown(net->stream[q + 1]->fd, SHUT_RDWR);
+    usleep(c->early ? 50000 : 0); /* until the servers have seen it */
     for (int step = 0; step < TOKEN_STEPS; step++) {
         TG_TRY(tg_session_grad_wait(s, id));
         memset(c->g, 0, sizeof c->g);
@@ -206,6 +210,83 @@ static void test_server_again(void **state)
     free(h);
 }
 
+/* A worker that is alone loses its connections before its first gradient: the parameters that it
+ * has offered are still there. */
+static void test_early(void **state)
+{
+    (void)state;
+    house *h = calloc(1, sizeof *h);
+    cutter *c = calloc(1, sizeof *c);
+    pthread_t thread;
+    assert_true(h && c);
+    *h = (house){
+        .shards = SHARDS, .mode = "async", .optimizer = "sgd:lr=1,momentum=0", .timeout_ms = 20000};
+    house_open(h);
+    *c = (cutter){.h = h, .quiet = true, .early = true};
+    start(c, &thread);
+    pthread_join(thread, NULL);
+    assert_string_equal(c->error, "");
+    count_tokens(h, 1);
+    house_close(h);
+    free(c);
+    free(h);
+}
+
+/* Come, offer parameters, and leave without a gradient, in order or not. What the server has then
+ * is in w. */
+static void offer(const house *h, bool in_order, float *w)
+{
+    const tg_session_config config = {.struct_size = sizeof config,
+                                      .method = "dense:exchange=star",
+                                      .strategy = "server",
+                                      .optimizer = h->optimizer};
+    const size_t shape = TOKENS;
+    float g[TOKENS] = {0};
+    const tg_tensor tensor = {.struct_size = sizeof tensor,
+                              .name = "w",
+                              .shape = &shape,
+                              .ndim = 1,
+                              .param = tg_array_f32(w, TOKENS),
+                              .grad = tg_array_f32(g, TOKENS)};
+    tg_net_attach_config to = attach_config(h);
+    tg_net *net;
+    tg_transport *t;
+    tg_session *s;
+    uint32_t id;
+    to.again_s = 30;
+    assert_int_equal(attach(&to, &net, &t), TG_OK);
+    assert_int_equal(tg_session_create(&config, t, &s), TG_OK);
+    assert_int_equal(tg_session_add(s, &tensor, &id), TG_OK);
+    assert_int_equal(tg_session_begin(s), TG_OK);
+    if (!in_order)
+        (void)shutdown(net->stream[1]->fd, SHUT_RDWR);
+    tg_session_destroy(s);
+    tg_transport_destroy(t);
+}
+
+/* Parameters of which no gradient comes are forgotten: at once when their worker leaves, and when
+ * it has not been back for as long as others wait. */
+static void test_offers(void **state)
+{
+    (void)state;
+    house *h = calloc(1, sizeof *h);
+    float w[TOKENS];
+    assert_non_null(h);
+    *h = (house){
+        .shards = 1, .mode = "async", .optimizer = "sgd:lr=1,momentum=0", .timeout_ms = 300};
+    house_open(h);
+    for (int turn = 0; turn < 4; turn++) {
+        for (int i = 0; i < TOKENS; i++)
+            w[i] = (float)turn;
+        offer(h, turn < 2, w);
+        assert_true(w[0] >= (float)turn && w[0] <= (float)turn);
+        if (turn >= 2)
+            usleep(400000);
+    }
+    house_close(h);
+    free(h);
+}
+
 /* Servers that do not come back, and one that does not want the worker any more. */
 static void test_ends(void **state)
 {
@@ -248,8 +329,8 @@ static void test_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cuts),
-        cmocka_unit_test(test_server_again),
+        cmocka_unit_test(test_cuts),  cmocka_unit_test(test_server_again),
+        cmocka_unit_test(test_early), cmocka_unit_test(test_offers),
         cmocka_unit_test(test_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,13 +50,14 @@ tg_status tg__tcp_host(tg__tcp *t, int64_t *look_ns_p)
     return TG_OK;
 }
 
-void tg__tcp_drop(tg_transport *base, int peer)
+bool tg__tcp_drop(tg_transport *base, int peer)
 {
     tg__tcp *t = (tg__tcp *)base;
     if (peer < 0 || peer >= base->size - 1)
-        return;
+        return false;
     tg__peer *p = &t->peer[peer];
     tg__stream *stream = p->stream;
+    const bool lost = stream && p->gone && !p->said_bye;
     char why[TG__TEXT_MAX] = "";
     uint8_t *bytes = NULL;
     size_t at = 0, len = 0;
@@ -79,4 +80,5 @@ void tg__tcp_drop(tg_transport *base, int peer)
         tg__seats_part(t->net->hosts, peer, why, bytes, at, len);
     tg__peer_release(p);
     tg__peer_begin(p, peer);
+    return lost;
 }

@@ -205,7 +205,7 @@ tg_status tg__regions_abandon(tg_server *s)
         s->regions = r->next;
         tg__region_destroy(r, s->ranks);
     }
-    for (int rank = 0; rank < s->ranks; rank++) /* who has sent them need not come back */
+    for (int rank = 0; rank < s->ranks; rank++) /* their workers are unknown now */
         s->in[rank].worker = 0;
     if (s->journal.dir == NULL)
         return TG_OK;

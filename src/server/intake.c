@@ -148,6 +148,28 @@ static tg_status gathering_of(tg_server *s, int rank, tg__envelope *want, size_t
     return TG_OK;
 }
 
+/* Whether the worker that sends the message has had this seat before. */
+static bool is_known(const tg__intake *in)
+{
+    return in->said.worker != 0 && in->said.worker == in->worker;
+}
+
+/* A worker's first message: parameters of which no gradient has come count as long as those who
+ * have offered them, or have been given them, are here or may be back. */
+static tg_status forget_offers(tg_server *s, int rank)
+{
+    const int64_t now = tg_now_ns(s->t->clock);
+    if (!s->hosts || s->in[rank].met || is_known(&s->in[rank]))
+        return TG_OK;
+    for (int other = 0; other < s->ranks; other++) {
+        const tg__intake *in = &s->in[other];
+        const bool away = in->worker != 0 && now - in->heard_ns < s->timeout_ns;
+        if (other != rank && (in->met || away))
+            return TG_OK;
+    }
+    return tg__regions_abandon(s);
+}
+
 /* A message has arrived in in->msg. */
 static tg_status take(tg_server *s, int rank)
 {
@@ -157,9 +179,9 @@ static tg_status take(tg_server *s, int rank)
     uint16_t flags;
     size_t len;
     const int64_t begin = tg_now_ns(s->t->clock);
+    TG_TRY(forget_offers(s, rank));
     TG_TRY(gathering_of(s, rank, &want, &len, &flags, &g));
-    g->again =
-        in->said.worker != 0 && in->said.worker == in->worker && in->said.number <= in->number;
+    g->again = is_known(in) && in->said.number <= in->number;
     if (s->journal.dir != NULL && !g->again) {
         const tg__journal_record push = {.kind = TG__RECORD_PUSH,
                                          .rank = (uint32_t)rank,
@@ -175,7 +197,7 @@ static tg_status take(tg_server *s, int rank)
     in->msg = NULL;
     s->stats.bytes_in += in->said.len;
     s->stats.repeated += g->again;
-    if (!in->met && in->said.worker != 0 && in->said.worker == in->worker)
+    if (!in->met && is_known(in))
         tg__regions_readmit(s, rank);
     in->met = true;
     if (!g->again) {
@@ -201,7 +223,9 @@ static tg_status take(tg_server *s, int rank)
 tg_status tg__intake_vacate(tg_server *s, int rank)
 {
     tg__intake *in = &s->in[rank];
-    s->t->ops->drop(s->t, rank);
+    if (!s->t->ops->drop(s->t, rank))
+        in->worker = 0;
+    in->heard_ns = tg_now_ns(s->t->clock);
     tg__store_give(&s->store, in->msg);
     in->msg = NULL;
     tg__store_fini(&s->store); /* what one worker needed, the others may not */
@@ -210,10 +234,8 @@ tg_status tg__intake_vacate(tg_server *s, int rank)
     for (tg__region *r = s->regions; r != NULL; r = r->next)
         r->rank[rank].counts = false;
     TG_TRY(tg__gatherings_forget(s, rank));
-    if (s->stats.ranks == 0) { /* those who come next agree among themselves */
+    if (s->stats.ranks == 0) /* those who come next agree among themselves */
         s->nchannels = 0;
-        TG_TRY(tg__regions_abandon(s));
-    }
     return tg__intake_begin(s, rank);
 }
 

@@ -162,9 +162,11 @@ static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_ser
                        "and go");
     s->journal_bytes = c->journal_bytes == 0 ? JOURNAL_BYTES : c->journal_bytes;
     TG_TRY(tg__snapshot_recover(s, c->journal));
-    for (tg__region *r = s->regions; r != NULL; r = r->next) /* nobody is here */
-        for (int rank = 0; rank < s->ranks; rank++)
+    for (int rank = 0; rank < s->ranks; rank++) { /* nobody is here */
+        s->in[rank].heard_ns = tg_now_ns(t->clock);
+        for (tg__region *r = s->regions; r != NULL; r = r->next)
             r->rank[rank].counts = false;
+    }
     return TG_OK;
 }
 

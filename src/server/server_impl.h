@@ -91,7 +91,7 @@ TG_NODISCARD tg_status tg__gathering_replay_answer(tg_server *s, const tg__journ
 TG_NODISCARD tg_status tg__gathering_complete(tg_server *s, tg__gathering *g);
 /* Answer those who no longer are. */
 TG_NODISCARD tg_status tg__gatherings_release(tg_server *s);
-/* All workers have left: forget parameters of which no gradient has ever come. */
+/* Forget parameters of which no gradient has ever come, and who has sent them. */
 TG_NODISCARD tg_status tg__regions_abandon(tg_server *s);
 /* A worker leaves its seat: forget what was to be sent to it. */
 TG_NODISCARD tg_status tg__gatherings_forget(tg_server *s, int rank);

@@ -115,13 +115,14 @@ static tg_status test(tg_transport *t, tg_request *req, bool *done_p, size_t *le
     return TG_OK;
 }
 
-static void drop(tg_transport *t, int peer)
+static bool drop(tg_transport *t, int peer)
 {
     seat *s = &world.seat[peer];
     (void)t;
     while (s->count > 0)
         forget(s, 0);
     *s = (seat){.number = s->number, .drops = s->drops + 1};
+    return s->number > 0;
 }
 
 static bool shut(tg_transport *t)
