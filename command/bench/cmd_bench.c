@@ -263,8 +263,8 @@ static const struct cli_command *const parts[] = {&command_bench_codec,
 #ifdef HAVE_TRAIN
                                                   &command_bench_train,
 #endif
-                                                  &command_bench_exchange, &command_bench_strategy,
-                                                  NULL};
+                                                  &command_bench_exchange, &command_bench_server,
+                                                  &command_bench_strategy, NULL};
 
 static int cmd_bench(int argc, char **argv)
 {
@@ -277,8 +277,8 @@ static int cmd_bench(int argc, char **argv)
 const struct cli_command command_bench = {
     .name = "bench",
     .run = cmd_bench,
-    .summary = "measure codecs, training steps, exchanges or strategies",
-    .usage = "codec|train|exchange|strategy [OPTION]...",
+    .summary = "measure codecs, training steps, exchanges, servers or strategies",
+    .usage = "codec|train|exchange|server|strategy [OPTION]...",
     .about = "Measure how fast this machine does parts of the work, beside what it should take. "
              "telegrad bench codec --help and so on explain the options.",
     .parts = parts,

@@ -20,7 +20,7 @@ extern const struct cli_command command_train, command_compare, command_tune, co
 extern const struct cli_command command_key, command_doctor, command_serve;
 /* Parts of command_bench. */
 extern const struct cli_command command_bench_codec, command_bench_train, command_bench_exchange,
-    command_bench_strategy;
+    command_bench_server, command_bench_strategy;
 /* Parts of command_key. */
 extern const struct cli_command command_key_new, command_key_show, command_key_fingerprint;
 

@@ -112,7 +112,7 @@ class Help(CliTest):
 
     def test_every_way_to_ask(self):
         for command in ("train", "compare", "tune", "eval", "methods", "models", "data", "advise", "report", "bench", "bench codec",
-                        "bench train", "bench exchange", "bench strategy"):
+                        "bench train", "bench exchange", "bench server", "bench strategy"):
             words = command.split()
             text = self.ok(*words, "--help")
             for asked in ([*words, "-h"], [*words, "--usage"], ["help", *words], [*words, "-qh"]):

@@ -6,7 +6,7 @@ import unittest
 from cli_tool import TELEGRAD, CliTest, run
 
 COMMANDS = ("train", "compare", "tune", "eval", "methods", "strategies", "exchanges", "codecs", "feedbacks", "optimizers", "lr-schedules",
-            "models", "data", "advise", "report", "bench codec", "bench train", "bench exchange", "bench strategy",
+            "models", "data", "advise", "report", "bench codec", "bench train", "bench exchange", "bench server", "bench strategy",
             "key new", "key show", "key fingerprint")
 KINDS = ("methods", "strategies", "exchanges", "codecs", "feedbacks", "optimizers", "lr-schedules", "models", "data")
 
