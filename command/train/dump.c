@@ -69,13 +69,30 @@ static json_t *describe(const train_gradient *tensor, size_t count)
     return json_pack("{s:I, s:o}", "n", (json_int_t)offset, "tensors", list);
 }
 
+/* Gradients of an earlier run may be there, but not those of another model. */
+static tg_status check_old(const struct dump *d, const json_t *json)
+{
+    char path[PATH_MAX];
+    (void)snprintf(path, sizeof path, "%s/tensors.json", d->dir);
+    json_t *old = json_load_file(path, 0, NULL);
+    const bool other = old && !json_equal(old, json);
+    json_decref(old);
+    return other ? tg_fail(TG_E_IO,
+                           "--dump-gradients %s: it holds the gradients of another model: choose "
+                           "another folder",
+                           d->dir)
+                 : TG_OK;
+}
+
 static tg_status write_list(const struct dump *d, const train_gradient *tensor, size_t count)
 {
     tg_newfile *f;
     json_t *json = describe(tensor, count);
     if (!json)
         return tg_fail(TG_E_NOMEM, "out of memory: %s/tensors.json", d->dir);
-    tg_status status = open_file(d, "tensors.json", &f);
+    tg_status status = check_old(d, json);
+    if (status == TG_OK)
+        status = open_file(d, "tensors.json", &f);
     if (status == TG_OK) {
         (void)json_dumpf(json, tg_newfile_stream(f),
                          JSON_INDENT(2)); /* commit reports the file's error */

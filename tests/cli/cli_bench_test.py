@@ -112,6 +112,18 @@ class Bench(CliTest):
         self.assertEqual(sorted(os.listdir(self.path("g"))),
                          ["gradient-00000001.npy", "gradient-00000033.npy", "tensors.json"])
 
+    def test_two_models_in_one_folder(self):
+        job = ["train", *TINY, "--steps", "1", "--no-eval", "--dump-gradients", self.path("g"), "--model"]
+        for _ in range(2):
+            self.ok(*job, "mlp:hidden=16")
+        with open(self.path("g/gradient-00000001.npy"), "rb") as file:
+            before = file.read()
+        done = run(*job, "mlp:hidden=24")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("it holds the gradients of another model: choose another folder", done.stderr)
+        with open(self.path("g/gradient-00000001.npy"), "rb") as file:
+            self.assertEqual(file.read(), before)
+
     def test_dumping_changes_nothing(self):
         job = ["train", *TINY, "--model", "mlp:hidden=16", "--steps", "4", "--no-eval", "--workers", "2", "--method",
                "topk:density=0.01"]
