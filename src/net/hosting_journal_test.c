@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <sys/stat.h>
 #include "free_ports.h"
 #include "net_house.h"
 
@@ -30,6 +31,14 @@ static void spend_all(const house *h, int from, int to)
     free(p);
 }
 
+static long log_bytes(const char *folder)
+{
+    char path[80];
+    struct stat info;
+    snprintf(path, sizeof path, "%s/log-000000000000", folder);
+    return stat(path, &info) == 0 ? (long)info.st_size : -1;
+}
+
 /* At any time, what is in the folder makes a server with the bits of the one that wrote it; also
  * when the folder was copied while that one ran. */
 static void test_journal(void **state)
@@ -50,7 +59,10 @@ static void test_journal(void **state)
         house_open(h);
         spend_all(h, 0, SEATS);
         spend_all(h, SEATS, SEATS + 2);
+        const long before = log_bytes(folder);
         look(h, w);
+        if (i >= 2) /* one that comes adds its records, not the model that it offers */
+            assert_in_range(log_bytes(folder), before + 1, before + (long)(TOKENS * sizeof *w) / 2);
         shell("cp -r '%s' '%s'", folder, copy); /* as if the machine had died now */
         *after = (house){.shards = 1, .mode = h->mode, .optimizer = h->optimizer, .journal = copy};
         house_open(after);

@@ -369,30 +369,63 @@ tg_status tg__gathering_replay(tg_server *s, const tg__journal_record *record, c
     return status == TG_E_CORRUPT ? TG_OK : status; /* it was refused then, too */
 }
 
-/* What the record says: channel (2), bucket (2), first element (4), elements (4), zero (4). */
-static tg_status note_answer(tg_server *s, const tg__gathering *g)
+enum { PLACE = 16 };
+
+/* The body of ANSWER and COME. */
+static void put_place(uint8_t body[PLACE], const tg__gathering *g)
 {
-    uint8_t body[16] = {0};
+    memset(body, 0, PLACE);
     tg__put16(body, g->id.channel);
     tg__put16(body + 2, g->id.bucket);
     tg__put32(body + 4, (uint32_t)g->star.begin);
     tg__put32(body + 8, (uint32_t)g->n);
-    return tg__journal_add(&s->journal,
-                           &(tg__journal_record){.kind = TG__RECORD_ANSWER,
-                                                 .rank = (uint32_t)g->only,
-                                                 .tag = g->tag,
-                                                 .len = sizeof body},
-                           body);
 }
 
-tg_status tg__gathering_replay_answer(tg_server *s, const tg__journal_record *record,
-                                      const uint8_t *body)
+static tg_status note_answer(tg_server *s, const tg__gathering *g)
 {
+    uint8_t body[PLACE];
+    put_place(body, g);
+    return tg__journal_add(
+        &s->journal,
+        &(tg__journal_record){
+            .kind = TG__RECORD_ANSWER, .rank = (uint32_t)g->only, .tag = g->tag, .len = PLACE},
+        body);
+}
+
+tg_status tg__gathering_note(tg_server *s, const tg__gathering *g, int rank, const uint8_t *msg)
+{
+    const tg__stamp *said = &s->in[rank].said;
+    const bool comes = g->region != NULL && g->star.combine == &tg__combine_parameters;
+    uint8_t body[PLACE];
+    put_place(body, g);
+    return tg__journal_add(&s->journal,
+                           &(tg__journal_record){.kind = comes ? TG__RECORD_COME : TG__RECORD_PUSH,
+                                                 .rank = (uint32_t)rank,
+                                                 .tag = said->tag,
+                                                 .len = comes ? PLACE : said->len,
+                                                 .worker = said->worker,
+                                                 .number = said->number},
+                           comes ? body : msg);
+}
+
+tg_status tg__gathering_replay_place(tg_server *s, const tg__journal_record *record,
+                                     const uint8_t *body)
+{
+    const int rank = (int)record->rank;
+    if (record->len != PLACE)
+        return tg_fail(TG_E_CORRUPT, "kind %u, %llu bytes", record->kind,
+                       (unsigned long long)record->len);
     const tg__envelope id = {.channel = tg__get16(body), .bucket = tg__get16(body + 2)};
     const size_t begin = tg__get32(body + 4), n = tg__get32(body + 8);
     tg__region *r = find_region(s, &id);
     if (r == NULL || begin < r->lo || begin + n > r->lo + r->n)
-        return tg_fail(TG_E_CORRUPT, "an answer about elements that are not kept");
-    tg__region_read(r, (int)record->rank, begin, r->g, n);
-    return TG_OK;
+        return tg_fail(TG_E_CORRUPT, "elements that are not kept");
+    if (record->kind == TG__RECORD_ANSWER) {
+        tg__region_read(r, rank, begin, r->g, n);
+        return TG_OK;
+    }
+    s->in[rank].worker = record->worker;
+    s->in[rank].number = record->number;
+    tg__region_admit(r, rank, base_of(s, r));
+    return tg__region_see(r, &s->mode, rank);
 }

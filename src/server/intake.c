@@ -183,13 +183,7 @@ static tg_status take(tg_server *s, int rank)
     TG_TRY(gathering_of(s, rank, &want, &len, &flags, &g));
     g->again = is_known(in) && in->said.number <= in->number;
     if (s->journal.dir != NULL && !g->again) {
-        const tg__journal_record push = {.kind = TG__RECORD_PUSH,
-                                         .rank = (uint32_t)rank,
-                                         .tag = in->said.tag,
-                                         .len = in->said.len,
-                                         .worker = in->said.worker,
-                                         .number = in->said.number};
-        TG_TRY(tg__journal_add(&s->journal, &push, in->msg));
+        TG_TRY(tg__gathering_note(s, g, rank, in->msg));
         s->unsynced = true;
     }
     const int from = g->next;

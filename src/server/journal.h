@@ -16,8 +16,9 @@
  *                                                       l  body
  *
  * PUSH    the body is the message, as it came
- * ANSWER  no body: the rank was answered what its last push of this tag was about, and mode
- *         compensate remembers with what
+ * ANSWER  the rank was answered parameters, and mode compensate remembers which. The body says
+ *         where they are: channel (2), bucket (2), first element (4), elements (4), zero (4)
+ * COME    the rank has offered parameters that the server had already: the same body
  *
  * A push is answered only once it is on disk, so what a worker knows to be applied is not lost. All
  * pushes that have come meanwhile share one fdatasync, after which the head is told how far it
@@ -46,7 +47,7 @@ typedef struct tg__journal {
 
 #define TG__JOURNAL_OUT ((size_t)256 << 10)
 
-enum tg__record_kind { TG__RECORD_PUSH = 1, TG__RECORD_ANSWER };
+enum tg__record_kind { TG__RECORD_PUSH = 1, TG__RECORD_ANSWER, TG__RECORD_COME };
 
 typedef struct tg__journal_record {
     uint32_t kind, rank, tag;

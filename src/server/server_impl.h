@@ -85,8 +85,12 @@ void tg__regions_readmit(const tg_server *s, int rank);
 /* Do again what a record of the journal says, without answering. */
 TG_NODISCARD tg_status tg__gathering_replay(tg_server *s, const tg__journal_record *record,
                                             const uint8_t *body);
-TG_NODISCARD tg_status tg__gathering_replay_answer(tg_server *s, const tg__journal_record *record,
-                                                   const uint8_t *body);
+TG_NODISCARD tg_status tg__gathering_replay_place(tg_server *s, const tg__journal_record *record,
+                                                  const uint8_t *body);
+/* Write to the journal that a rank's message has come, which g is about.
+ * msg  (said.len) */
+TG_NODISCARD tg_status tg__gathering_note(tg_server *s, const tg__gathering *g, int rank,
+                                          const uint8_t *msg);
 /* All frames of g are in: form the answer, and send it unless a rank is too far ahead. */
 TG_NODISCARD tg_status tg__gathering_complete(tg_server *s, tg__gathering *g);
 /* Answer those who no longer are. */

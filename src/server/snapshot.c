@@ -217,8 +217,8 @@ static tg_status replay(void *arg, const tg__journal_record *record, const uint8
                        s->ranks);
     if (record->kind == TG__RECORD_PUSH)
         return tg__gathering_replay(s, record, body);
-    if (record->kind == TG__RECORD_ANSWER && record->len == 16)
-        return tg__gathering_replay_answer(s, record, body);
+    if (record->kind == TG__RECORD_ANSWER || record->kind == TG__RECORD_COME)
+        return tg__gathering_replay_place(s, record, body);
     return tg_fail(TG_E_CORRUPT, "kind %u, %llu bytes", record->kind,
                    (unsigned long long)record->len);
 }
