@@ -11,8 +11,9 @@ struct tg__renewal {
     int count; /* servers */
     int64_t limit_ns;
     struct tg__away {
-        int64_t since_ns; /* when the server was lost; 0: it is there */
+        int64_t since_ns; /* when the server was lost */
         int64_t next_ns;  /* when to call again */
+        int64_t spent_ns; /* calling it, since it answered last */
         int turn;         /* calls since then */
         int losses;       /* so far */
         char why[TG__TEXT_MAX];

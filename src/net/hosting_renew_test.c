@@ -17,6 +17,7 @@ typedef struct cutter {
     bool slow;
     bool early; /* its connections are cut before its first gradient */
     double again_s;
+    atomic_bool stops; /* while it calls */
     int cuts;
     float w[TOKENS], g[TOKENS];
     tg_status status;
@@ -72,6 +73,11 @@ static tg_status work(cutter *c, tg_session *s, const tg_net *net)
     return tg_session_finish(s);
 }
 
+static bool is_stopped(void *arg)
+{
+    return atomic_load(&((cutter *)arg)->stops);
+}
+
 static void *be_cutter(void *arg)
 {
     cutter *c = arg;
@@ -85,6 +91,8 @@ static void *be_cutter(void *arg)
     tg_transport *t = NULL;
     tg_session *s = NULL;
     to.again_s = c->again_s;
+    to.stop = is_stopped;
+    to.stop_arg = c;
     c->status = attach(&to, &net, &t);
     if (c->status == TG_OK)
         c->status = tg_session_create(&config, t, &s);
@@ -326,12 +334,100 @@ static void test_ends(void **state)
     free(h);
 }
 
+/* A worker is stopped while its server is away. */
+static void test_stop(void **state)
+{
+    static cutter c;
+    house *h = calloc(1, sizeof *h);
+    pthread_t thread;
+    (void)state;
+    assert_non_null(h);
+    *h = (house){.shards = 1, .mode = "async", .optimizer = "sgd:lr=1,momentum=0"};
+    house_open(h);
+    c = (cutter){.h = h, .quiet = true, .again_s = 5, .slow = true};
+    start(&c, &thread);
+    await_event(h, "has come");
+    house_close(h);
+    atomic_store(&c.stops, true);
+    pthread_join(thread, NULL);
+    if (c.status != TG_E_STOPPED)
+        fail_msg("%s", c.error);
+    free(h);
+}
+
+/* A server that gives seats, but closes each connection before it answers anything. */
+typedef struct closer {
+    tg_net *net;
+    tg_transport *t;
+    atomic_bool over;
+    int calls;
+} closer;
+
+static void *be_closer(void *arg)
+{
+    closer *c = arg;
+    tg_request req;
+    uint8_t byte;
+    size_t len;
+    bool done;
+    if (c->t->ops->post_recv(c->t, 0, 5, &byte, 1, &req) != TG_OK)
+        return NULL;
+    while (!atomic_load(&c->over) &&
+           c->t->ops->poll(c->t, tg_now_ns(c->t->clock) + 1000000) == TG_OK) {
+        if (c->net->stream[0])
+            (void)shutdown(c->net->stream[0]->fd, SHUT_RDWR);
+        if (c->t->ops->test(c->t, &req, &done, &len) == TG_OK)
+            continue;
+        c->t->ops->drop(c->t, 0);
+        c->calls++;
+        if (c->t->ops->post_recv(c->t, 0, 5, &byte, 1, &req) != TG_OK)
+            return NULL;
+    }
+    return NULL;
+}
+
+static void test_closer(void **state)
+{
+    static cutter w;
+    house *h = calloc(1, sizeof *h);
+    closer c = {.calls = 0};
+    pthread_t thread[2];
+    char port[FREE_PORTS_MAX][32];
+    (void)state;
+    assert_non_null(h);
+    *h = (house){.shards = 1, .optimizer = "sgd:lr=1,momentum=0"};
+    find_ports(1, port);
+    snprintf(h->address[0], sizeof h->address[0], "tcp://%.31s", port[0]);
+    h->addresses[0] = h->address[0];
+    const tg_net_serve_config config = {.struct_size = sizeof config,
+                                        .listen = h->address[0],
+                                        .workers = 1,
+                                        .shards = 1,
+                                        .job = "hosting",
+                                        .insecure = true};
+    assert_int_equal(tg_net_serve(&config, &c.net), TG_OK);
+    assert_int_equal(tg_transport_tcp(c.net, &c.t), TG_OK);
+    assert_int_equal(pthread_create(&thread[0], NULL, be_closer, &c), 0);
+    w = (cutter){.h = h, .quiet = true, .again_s = 0.5};
+    start(&w, &thread[1]);
+    pthread_join(thread[1], NULL);
+    atomic_store(&c.over, true);
+    pthread_join(thread[0], NULL);
+    tg_transport_destroy(c.t);
+    assert_int_equal(w.status, TG_E_PEER);
+    if (!strstr(w.error, "it was called for 0.5 s"))
+        fail_msg("after %d calls: %s", c.calls, w.error);
+    assert_in_range(c.calls, 2, 20);
+    free(h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cuts),  cmocka_unit_test(test_server_again),
-        cmocka_unit_test(test_early), cmocka_unit_test(test_offers),
-        cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_cuts),   cmocka_unit_test(test_server_again),
+        cmocka_unit_test(test_early),  cmocka_unit_test(test_offers),
+        cmocka_unit_test(test_ends),   cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_closer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,6 +112,7 @@ typedef struct tg__peer {
     uint8_t head[TG__HEAD];
     size_t head_got;
     size_t segment_due; /* bytes of the segment that have not come yet */
+    bool answers;       /* a message has come that this rank had asked for */
     bool arriving;      /* a message has begun */
     bool arriving_granted;
     uint32_t arriving_tag;

@@ -168,7 +168,7 @@ static void finish(tg__tcp *t, tg__peer *p)
         p->into->len = p->arriving_len;
         p->owed += p->arriving_granted ? 0 : tg__message_cost(p->arriving_len);
         p->into = NULL;
-        t->changed = true;
+        p->answers = t->changed = true;
     } else if (p->aside) { /* or this rank has left meanwhile */
         append_early(&p->early, p->aside);
         p->aside = NULL;

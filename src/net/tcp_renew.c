@@ -9,7 +9,16 @@
 #define PAUSE_NS INT64_C(50000000)  /* between two, at first */
 #define PAUSE_MAX_NS INT64_C(1000000000)
 
-/* The connection has broken off just now. */
+/* When to call next. */
+static int64_t next_call_ns(const struct tg__away *away, int64_t now)
+{
+    const int64_t pause = PAUSE_NS * away->turn;
+    return now + (pause < PAUSE_MAX_NS ? pause : PAUSE_MAX_NS);
+}
+
+/* The connection has broken off just now. If the server has answered nothing since it was called
+ * last, this is still the same loss: otherwise one that ends each connection would be called for
+ * ever. */
 static tg_status begin(tg__tcp *t, tg__peer *p, int64_t now)
 {
     tg__renewal *r = t->net->renewal;
@@ -18,7 +27,11 @@ static tg_status begin(tg__tcp *t, tg__peer *p, int64_t now)
     const tg_status status = tg__fail_gone(t, p);
     if (p->dismisses)
         return status;
-    *away = (struct tg__away){.since_ns = now, .next_ns = now, .losses = away->losses + 1};
+    if (p->answers)
+        *away = (struct tg__away){.losses = away->losses};
+    away->losses++;
+    away->since_ns = now - away->spent_ns;
+    away->next_ns = next_call_ns(away, now);
     snprintf(away->why, sizeof away->why, "%s", tg_error());
     tg__peer_release(p);
     tg__peer_begin(p, p->rank);
@@ -38,7 +51,7 @@ static tg_status end(tg__tcp *t, tg__peer *p, int64_t now)
     TG_TRY(tg__peer_connect(t, p, t->net->stream[p->rank]));
     tg_log(TG_LOG_WARN, "server %d is connected again, after %.1f s (lost so far: %d)", p->rank - 1,
            (double)(now - away->since_ns) * 1e-9, away->losses);
-    away->since_ns = 0;
+    away->spent_ns = now - away->since_ns;
     return TG_OK;
 }
 
@@ -62,6 +75,8 @@ tg_status tg__tcp_renew(tg_transport *base, int peer, bool *back_p)
         return TG_OK;
     if (p->stream)
         TG_TRY(begin(t, p, now));
+    if (r->config.stop && r->config.stop(r->config.stop_arg))
+        return tg_fail(TG_E_STOPPED, "stopped while server %d was called again", peer - 1);
     if (now < away->next_ns)
         return TG_OK;
     if (now - away->since_ns >= r->limit_ns)
@@ -80,7 +95,6 @@ tg_status tg__tcp_renew(tg_transport *base, int peer, bool *back_p)
     if (status != TG_E_PEER && status != TG_E_IO)
         return status;
     snprintf(away->last, sizeof away->last, "%s", tg_error());
-    const int64_t pause = PAUSE_NS * away->turn;
-    away->next_ns = now + (pause < PAUSE_MAX_NS ? pause : PAUSE_MAX_NS);
+    away->next_ns = next_call_ns(away, now);
     return TG_OK;
 }
