@@ -22,16 +22,22 @@ static tg_status new_gathering(tg_server *s, tg__gathering **g_p)
     return TG_OK;
 }
 
+/* Its answer takes no memory any more. */
+static void free_answer(tg_server *s, tg__gathering *g)
+{
+    if (g->only >= 0 && g->answer != NULL)
+        s->in[g->only].owed -= TG__F32_BYTES(g->n);
+    tg__store_give(&s->store, g->answer);
+    g->answer = NULL;
+}
+
 static void end_gathering(tg_server *s, tg__gathering *g)
 {
     tg__gathering **link = &s->active;
     while (*link != g)
         link = &(*link)->link;
     *link = g->link;
-    if (g->only >= 0 && g->answer != NULL)
-        s->in[g->only].owed -= TG__F32_BYTES(g->n);
-    tg__store_give(&s->store, g->answer);
-    g->answer = NULL;
+    free_answer(s, g);
     g->link = s->idle;
     s->idle = g;
 }
@@ -344,6 +350,35 @@ tg_status tg__gathering_complete(tg_server *s, tg__gathering *g)
 
 /* ---- the journal ----------------------------------------------------------------------------- */
 
+/* Mode compensate needs what a worker was answered. The record of an answer is on disk only with
+ * the next push, so it may be missing; but then nothing follows it, either. So a push whose answer
+ * is not in the journal was answered, if at all, with the parameters at the journal's end: until
+ * then it stays active. */
+
+/* The rank's pushes of these elements, except one, wait for nothing any more. */
+static void end_pushes(tg_server *s, int rank, const tg__region *r, uint64_t begin,
+                       const tg__gathering *except)
+{
+    for (tg__gathering *g = s->active, *next; g != NULL; g = next) {
+        next = g->link;
+        if (g != except && g->only == rank && g->region == r && g->star.begin == begin)
+            end_gathering(s, g);
+    }
+}
+
+tg_status tg__gatherings_end_replay(tg_server *s, tg_status status)
+{
+    while (s->active != NULL) {
+        tg__gathering *g = s->active;
+        if (status == TG_OK) {
+            tg__region_read(g->region, g->only, (size_t)g->star.begin, g->region->g, g->n);
+            status = note_answer(s, g);
+        }
+        end_gathering(s, g);
+    }
+    return status;
+}
+
 tg_status tg__gathering_replay(tg_server *s, const tg__journal_record *record, const uint8_t *body)
 {
     const int rank = (int)record->rank;
@@ -365,6 +400,11 @@ tg_status tg__gathering_replay(tg_server *s, const tg__journal_record *record, c
     s->in[rank].worker = record->worker;
     s->in[rank].number = record->number;
     const tg_status status = apply(s, g);
+    if (status == TG_OK && s->mode.compensate > 0) {
+        free_answer(s, g);
+        end_pushes(s, rank, g->region, g->star.begin, g);
+        return TG_OK;
+    }
     end_gathering(s, g);
     return status == TG_E_CORRUPT ? TG_OK : status; /* it was refused then, too */
 }
@@ -420,6 +460,7 @@ tg_status tg__gathering_replay_place(tg_server *s, const tg__journal_record *rec
     tg__region *r = find_region(s, &id);
     if (r == NULL || begin < r->lo || begin + n > r->lo + r->n)
         return tg_fail(TG_E_CORRUPT, "elements that are not kept");
+    end_pushes(s, rank, r, begin, NULL);
     if (record->kind == TG__RECORD_ANSWER) {
         tg__region_read(r, rank, begin, r->g, n);
         return TG_OK;
@@ -427,5 +468,16 @@ tg_status tg__gathering_replay_place(tg_server *s, const tg__journal_record *rec
     s->in[rank].worker = record->worker;
     s->in[rank].number = record->number;
     tg__region_admit(r, rank, base_of(s, r));
-    return tg__region_see(r, &s->mode, rank);
+    TG_TRY(tg__region_see(r, &s->mode, rank));
+    if (s->mode.compensate <= 0)
+        return TG_OK;
+    tg__gathering *g;
+    TG_TRY(new_gathering(s, &g));
+    g->tag = record->tag;
+    g->id = id;
+    g->star.begin = begin;
+    g->n = n;
+    g->only = rank;
+    g->region = r;
+    return TG_OK;
 }

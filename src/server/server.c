@@ -58,10 +58,11 @@ static tg_status commit(tg_server *s, bool *any_p)
     s->unsynced = false;
     s->stats.journal_syncs = s->journal.syncs;
     s->stats.journal_ns = s->journal.sync_ns;
+    TG_TRY(tg__gatherings_release(s)); /* first: a snapshot says what was answered */
     if (s->journal.len > TG__MAX(s->journal_bytes, tg__snapshot_bytes(s)))
         TG_TRY(tg__snapshot_write(s, s->journal.number + 1));
     s->stats.journal_bytes = s->journal.len;
-    return tg__gatherings_release(s);
+    return TG_OK;
 }
 
 /* Leave the parameters in the journal's folder as a snapshot alone: the next start is quick. */

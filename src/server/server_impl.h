@@ -91,6 +91,8 @@ TG_NODISCARD tg_status tg__gathering_replay_place(tg_server *s, const tg__journa
  * msg  (said.len) */
 TG_NODISCARD tg_status tg__gathering_note(tg_server *s, const tg__gathering *g, int rank,
                                           const uint8_t *msg);
+/* The journal has been read to its end, or until an error, which is returned. */
+TG_NODISCARD tg_status tg__gatherings_end_replay(tg_server *s, tg_status status);
 /* All frames of g are in: form the answer, and send it unless a rank is too far ahead. */
 TG_NODISCARD tg_status tg__gathering_complete(tg_server *s, tg__gathering *g);
 /* Answer those who no longer are. */

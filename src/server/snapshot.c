@@ -230,5 +230,5 @@ tg_status tg__snapshot_recover(tg_server *s, const char *dir)
     if (!found)
         return tg__snapshot_write(s, 0);
     TG_TRY(read_snapshot(s));
-    return tg__journal_replay(&s->journal, replay, s);
+    return tg__gatherings_end_replay(s, tg__journal_replay(&s->journal, replay, s));
 }

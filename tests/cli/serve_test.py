@@ -155,14 +155,15 @@ class Serve(net_tool.NetTest):
         hashes = []
         for killed in (True, False):
             journal = self.path(f"journal {killed}")
-            server = self.serve("--journal", journal, "--optimizer", "adam:lr=0.01")
+            mode = ["--optimizer", "adam:lr=0.01", "--mode", "async:compensate=100"]
+            server = self.serve("--journal", journal, *mode)
             worker = self.worker("--steps", "4000", "--no-eval", "--optimizer", "adam")
             self.told(server, "has come")
             for _ in range(3 if killed else 0):
                 time.sleep(0.2)
                 server.kill()
                 server.communicate()
-                server = self.told(self.serve("--journal", journal, "--optimizer", "adam:lr=0.01"), "has come")
+                server = self.told(self.serve("--journal", journal, *mode), "has come")
             done = self.fine(worker)
             self.assertEqual(done.stderr.count("server 0 is connected again, after"), 3 if killed else 0, done.stderr)
             hashes.append(re.search(r"params hash +(\w+)", done.stdout).group(1))
