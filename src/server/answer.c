@@ -189,6 +189,9 @@ static tg_status keep_parameters(tg_server *s, tg__gathering *g)
     tg__region *r;
     if (g->region != NULL)
         return TG_OK;
+    if (g->again) /* so they are not in the journal */
+        return tg_fail(TG_E_CORRUPT, "parameters of bucket %u are sent again, but never came",
+                       g->id.bucket);
     if (!tg__kernel()->all_finite(tg__gathering_values(g), g->n))
         return tg_fail(TG_E_CORRUPT, "the parameters of bucket %u are not finite", g->id.bucket);
     TG_TRY(tg__region_create(&s->mode, s->ranks, (size_t)g->star.begin, tg__gathering_values(g),
@@ -321,11 +324,13 @@ static tg_status apply(tg_server *s, tg__gathering *g)
             tg__region_admit(g->region, g->only, base_of(s, g->region));
         return tg__region_see(g->region, &s->mode, g->only);
     }
-    if (g->region == NULL || g->again)
+    if (g->region == NULL)
         return TG_OK;
     s->founded = s->hosts;
     if (!tg__kernel()->all_finite(tg__gathering_values(g), g->n))
         g->flags |= TG__FLAG_NONFINITE;
+    if (g->again)
+        return TG_OK;
     if (g->only >= 0 && g->star.begin == g->region->lo)
         note_staleness(s, tg__region_staleness(g->region, g->only));
     if ((g->flags & TG__FLAG_NONFINITE) == 0)
