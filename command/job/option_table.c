@@ -226,7 +226,7 @@ const struct option_def option_table[] = {
      AT(virtual_clock)},
     {.o = {"tau", 0, "measured|TIME|FILE", "measured", NULL,
            "computing time of a step: measured here, a time such as 20ms, or from the records of a "
-           "run; requires --clock virtual"},
+           "run with --clock virtual; requires --clock virtual"},
      ALL,
      FORM_TAU,
      AT(tau)},

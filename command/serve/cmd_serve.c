@@ -282,11 +282,19 @@ static tg_status serve(struct command *c, tg_transport *t)
                                      .mode = c->mode,
                                      .optimizer = c->optimizer,
                                      .shard = c->number,
-                                     .journal = c->journal};
+                                     .journal = c->journal,
+                                     .shards = c->shards};
+    tg_server_stats s = {.struct_size = sizeof s};
     char line[300] = "";
     TG_TRY(tg_server_create(t, 1, &config, &c->server));
     console_note("server %d of %d listens at %s for up to %d workers", c->number, c->shards,
                  c->net.listen, (int)c->workers);
+    TG_TRY(tg_server_get_stats(c->server, &s));
+    if (c->journal && s.recovered > 0)
+        console_note("journal %s: goes on with %s parameters, after step %llu", c->journal,
+                     format_count(s.recovered).text, (unsigned long long)s.recovered_step);
+    else if (c->journal)
+        console_note("journal %s: begins; the first worker brings the parameters", c->journal);
     const tg_status status = tg_server_run(c->server);
     console_status("");
     if (status == TG_E_STOPPED) { /* as asked */

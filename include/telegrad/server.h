@@ -88,6 +88,9 @@ typedef struct tg_server_config {
     /* Once the log has so many bytes, a snapshot of the parameters and the optimizer's memory takes
      * its place; 0: 256 MiB */
     uint64_t journal_bytes;
+    /* With a journal: how many servers the workers have, as shards; 0: not known. A journal of
+     * another number is refused, as the parameters are cut in other places */
+    int shards;
 } tg_server_config;
 
 /* Create a server. It does not talk to anybody until it runs.
@@ -136,6 +139,9 @@ typedef struct tg_server_stats {
      * a rank had and its gradient. [0]: none; [i]: 2^(i-1) to 2^i - 1; the last: that and more */
     uint64_t staleness[TG_STALENESS];
     uint64_t repeated; /* messages that workers sent again, because an answer was lost */
+    /* What the server had from its journal when it was created: parameters, and the steps of the
+     * fastest worker; 0, 0: nothing, the first worker to come brings the parameters */
+    uint64_t recovered, recovered_step;
 } tg_server_stats;
 
 /* Get the figures.

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define LOG_MAGIC "TGLOG\r\n"
@@ -57,15 +58,18 @@ static bool read_name(const char *name, const char *stem, const char *end, uint6
 /* Find the newest snapshot; or, with `below`, delete snapshots and logs of lower numbers. */
 static tg_status look(tg__journal *j, uint64_t below, bool *found_p)
 {
-    bool logs = false;
+    bool logs = false, others = false;
     DIR *d = opendir(j->dir);
     if (d == NULL)
         return tg_fail(TG_E_IO, "cannot read folder %s: %s", j->dir, strerror(errno));
     for (const struct dirent *e; (e = readdir(d)) != NULL;) {
         uint64_t number;
         const bool snapshot = read_name(e->d_name, "state", ".tg", &number);
-        if (!snapshot && !read_name(e->d_name, "log", "", &number))
+        if (!snapshot && !read_name(e->d_name, "log", "", &number)) {
+            others |= e->d_name[0] != '.' && strcmp(e->d_name, "lock") != 0 &&
+                      strncmp(e->d_name, "state-", strlen("state-")) != 0;
             continue;
+        }
         if (number < below)
             (void)unlinkat(dirfd(d), e->d_name, 0); /* what stays is read by nobody */
         logs |= !snapshot;
@@ -77,6 +81,11 @@ static tg_status look(tg__journal *j, uint64_t below, bool *found_p)
     closedir(d);
     if (found_p != NULL && logs && !*found_p)
         return tg_fail(TG_E_CORRUPT, "journal %s has a log, but not the snapshot that it follows",
+                       j->dir);
+    if (found_p != NULL && others && !*found_p)
+        return tg_fail(TG_E_IO,
+                       "journal %s: this folder holds other files: allowed: a new or empty folder, "
+                       "or one with a journal",
                        j->dir);
     return TG_OK;
 }
@@ -102,7 +111,12 @@ tg_status tg__journal_open(tg__journal *j, const char *dir, bool *found_p)
         return tg_fail(TG_E_NOMEM, "out of memory: journal");
     TG_TRY(tg_alloc(TG__JOURNAL_OUT, 1, &j->out));
     TG_TRY(tg__folder_make(dir));
+    struct stat info;
+    if (stat(dir, &info) != 0 || !S_ISDIR(info.st_mode))
+        return tg_fail(TG_E_IO, "journal %s: it is not a folder", dir);
     TG_TRY(sync_parent(dir));
+    bool found = false;
+    TG_TRY(look(j, 0, &found)); /* before a lock is put there */
     TG__FREED char *lock = NULL;
     if (asprintf(&lock, "%s/lock", dir) < 0) {
         lock = NULL;
@@ -346,8 +360,13 @@ tg_status tg__journal_replay(tg__journal *j,
     uint64_t records = 0;
     if (path == NULL)
         return tg_fail(TG_E_NOMEM, "out of memory: journal");
-    if (access(path, F_OK) != 0 && errno == ENOENT) /* it died between the two */
+    if (access(path, F_OK) != 0 && errno == ENOENT) {
+        tg_log(TG_LOG_WARN,
+               "journal %s is not there: what came after the snapshot is lost, unless the server "
+               "died just as it had written that",
+               path);
         return tg__journal_begin(j, j->number);
+    }
     TG_TRY(tg__file_open(path, "log", &f));
     tg_status status = tg__file_read(&f, &bytes);
     if (status == TG_OK)

@@ -147,6 +147,7 @@ static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_ser
     s->culprit = -1;
     s->hosts = TG_HAS(tg_transport_ops, t->ops, drop) && t->ops->drop != NULL;
     s->shard = c->shard;
+    s->shards = c->shards;
     TG_TRY(tg__mode_parse(c->mode == NULL ? "sum" : c->mode, c->optimizer, &s->mode));
     if (s->hosts && (!s->mode.keeps || s->mode.gathers))
         return tg_fail(TG_E_UNSUPPORTED,
@@ -163,6 +164,12 @@ static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_ser
                        "and go");
     s->journal_bytes = c->journal_bytes == 0 ? JOURNAL_BYTES : c->journal_bytes;
     TG_TRY(tg__snapshot_recover(s, c->journal));
+    for (const tg__region *r = s->regions; r != NULL; r = r->next) {
+        s->stats.recovered += r->n;
+        for (int rank = 0; rank < s->ranks; rank++)
+            s->stats.recovered_step =
+                TG__MAX(s->stats.recovered_step, TG__MAX(r->began, r->rank[rank].clock));
+    }
     for (int rank = 0; rank < s->ranks; rank++) { /* nobody is here */
         s->in[rank].heard_ns = tg_now_ns(t->clock);
         for (tg__region *r = s->regions; r != NULL; r = r->next)
@@ -191,6 +198,12 @@ tg_status tg_server_create(tg_transport *transport, int servers, const tg_server
     if (own.shard < 0 || own.shard >= TG_SERVERS_MAX)
         return tg_fail(TG_E_ARG, "tg_server_create: config->shard=%d: allowed: 0..%d", own.shard,
                        TG_SERVERS_MAX - 1);
+    if (own.shards < 0 || own.shards > TG_SERVERS_MAX ||
+        (own.shards > 0 && own.shard >= own.shards))
+        return tg_fail(TG_E_ARG,
+                       "tg_server_create: config->shards=%d: allowed: 0 (not known), or more than "
+                       "shard (%d), at most %d",
+                       own.shards, own.shard, TG_SERVERS_MAX);
     tg_server *s;
     TG_TRY(tg_alloc(1, sizeof *s, &s));
     const tg_status status = set_up(s, transport, servers, &own);

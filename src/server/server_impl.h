@@ -36,8 +36,8 @@ typedef struct tg__heard_on {
 struct tg_server {
     tg_transport *t;
     int ranks;
-    bool hosts; /* workers come and go: ranks are seats */
-    int shard;
+    bool hosts;        /* workers come and go: ranks are seats */
+    int shard, shards; /* shards: 0: not known */
     int64_t timeout_ns;
     const volatile sig_atomic_t *stop;
     tg__intake *in; /* (ranks) */

@@ -25,9 +25,9 @@ static tg_status write_identity(const tg_server *s, char *text, size_t room)
     const char *lr = strstr(optimizer, "lr=");
     const size_t before = lr == NULL ? strlen(optimizer) : (size_t)(lr - optimizer),
                  rate = lr == NULL ? 0 : strcspn(lr, ",") + (strchr(lr, ',') != NULL);
-    const int len =
-        snprintf(text, room, "server=1\nshard=%d\ncompensate=%.17g\noptimizer=%.*s%s\n", s->shard,
-                 s->mode.compensate, (int)before, optimizer, optimizer + before + rate);
+    const int len = snprintf(
+        text, room, "server=1\nshard=%d\nshards=%d\ncompensate=%.17g\noptimizer=%.*s%s\n", s->shard,
+        s->shards, s->mode.compensate, (int)before, optimizer, optimizer + before + rate);
     return len > 0 && (size_t)len < room
                ? TG_OK
                : tg_fail(TG_E_ARG, "optimizer of %zu characters is too long", strlen(optimizer));

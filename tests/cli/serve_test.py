@@ -184,6 +184,30 @@ class Serve(net_tool.NetTest):
         self.assertEqual(done.returncode, 1)
         self.assertIn("log-000000000000 is damaged at byte", done.stderr)
 
+    def test_folder_of_others(self):
+        """Files of others stay as they are; a journal is that of one shard of so many."""
+        folder = self.path("other")
+        os.mkdir(folder)
+        with open(os.path.join(folder, "thesis.txt"), "w", encoding="utf-8") as file:
+            file.write("mine")
+        done = run("serve", "--listen", self.meeting, "--insecure", "--journal", folder)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("this folder holds other files: allowed: a new or empty folder", done.stderr)
+        self.assertEqual(os.listdir(folder), ["thesis.txt"])
+        done = run("serve", "--listen", self.meeting, "--insecure", "--journal", os.path.join(folder, "thesis.txt"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("it is not a folder", done.stderr)
+        journal = self.path("journal")
+        server = self.told(self.serve("--journal", journal), "begins; the first worker brings the parameters")
+        self.fine(self.worker("--steps", "7", "--no-eval"))
+        self.ends(server)
+        self.ends(self.told(self.serve("--journal", journal), "goes on with 27,882 parameters, after step 7"))
+        done = run("serve", "--listen", self.meeting, "--insecure", "--journal", journal, "--shard", "0/2")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("shards=1", done.stderr)
+        os.remove(next(os.path.join(journal, name) for name in os.listdir(journal) if name.startswith("log-")))
+        self.ends(self.told(self.serve("--journal", journal), "is not there: what came after the snapshot is lost"))
+
     def test_full_disk(self):
         """Nothing more is answered; what was stays."""
         journal = self.path("journal")
