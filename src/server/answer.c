@@ -141,10 +141,14 @@ static tg_status place(tg_server *s, tg__gathering *g)
                        g->id.bucket);
     if (r != NULL &&
         (g->star.begin < r->lo || g->star.begin + g->n > r->lo + r->n || (begins && g->n != r->n)))
-        return tg_fail(
-            TG_E_MISMATCH, "elements %llu to %llu of bucket %u: this server has %zu to %zu",
-            (unsigned long long)g->star.begin, (unsigned long long)(g->star.begin + g->n),
-            g->id.bucket, r->lo, r->lo + r->n);
+        return tg_fail(TG_E_MISMATCH,
+                       "elements %llu to %llu of bucket %u: this server has %zu to %zu: it keeps "
+                       "another model "
+                       "(the first worker's, or its journal's), or this worker calls another "
+                       "number of servers",
+                       (unsigned long long)g->star.begin,
+                       (unsigned long long)(g->star.begin + g->n), g->id.bucket, r->lo,
+                       r->lo + r->n);
     g->region = r;
     return TG_OK;
 }
