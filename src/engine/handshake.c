@@ -11,7 +11,7 @@
 
 /* Of the text: raise it whenever what the lines say changes, so that other builds are refused as
  * such. Builds before version 2 give none. */
-#define TEXT_VERSION 2u
+#define TEXT_VERSION 3u
 #define TEXT_CAP 65536u /* longer texts are cut and end in a hash of the rest: */
 #define REST "rest="
 

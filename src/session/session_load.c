@@ -119,11 +119,24 @@ static tg_status is_ours(const tg_session *s)
 typedef struct finding {
     uint64_t step;
     int64_t ranks, epoch_shift;
+    uint64_t specs;
 } finding;
+
+/* Of all specs with their warm-ups, which depend on the length that the checkpoint holds. */
+static uint64_t hash_specs(const tg_session *s)
+{
+    const char *text = tg_spec_text(s->strategy_spec);
+    uint64_t hash = tg_hash(TG_HASH_START, text, strlen(text));
+    for (size_t i = 0; i < s->rules.count; i++) {
+        text = tg_spec_text(s->rules.rule[i].spec);
+        hash = tg_hash(hash, text, strlen(text) + 1);
+    }
+    return hash;
+}
 
 static tg_status same_finding(tg_session *s)
 {
-    const finding own = {s->from.step, s->from.ranks, s->epoch_shift};
+    const finding own = {s->from.step, s->from.ranks, s->epoch_shift, hash_specs(s)};
     TG__FREED finding *all = NULL;
     const int size = s->transport->size;
     TG_TRY(tg_alloc((size_t)size, sizeof *all, &all));
@@ -140,6 +153,11 @@ static tg_status same_finding(tg_session *s)
                 "rank %d found a checkpoint of step %llu saved by %lld ranks, rank %d one of %lld",
                 s->transport->rank, (unsigned long long)own.step, (long long)own.ranks, rank,
                 (long long)all[rank].ranks);
+        else if (all[rank].specs != own.specs)
+            return tg_fail(TG_E_MISMATCH,
+                           "the checkpoints of step %llu of ranks %d and %d are of runs of "
+                           "different lengths: their warm-ups differ",
+                           (unsigned long long)own.step, s->transport->rank, rank);
     return TG_OK;
 }
 

@@ -273,7 +273,7 @@ static char *describe(const tg_session *s, const char *start)
     fprintf(f, "session=world %d\nstart=%s\n%s%s\n", s->transport->size, start,
             strchr(s->config.job, '=') == NULL ? "job=" : "", s->config.job);
     fprintf(f, "method=%s\nstrategy=%s\noptimizer=%s\nseed=%llu\nsteps_per_epoch=%llu\n",
-            tg_spec_text(tg__rules_default(&s->rules)->spec), tg_spec_text(s->strategy->spec),
+            tg_spec_text(tg__rules_default(&s->rules)->spec), tg_spec_text(s->strategy_spec),
             tg__session_optimizer(s), (unsigned long long)s->config.seed,
             (unsigned long long)s->config.steps_per_epoch);
     tg__nodes_print(s->nodes, true, f);
@@ -313,10 +313,13 @@ tg_status tg__session_handshake(tg_session *s, const char *start, const char *di
     const bool resumes = dir != NULL || s->from.image != NULL;
     if (resumes)
         tg__latch_set(&looked, dir != NULL ? tg__session_look(s, dir) : tg__session_look_memory(s));
+    /* What a checkpoint settles is compared later: a rank that cannot read its own lacks it. */
+    TG__FREED char *given = resumes ? describe(s, start) : NULL;
     TG_TRY(tg__session_settle(s));
     TG_TRY(tg__session_build(s));
     s->begun = true;
-    TG__FREED char *text = describe(s, start);
+    TG__FREED char *settled = resumes ? NULL : describe(s, start);
+    const char *text = resumes ? given : settled;
     if (text == NULL)
         return tg_fail(TG_E_NOMEM, "out of memory in the handshake");
     TG_TRY(tg__handshake(s->engine, text, AT_ONCE));

@@ -5,7 +5,7 @@ import signal
 import time
 import unittest
 import net_tool
-from cli_tool import TINY
+from cli_tool import TINY, over
 from net_train_test import MLP, hash_of
 
 JOB = ["train", *TINY, *MLP, "--method", "topk:density=0.02", "--strategy", "dga:delay=2"]
@@ -31,7 +31,7 @@ class Resume(net_tool.NetTest):
         """Each rank saves to its folder, or resumes from it. into: other names of the folders to save to."""
         def own(rank):
             return [*(["--resume", self.folders[rank]] if resume else []), *(["--save", (into or self.folders)[rank]] if save else [])]
-        return self.job(self.RANKS, *JOB, "--steps", str(steps), *args, own=own)
+        return self.job(self.RANKS, *over(*JOB, "--steps", str(steps), *args), own=own)
 
     def test_skipped_folders_are_named_once(self):
         """Each process looks at its folder several times, and says once what it does not read."""
@@ -135,6 +135,21 @@ class Resume(net_tool.NetTest):
             self.assertEqual(process.returncode, 1)
             self.assertIn("the checkpoints of step 3 of ranks 0 and 1 hold different weights: they are of different runs",
                           process.stderr.splitlines()[-1])
+
+    def test_checkpoints_of_different_lengths(self):
+        """The warm-up that a checkpoint keeps depends on the length of its run."""
+        method = ["--method", "2bit", "--strategy", "cd"]
+        for process in self.train(40, *method, "--save-every", "20"):
+            self.assertEqual(process.returncode, 0, process.stderr)
+        for folder in self.folders:
+            shutil.rmtree(os.path.join(folder, step_folder(40)))
+        others, self.folders = self.folders, [self.path(f"other{r}") for r in range(self.RANKS)]
+        self.train(20, *method)
+        self.folders[1] = others[1]
+        for rank, process in enumerate(self.train(60, *method, resume=True, save=False)):
+            self.assertEqual(process.returncode, 1)
+            self.assertIn("the checkpoints of step 20 of ranks " + ("1 and 0" if rank == 1 else f"{rank} and 1") +
+                          " are of runs of different lengths: their warm-ups differ", process.stderr.splitlines()[-1])
 
     def test_folders_find_their_ranks(self):
         """Processes with one key are told apart by what their folders hold."""

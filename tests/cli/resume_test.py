@@ -247,6 +247,20 @@ class Resume(CliTest):
         os.remove(os.path.join(self.newest(folder), "COMMIT"))
         self.refused(1, [folder], *job, "--resume", folder)
 
+    def test_damaged_on_one_rank(self):
+        """A rank that cannot read its warm-ups is not said to have others than the rest. The run is longer than before."""
+        for number, job in enumerate((["--method", "dgc:density=0.1"], ["--method", "2bit", "--strategy", "cd"])):
+            for damaged, other in (("rank-0000.tg", "rank-0001.tg"), ("rank-0001.tg", "rank-0000.tg")):
+                folder = self.path(f"ck{number}-{damaged}")
+                self.ok("train", *COMMON, *job, "--steps", "20", "--save", folder)
+                name = os.path.join(self.newest(folder), damaged)
+                with open(name, "r+b") as file:
+                    file.seek(5000)
+                    file.write(b"!?")
+                stderr = self.refused(1, [f"{damaged}: section ", "check sum of "], "train", *COMMON, *job, "--steps", "400", "--resume", folder)
+                self.assertNotIn(other, stderr)
+                self.assertNotIn("started differently", stderr)
+
     def damage(self, folder, copy, damaged, job):
         size = os.path.getsize(os.path.join(self.newest(folder), damaged))
         for position in [0, 5, 13, 100, size // 3, size // 2, size - 1]:
