@@ -103,6 +103,9 @@ typedef struct tg_transport_ops {
      * back_p  [out] the peer is connected: it knows nothing of earlier operations
      * Errors  the peer will not be back: TG_E_PEER, TG_E_MISMATCH, TG_E_NOMEM, TG_E_STOPPED */
     tg_status (*renew)(tg_transport *t, int peer, bool *back_p);
+    /* Optional (NULL): of a transport that does so by itself, as that of tg_transport_worker. It is
+     * connecting anew with the peer, which is not late meanwhile. */
+    bool (*is_away)(tg_transport *t, int peer);
 } tg_transport_ops;
 
 #define TG_BLAMED_NOBODY (-1)

@@ -102,9 +102,22 @@ static tg_status somebody_gave_up(tg__pump *p, const tg__flight *f)
     return TG_OK;
 }
 
+/* A server that its transport calls again has the time that the transport gives it. */
+static void excuse_away(const tg__pump *p, int64_t now)
+{
+    tg_transport *t = p->transport;
+    if (!TG_HAS(tg_transport_ops, t->ops, is_away) || !t->ops->is_away)
+        return;
+    for (int peer = t->size; peer < (int)tg__peers_of(t); peer++)
+        if (t->ops->is_away(t, peer))
+            *tg__heard(p, peer, false) = *tg__heard(p, peer, true) = now;
+}
+
 tg_status tg__late_check(tg__pump *p, int64_t now, int64_t *due_ns_p)
 {
     int64_t due = INT64_MAX;
+    if (p->active)
+        excuse_away(p, now);
     for (tg__flight *f = p->active; f; f = f->next) {
         const tg__posts *s = f->posts;
         const int64_t timeout = tg__channel_of(p, f)->timeout_ns;

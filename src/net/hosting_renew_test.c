@@ -7,9 +7,6 @@
 #include <cmocka.h>
 #include "free_ports.h"
 #include "net_house.h"
-#include "transport/worker.h"
-#include "wire/envelope.h"
-#include "wire/frame.h"
 
 /* A worker that spends its tokens, and cuts its own connections all the time. */
 typedef struct cutter {
@@ -20,7 +17,8 @@ typedef struct cutter {
     bool slow;
     bool early; /* its connections are cut before its first gradient */
     double again_s;
-    atomic_bool stops; /* while it calls */
+    int64_t timeout_ms; /* of its session */
+    atomic_bool stops;  /* while it calls */
     int cuts;
     float w[TOKENS], g[TOKENS];
     tg_status status;
@@ -88,7 +86,8 @@ static void *be_cutter(void *arg)
                                       .method = "dense:exchange=star",
                                       .strategy = "server",
                                       .optimizer = c->h->optimizer,
-                                      .driver = TG_DRIVER_INLINE};
+                                      .driver = TG_DRIVER_INLINE,
+                                      .timeout_ms = c->timeout_ms};
     tg_net_attach_config to = attach_config(c->h);
     tg_net *net = NULL;
     tg_transport *t = NULL;
@@ -298,6 +297,32 @@ static void test_offers(void **state)
     free(h);
 }
 
+/* A server is away for longer than a session waits for a message. */
+static void test_long_away(void **state)
+{
+    static cutter c;
+    char folder[] = "/tmp/tg-house-XXXXXX", command[60];
+    house *h = calloc(1, sizeof *h);
+    pthread_t thread;
+    (void)state;
+    assert_true(h && mkdtemp(folder));
+    *h = (house){.shards = 1, .mode = "async", .optimizer = "adam:lr=0.01", .journal = folder};
+    house_open(h);
+    c = (cutter){.h = h, .quiet = true, .slow = true, .timeout_ms = 300};
+    start(&c, &thread);
+    await_event(h, "has come");
+    usleep(50000);
+    house_stop(h);
+    usleep(900000);
+    open_shard(h, 0);
+    pthread_join(thread, NULL);
+    house_close(h);
+    assert_string_equal(c.error, "");
+    snprintf(command, sizeof command, "rm -r '%s'", folder);
+    assert_int_equal(system(command), 0);
+    free(h);
+}
+
 /* Servers that do not come back, and one that does not want the worker any more. */
 static void test_ends(void **state)
 {
@@ -424,58 +449,13 @@ static void test_closer(void **state)
     free(h);
 }
 
-/* Send a message of a worker as if it were its first: the parameters of a bucket. */
-static void send_first(tg_transport *t, uint16_t bucket)
-{
-    enum { HEAD = 24, N = 8, MSG = TG__ENVELOPE_BYTES + HEAD + TG__FRAME_HEAD + 4 * N };
-    static uint8_t stamp[TG__WORKER_STAMP], msg[MSG] __attribute__((aligned(8)));
-    const tg__envelope e = {.session = 5, .channel = 1, .bucket = bucket};
-    tg_request req[2];
-    bool done = false;
-    size_t len;
-    memset(msg, 0, MSG);
-    uint8_t *head = msg + TG__ENVELOPE_BYTES;
-    head[0] = 1; /* version */
-    head[1] = 4; /* parameters */
-    tg__frame_head(head + HEAD, 1, TG__FORM_DENSE, 0, N, 4 * N);
-    tg__envelope_seal(msg, &e, MSG - TG__ENVELOPE_BYTES);
-    tg__stamp_write(stamp, &(tg__stamp){.tag = bucket, .worker = 7, .len = MSG, .number = 1});
-    assert_int_equal(t->ops->post_send(t, 1, TG__TAG_STAMP, stamp, sizeof stamp, &req[0]), TG_OK);
-    assert_int_equal(t->ops->post_send(t, 1, TG__TAG_STAMPED, msg, MSG, &req[1]), TG_OK);
-    while (!done) {
-        assert_int_equal(t->ops->poll(t, tg_now_ns(t->clock) + 1000000), TG_OK);
-        assert_int_equal(t->ops->test(t, &req[1], &done, &len), TG_OK);
-    }
-}
-
-/* What is said to come again, but never came, is not kept: the journal would not have it. */
-static void test_never_came(void **state)
-{
-    (void)state;
-    house *h = calloc(1, sizeof *h);
-    tg_net *net;
-    tg_transport *t;
-    assert_non_null(h);
-    *h = (house){.shards = 1, .mode = "async", .optimizer = "sgd:lr=1,momentum=0"};
-    house_open(h);
-    const tg_net_attach_config config = attach_config(h);
-    assert_int_equal(tg_net_attach(&config, &net), TG_OK);
-    assert_int_equal(tg_transport_tcp(net, &t), TG_OK);
-    send_first(t, 0);
-    send_first(t, 1);
-    await_event(h, "has left: parameters of bucket 1 are sent again, but never came");
-    tg_transport_destroy(t);
-    house_close(h);
-    free(h);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cuts),   cmocka_unit_test(test_server_again),
-        cmocka_unit_test(test_early),  cmocka_unit_test(test_offers),
-        cmocka_unit_test(test_ends),   cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_closer), cmocka_unit_test(test_never_came),
+        cmocka_unit_test(test_cuts),      cmocka_unit_test(test_server_again),
+        cmocka_unit_test(test_early),     cmocka_unit_test(test_offers),
+        cmocka_unit_test(test_long_away), cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_stop),      cmocka_unit_test(test_closer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,9 @@
 #include <cmocka.h>
 #include "free_ports.h"
 #include "net_house.h"
+#include "transport/worker.h"
+#include "wire/envelope.h"
+#include "wire/frame.h"
 #include "net_ranks.h"
 #include "two_tensors.h"
 #include <math.h>
@@ -294,6 +297,52 @@ static void test_bad_workers(void **state)
     free(h);
 }
 
+/* Send a message of a worker as if it were its first: the parameters of a bucket. */
+static void send_first(tg_transport *t, uint16_t bucket)
+{
+    enum { HEAD = 24, ELEMENTS = 8, BYTES = 4 * ELEMENTS };
+    enum { MSG = TG__ENVELOPE_BYTES + HEAD + TG__FRAME_HEAD + BYTES };
+    static uint8_t stamp[TG__WORKER_STAMP], msg[MSG] __attribute__((aligned(8)));
+    const tg__envelope e = {.session = 5, .channel = 1, .bucket = bucket};
+    tg_request req[2];
+    bool done = false;
+    size_t len;
+    memset(msg, 0, MSG);
+    uint8_t *head = msg + TG__ENVELOPE_BYTES;
+    head[0] = 1; /* version */
+    head[1] = 4; /* parameters */
+    tg__frame_head(head + HEAD, 1, TG__FORM_DENSE, 0, ELEMENTS, BYTES);
+    tg__envelope_seal(msg, &e, MSG - TG__ENVELOPE_BYTES);
+    tg__stamp_write(stamp, &(tg__stamp){.tag = bucket, .worker = 7, .len = MSG, .number = 1});
+    assert_int_equal(t->ops->post_send(t, 1, TG__TAG_STAMP, stamp, sizeof stamp, &req[0]), TG_OK);
+    assert_int_equal(t->ops->post_send(t, 1, TG__TAG_STAMPED, msg, MSG, &req[1]), TG_OK);
+    while (!done) {
+        assert_int_equal(t->ops->poll(t, tg_now_ns(t->clock) + 1000000), TG_OK);
+        assert_int_equal(t->ops->test(t, &req[1], &done, &len), TG_OK);
+    }
+}
+
+/* What is said to come again, but never came, is not kept: the journal would not have it. */
+static void test_never_came(void **state)
+{
+    (void)state;
+    house *h = calloc(1, sizeof *h);
+    tg_net *net;
+    tg_transport *t;
+    assert_non_null(h);
+    *h = (house){.shards = 1, .mode = "async", .optimizer = "sgd:lr=1,momentum=0"};
+    house_open(h);
+    const tg_net_attach_config config = attach_config(h);
+    assert_int_equal(tg_net_attach(&config, &net), TG_OK);
+    assert_int_equal(tg_transport_tcp(net, &t), TG_OK);
+    send_first(t, 0);
+    send_first(t, 1);
+    await_event(h, "has left: parameters of bucket 1 are sent again, but never came");
+    tg_transport_destroy(t);
+    house_close(h);
+    free(h);
+}
+
 /* Modes that gather need workers that stay. */
 static void test_modes(void **state)
 {
@@ -315,6 +364,7 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_key_removed),
         cmocka_unit_test(test_bad_workers),
+        cmocka_unit_test(test_never_came),
         cmocka_unit_test(test_modes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

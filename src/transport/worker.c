@@ -169,6 +169,12 @@ static int worker_blamed(tg_transport *t, int peer)
     return inner->ops->blamed != NULL ? inner->ops->blamed(inner, peer) : TG_NOT_LEFT;
 }
 
+static bool worker_is_away(tg_transport *t, int peer)
+{
+    const tg__worker *w = worker_of(t);
+    return w->renews && peer >= t->size && w->served[peer - t->size].lost;
+}
+
 static void worker_destroy(tg_transport *t)
 {
     tg__worker *w = worker_of(t);
@@ -192,6 +198,7 @@ static const tg_transport_ops worker_ops = {
     .blame = worker_blame,
     .blamed = worker_blamed,
     .destroy = worker_destroy,
+    .is_away = worker_is_away,
 };
 
 tg_status tg__servers_check(const char *call, const tg_transport *t, int servers)
