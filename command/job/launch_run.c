@@ -3,6 +3,7 @@
 #include "command/job/step_times.h"
 #include "telegrad/clock.h"
 #include "telegrad/server.h"
+#include "trainer/model/memory.h"
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -374,6 +375,8 @@ tg_status launch_run(const struct launch *l, const struct run_options *o, const 
     int *nodes;
     tg_status status = place(l, o, &nodes);
     placed.nodes = nodes;
+    placed.workers_here = l->processes ? 1 : (size_t)o->workers;
+    placed.memory = memory_available();
     struct rank_run model = {.job = &placed, .data = data, .events = events};
     tg_link *links = NULL;
     if (status == TG_OK)

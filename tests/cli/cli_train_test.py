@@ -476,6 +476,26 @@ class Train(CliTest):
         self.assertEqual(os.listdir(self.folder), ["run.jsonl"])  # what was written stays
         self.assertEqual(records(out)[0]["type"], "start")
 
+    def limited(self, kilobytes, *args):
+        """Refused under a limit of the address space; the message."""
+        command = ["bash", "-c", f'ulimit -v {kilobytes}; exec "$@"', "bash", TELEGRAD]
+        if subprocess.run([*command, "--version"], capture_output=True, env=ENVIRONMENT).returncode:
+            self.skipTest("built with a sanitizer, which needs more than the limit")
+        p = subprocess.run([*command, "train", *args, "--steps", "1", "--no-eval"], capture_output=True, text=True,
+                           timeout=60, env=ENVIRONMENT)
+        self.assertEqual(p.returncode, 1, p.stderr)
+        return p.stderr
+
+    def test_refuses_a_network_whose_scratch_memory_does_not_fit(self):
+        said = self.limited(2000000, "--model", "resnet18", "--data", "glyphs:train=4000", "--batch", "4000")
+        self.assertRegex(said, r"the network needs [\d.]+ GB of memory, and [\d.]+ GB are available")
+
+    def test_refuses_more_workers_than_memory(self):
+        said = self.limited(3000000, "--model", "mlp:hidden=4096,hidden2=4096", "--data", "glyphs:train=512", "--batch",
+                            "4", "--workers", "16")
+        self.assertRegex(said, r"the network needs 0\.\d+ GB of memory on each of the 16 workers of this process, "
+                               r"[\d.]+ GB in all, and [\d.]+ GB are available")
+
     def test_commands_without_steps_end_at_once(self):
         for command in (["advise", "--link", "20mbit,5ms", "--workers", "8", "--model", "resnet20"], ["bench", "codec", "--seconds", "100"],
                         ["bench", "strategy", "--seconds", "100"], ["bench", "train", "--seconds", "100"],

@@ -112,10 +112,11 @@ static tg_status make_model(run *r)
 {
     model_input in = train_data_input(r->data, r->context);
     in.bf16 = r->job->precision == TRAIN_BF16;
-    TG_TRY(model_create(r->job->model, &in, r->job->batch, r->job->seed, &r->model));
-    const double state =
-        (double)tg_optimizer_slots(r->optimizer) * (double)r->model->params_total * sizeof(float);
-    TG_TRY(memory_check("the optimizer's state needs", state, 0));
+    const bool shared = r->job->workers_here > 0;
+    const model_room room = {.bytes = shared ? r->job->memory : memory_available(),
+                             .networks = shared ? r->job->workers_here : 1,
+                             .slots = tg_optimizer_slots(r->optimizer)};
+    TG_TRY(model_create_within(r->job->model, &in, r->job->batch, r->job->seed, &room, &r->model));
     TG_TRY(tg_alloc(r->model->nstate, sizeof *r->state_aside, &r->state_aside));
     return tg_alloc(r->model->ntensors, sizeof *r->id, &r->id);
 }

@@ -90,6 +90,11 @@ typedef struct train_job {
      * A checkpoint keeps the choice. */
     bool bucket_auto;
     const int *nodes; /* (ranks) two levels (session.h) */
+    /* The ranks that are threads of this process, and the bytes that were available before any of
+     * them allocated (memory.h). All refuse if their networks together need more. 0: unknown; each
+     * rank then considers its own network only. */
+    size_t workers_here;
+    double memory;
     /* If the transport has a simulated clock: how long work takes. All ranks, in one process, share
      * it. Rank 0 completes what is unknown before the first step. If tau_ns > 0: layers share
      * tau_ns in proportion to their operations, and the rest takes no time. Otherwise by

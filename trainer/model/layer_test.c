@@ -229,6 +229,7 @@ static outcome run(const struct layer_case *c)
     const net_value last = net_flatten(n, c->describe(n));
     OK(net_model(n, net_dense(n, last, "out", (net_dense_spec){.out = CLASSES, .bias = true}), 1,
                  &o.m));
+    OK(net_allocate(o.m, &(model_room){.bytes = INFINITY, .networks = 1}));
     fill(o.m);
     const model_batch batch = {.x = x, .labels = labels, .count = BATCH};
     model_result result;

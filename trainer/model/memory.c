@@ -72,11 +72,16 @@ double memory_available(void)
     return left > 0 ? left : 0;
 }
 
-tg_status memory_check(const char *what, double bytes, double made)
+tg_status memory_check(double bytes, size_t networks, double available)
 {
-    const double left = memory_available();
-    if (bytes - made <= left)
+    const double all = bytes * (double)networks;
+    if (all <= available)
         return TG_OK;
-    return tg_fail(TG_E_NOMEM, "%s %.4g GB of memory, and %.4g GB are available", what, bytes / 1e9,
-                   (made + left) / 1e9);
+    if (networks == 1)
+        return tg_fail(TG_E_NOMEM, "the network needs %.4g GB of memory, and %.4g GB are available",
+                       bytes / 1e9, available / 1e9);
+    return tg_fail(TG_E_NOMEM,
+                   "the network needs %.4g GB of memory on each of the %zu workers of this "
+                   "process, %.4g GB in all, and %.4g GB are available",
+                   bytes / 1e9, networks, all / 1e9, available / 1e9);
 }

@@ -10,8 +10,9 @@
  * INFINITY if none of them is known. */
 double memory_available(void);
 
-/* Check that `what` fits. Errors TG_E_NOMEM: the message says how many bytes are missing. bytes:
- * what it needs in all; made: bytes of that which are already allocated */
-TG_NODISCARD tg_status memory_check(const char *what, double bytes, double made);
+/* Check that `networks` networks of `bytes` each fit into what was available before the first of
+ * them allocated. Errors TG_E_NOMEM: the message says how much one needs, for how many, and how
+ * much is available */
+TG_NODISCARD tg_status memory_check(double bytes, size_t networks, double available);
 
 #endif

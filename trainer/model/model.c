@@ -1,4 +1,6 @@
 #include "trainer/model/model.h"
+#include "trainer/model/memory.h"
+#include "trainer/model/model_net.h"
 #include "telegrad/tools.h"
 #include "telegrad/random.h"
 #include "telegrad/spec.h"
@@ -37,6 +39,14 @@ tg_status model_parse(const char *spec, tg_spec **spec_p)
 tg_status model_create(const char *spec, const model_input *in, size_t batch, uint64_t seed,
                        model **m_p)
 {
+    const model_room room = {.bytes = memory_available(), .networks = 1};
+    return model_create_within(spec, in, batch, seed, &room, m_p);
+}
+
+tg_status model_create_within(const char *spec, const model_input *in, size_t batch, uint64_t seed,
+                              const model_room *room, model **m_p)
+{
+    model *m = NULL;
     if (batch < 1 || batch > 65536)
         return tg_fail(TG_E_ARG, "--batch %zu: allowed: 1 to 65536 samples", batch);
     tg_spec *parsed;
@@ -44,10 +54,17 @@ tg_status model_create(const char *spec, const model_input *in, size_t batch, ui
     tg_status status = TG_E_SPEC;
     for (size_t i = 0; i < TYPES; i++) {
         if (types[i]->entry == tg_spec_entry(parsed))
-            status = types[i]->create(parsed, in, batch, seed, m_p);
+            status = types[i]->create(parsed, in, batch, seed, &m);
     }
     tg_spec_free(parsed);
-    return status;
+    TG_TRY(status);
+    status = net_allocate(m, room);
+    if (status != TG_OK) {
+        model_destroy(m);
+        return status;
+    }
+    *m_p = m;
+    return TG_OK;
 }
 
 tg_status model_usual_data(const char *spec, const char **data_p, model_input *input_p)

@@ -81,6 +81,18 @@ typedef struct model_type {
  * Threads  a model belongs to the thread that created it */
 TG_NODISCARD tg_status model_create(const char *spec, const model_input *in, size_t batch,
                                     uint64_t seed, model **m_p);
+/* The memory that a model may take. What is not touched yet is not missing from what the system has
+ * available, so whoever creates several models asks for it once, before the first. */
+typedef struct model_room {
+    double bytes;    /* available (memory.h) before any of the networks allocated */
+    size_t networks; /* of the same size, which share it */
+    size_t slots;    /* floats that an optimizer keeps for each trained parameter */
+} model_room;
+
+/* As model_create, which asks for the memory available now, for this model alone.
+ * Errors TG_E_NOMEM: it does not fit into the room; nothing large was allocated */
+TG_NODISCARD tg_status model_create_within(const char *spec, const model_input *in, size_t batch,
+                                           uint64_t seed, const model_room *room, model **m_p);
 void model_destroy(model *m); /* NULL is fine */
 
 /* All models, in static memory. Threads any */

@@ -1,5 +1,4 @@
 /* Builds the description of a network. */
-#include "trainer/model/memory.h"
 #include "trainer/model/model_net_impl.h"
 #include "telegrad/tools.h"
 #include <math.h>
@@ -67,7 +66,6 @@ tg_status net_create(const model_input *in, size_t batch, net **n_p)
         return status;
     }
     n->base.batch = batch;
-    n->bytes_available = memory_available();
     n->base.input = *in;
     n->narrays = 1;
     net_view_add(n, 0,
@@ -151,14 +149,9 @@ net_node *net_node_append(net *n, const net_node_ops *ops, const net_value *in, 
     return node;
 }
 
-bool net_reserve(const net_node *node, double bytes)
+void net_reserve(const net_node *node, double bytes)
 {
-    net *n = node->net;
-    n->bytes += bytes;
-    if (n->bytes > n->bytes_available)
-        return false;
-    n->bytes_made += bytes;
-    return true;
+    node->net->bytes += bytes;
 }
 
 net_value net_node_value(const net_node *node)
@@ -259,8 +252,7 @@ static tg_status complete(net *n, net_value logits)
                        "%zu x %zu",
                        s.height, s.width, s.channels, want.height, want.width,
                        n->base.input.classes);
-    TG_TRY(net_plan(n));
-    return net_allocate(n);
+    return net_plan(n);
 }
 
 tg_status net_model(net *n, net_value logits, uint64_t seed, model **m_p)
@@ -271,7 +263,7 @@ tg_status net_model(net *n, net_value logits, uint64_t seed, model **m_p)
         return status;
     }
     n->base.tensors = n->tensors;
-    model_draw(&n->base, seed);
+    n->seed = seed;
     *m_p = &n->base;
     return TG_OK;
 }

@@ -119,7 +119,12 @@ net_value net_attention(net *n, net_value x, size_t heads);
 model_init net_he(size_t fan);
 
 /* Finish the network. The channels of `logits` are the classes; the loss is softmax cross-entropy.
- * Draws the parameters (model_draw). Errors those of the calls before, TG_E_ARG, TG_E_NOMEM */
+ * What it needs is known now, but nothing large has been allocated: net_allocate does so.
+ * Errors those of the calls before, TG_E_ARG, TG_E_NOMEM */
 TG_NODISCARD tg_status net_model(net *n, net_value logits, uint64_t seed, model **m_p);
+
+/* Allocate the memory of a finished network, and draw the parameters (model_draw) with its seed.
+ * Errors TG_E_NOMEM: if it does not fit into the room, nothing was allocated */
+TG_NODISCARD tg_status net_allocate(model *m, const model_room *room);
 
 #endif

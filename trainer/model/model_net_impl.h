@@ -45,8 +45,8 @@ struct net {
     net_buffer *buffers; /* (nbuffers); the first holds the gradient of the logits */
     size_t nbuffers;
     model_tensor *tensors;
-    double bytes, bytes_made; /* memory of the network; part that nodes have allocated */
-    double bytes_available;   /* available when the description began */
+    double bytes;   /* of outputs, and of what nodes allocate for themselves */
+    uint64_t seed;  /* of the initial parameters */
     float *scratch; /* like grads: for a gradient before it is added; NULL: not yet made */
     net_view logits;
     model_batch batch; /* of the last forward pass */
@@ -63,9 +63,5 @@ net_node *net_node_append(net *n, const net_node_ops *ops, const net_value *in, 
 /* Decide which buffer holds which gradient, and where each tensor is first read and last
  * written. */
 TG_NODISCARD tg_status net_plan(net *n);
-
-/* Allocate the memory of a planned network, and connect the nodes to it. (net_memory.c)
- * Errors TG_E_NOMEM: if the system does not have enough, nothing was allocated */
-TG_NODISCARD tg_status net_allocate(net *n);
 
 #endif

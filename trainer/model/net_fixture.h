@@ -4,6 +4,7 @@
 
 #include "trainer/model/net_node.h"
 #include "telegrad/random.h"
+#include <math.h>
 #include <string.h>
 
 #define OK(expr) assert_int_equal((expr), TG_OK)
@@ -115,6 +116,7 @@ static model *make(describe f, size_t batch)
     const net_shape shape = net_shape_of(n, last);
     const bool logits = shape.height * shape.width == 1 && shape.channels == CLASSES;
     OK(net_model(n, logits ? last : out(n, last), 3, &m));
+    OK(net_allocate(m, &(model_room){.bytes = INFINITY, .networks = 1}));
     return m;
 }
 

@@ -1,5 +1,4 @@
 /* The memory of a network, allocated once its total size is known. */
-#include <pthread.h>
 #include "trainer/model/memory.h"
 #include "trainer/model/model_net_impl.h"
 #include "telegrad/tools.h"
@@ -10,9 +9,10 @@ static double floats(size_t count)
 }
 
 /* Outputs, and the nodes' own memory, have been counted before. */
-static double bytes_of(const net *n)
+static double bytes_of(const net *n, size_t slots)
 {
-    double bytes = n->bytes + 2 * floats(n->base.floats) + floats(n->base.nstate);
+    double bytes = n->bytes + nn_bytes(n->nn) + 2 * floats(n->base.floats) +
+                   floats(n->base.nstate) + (double)slots * floats(n->base.params_total);
     for (size_t i = 0; i < n->nbuffers; i++)
         bytes += n->buffers[i].borrowed ? 0 : floats(n->buffers[i].n);
     return bytes;
@@ -20,7 +20,6 @@ static double bytes_of(const net *n)
 
 static tg_status make(net *n)
 {
-    TG_TRY(memory_check("the network needs", bytes_of(n), n->bytes_made));
     TG_TRY(tg_alloc(n->base.floats, sizeof(float), &n->base.params));
     TG_TRY(tg_alloc(n->base.floats, sizeof(float), &n->base.grads));
     TG_TRY(tg_alloc(n->base.nstate, sizeof(float), &n->base.state));
@@ -49,15 +48,13 @@ static void bind(const net *n, net_node *node)
     node->dy = n->buffers[node->dy_buffer].data;
 }
 
-tg_status net_allocate(net *n)
+tg_status net_allocate(model *m, const model_room *room)
 {
-    /* Ranks in a process allocate one after another: each must see what the others have taken. */
-    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&one_at_a_time);
-    const tg_status status = make(n);
-    pthread_mutex_unlock(&one_at_a_time);
-    TG_TRY(status);
+    net *n = (net *)m;
+    TG_TRY(memory_check(bytes_of(n, room->slots), room->networks, room->bytes));
+    TG_TRY(make(n));
     for (size_t i = 0; i < n->nnodes; i++)
         bind(n, &n->nodes[i]);
+    model_draw(m, n->seed);
     return TG_OK;
 }

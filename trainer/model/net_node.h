@@ -70,9 +70,9 @@ net_node *net_node_add(net *n, const net_node_ops *ops, const net_value *in, siz
 net_value net_node_value(const net_node *node);
 net_value net_nothing(void);
 
-/* Announce memory that the node is about to allocate for itself, if it may be large. Returns false
- * if the network will be refused for its size; the node then allocates nothing. */
-bool net_reserve(const net_node *node, double bytes);
+/* Announce memory that the node allocates for itself, if it may be large. It does so in its first
+ * pass, not before: the network may be refused for its size. Excludes what belongs to the nn. */
+void net_reserve(const net_node *node, double bytes);
 
 /* Add a tensor NAME.PART to the node. */
 void net_tensor_add(net_node *node, const char *name, const char *part, model_tensor_kind kind,

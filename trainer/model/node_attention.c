@@ -37,8 +37,8 @@ net_value net_attention(net *n, net_value x, size_t heads)
     const nn_attention_shape shape = {
         .batch = net_batch(node), .context = in.height, .width = out.channels, .heads = heads};
     nn_attention *attention = NULL;
-    if (net_reserve(node, (double)shape.batch * (double)heads * tokens * tokens * sizeof(float)))
-        net_note(n, nn_attention_create(&shape, &attention));
+    net_reserve(node, (double)shape.batch * (double)heads * tokens * tokens * sizeof(float));
+    net_note(n, nn_attention_create(&shape, &attention));
     node->impl = attention;
     return net_node_value(node);
 }

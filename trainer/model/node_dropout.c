@@ -16,7 +16,7 @@ static size_t elements(const net_node *node)
 
 static tg_status forward(net_node *node, const model_pass *pass)
 {
-    const state *s = node->impl;
+    state *s = node->impl;
     const size_t n = elements(node);
     if (!pass->training) {
         memcpy(node->y, node->x[0], n * sizeof(float));
@@ -27,6 +27,8 @@ static tg_status forward(net_node *node, const model_pass *pass)
                             .rank = pass->rank,
                             .step = pass->step,
                             .tensor = (uint32_t)net_position(node) + pass->part * NET_LAYERS};
+    if (!s->keep)
+        TG_TRY(tg_alloc(n, 1, &s->keep));
     nn_dropout_draw(&key, s->p, n, s->keep);
     nn_dropout_apply(s->p, n, s->keep, node->x[0], node->y);
     return TG_OK;
@@ -60,8 +62,8 @@ static tg_status make(net_node *node, double p)
     TG_TRY(tg_alloc(1, sizeof *s, &s));
     node->impl = s;
     s->p = p;
-    return net_reserve(node, (double)elements(node)) ? tg_alloc(elements(node), 1, &s->keep)
-                                                     : TG_OK;
+    net_reserve(node, (double)elements(node));
+    return TG_OK;
 }
 
 net_value net_dropout(net *n, net_value x, double p)

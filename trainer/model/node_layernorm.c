@@ -15,7 +15,11 @@ typedef struct layernorm {
 static tg_status forward(net_node *node, const model_pass *pass)
 {
     (void)pass;
-    const layernorm *l = node->impl;
+    layernorm *l = node->impl;
+    if (!l->mean) {
+        TG_TRY(tg_alloc(2 * l->count, sizeof *l->mean, &l->mean));
+        l->inverse = l->mean + l->count;
+    }
     l->rows->layernorm(l->count, node->out.channels, EPSILON, node->x[0], net_param(node, 0),
                        net_param(node, 1), node->y, l->mean, l->inverse);
     return TG_OK;
@@ -58,15 +62,11 @@ static const net_node_ops ops = {.forward = forward,
                                  .gradient = NET_SHARED,
                                  .adds = true};
 
-static tg_status make(const net_node *node, layernorm *l)
+static void make(const net_node *node, layernorm *l)
 {
     l->rows = row_kernels_of(tg_cpu_level());
     l->count = net_batch(node) * node->out.height * node->out.width;
-    if (!net_reserve(node, 2 * (double)l->count * sizeof *l->mean))
-        return TG_OK;
-    TG_TRY(tg_alloc(2 * l->count, sizeof *l->mean, &l->mean));
-    l->inverse = l->mean + l->count;
-    return TG_OK;
+    net_reserve(node, 2 * (double)l->count * sizeof *l->mean);
 }
 
 net_value net_layernorm(net *n, net_value x, const char *name)
@@ -80,6 +80,6 @@ net_value net_layernorm(net *n, net_value x, const char *name)
     net_tensor_add(node, name, "bias", MODEL_TRAINED, &shape.channels, 1, (model_init){0});
     net_note(n, tg_alloc(1, sizeof(layernorm), &node->impl));
     if (node->impl)
-        net_note(n, make(node, node->impl));
+        make(node, node->impl);
     return net_node_value(node);
 }

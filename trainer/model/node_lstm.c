@@ -74,8 +74,8 @@ static tg_status make(net_node *node, lstm *l)
     l->h = net_state_add(node->net, shape.batch * shape.hidden);
     l->c = net_state_add(node->net, shape.batch * shape.hidden);
     const double steps = (double)shape.batch * (double)shape.context;
-    const bool fits = net_reserve(node, 6 * steps * (double)shape.hidden * sizeof(float));
-    return fits ? nn_lstm_create(&shape, &l->nn) : TG_OK;
+    net_reserve(node, 6 * steps * (double)shape.hidden * sizeof(float));
+    return nn_lstm_create(&shape, &l->nn);
 }
 
 net_value net_lstm(net *n, net_value x, const char *name, unsigned layer, size_t hidden)

@@ -26,17 +26,16 @@ tg_status nn_attention_create(const nn_attention_shape *shape, nn_attention **a_
     a->s = *shape;
     a->rows = row_kernels_of(tg_cpu_level());
     a->scale = (float)(1 / sqrt((double)(shape->width / shape->heads)));
-    const size_t context = shape->context;
-    tg_status status =
-        tg_alloc(shape->batch * shape->heads, context * context * sizeof(float), &a->weights);
-    if (status == TG_OK)
-        status = tg_alloc(BLOCK * context, sizeof(float), &a->block);
-    if (status != TG_OK) {
-        nn_attention_destroy(a);
-        return status;
-    }
     *a_p = a;
     return TG_OK;
+}
+
+static tg_status allocate(nn_attention *a)
+{
+    const size_t context = a->s.context;
+    if (!a->weights)
+        TG_TRY(tg_alloc(a->s.batch * a->s.heads, context * context * sizeof(float), &a->weights));
+    return a->block ? TG_OK : tg_alloc(BLOCK * context, sizeof(float), &a->block);
 }
 
 void nn_attention_destroy(nn_attention *a)
@@ -122,6 +121,7 @@ static tg_status run(const nn_attention *a, const float *x, float *y, const floa
 tg_status nn_attention_forward(nn_attention *a, const float *x, float *y)
 {
     sigset_t old;
+    TG_TRY(allocate(a));
     op_hold_signals(&old);
     const tg_status status = run(a, x, y, NULL, NULL);
     op_let_signals(&old);

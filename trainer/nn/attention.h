@@ -17,7 +17,8 @@ typedef struct nn_attention_shape {
 
 typedef struct nn_attention nn_attention;
 
-/* Errors TG_E_NOMEM, also from the functions below */
+/* The first forward pass allocates (batch, heads, context, context) floats.
+ * Errors TG_E_NOMEM, also from the functions below */
 TG_NODISCARD tg_status nn_attention_create(const nn_attention_shape *shape, nn_attention **a_p);
 void nn_attention_destroy(nn_attention *a); /* NULL is fine */
 /* Keeps the softmax results, batch * heads * context^2 floats, for the backward pass. */

@@ -62,6 +62,11 @@ tg_status nn_use_bf16(nn *n)
     return TG_OK;
 }
 
+double nn_bytes(const nn *n)
+{
+    return (double)n->scratch_bytes + n->port_bytes;
+}
+
 /* ---- convolution ----------------------------------------------------------------------------- */
 
 struct nn_conv {
@@ -184,6 +189,8 @@ static tg_status conv_try(nn_conv *c, dnnl_alg_kind_t alg, desc_conv *desc,
                           const conv_layouts *layouts)
 {
     dnnl_primitive_desc_t pd[3] = {NULL, NULL, NULL};
+    const size_t scratch_before = c->nn->scratch_bytes;
+    const double ports_before = c->nn->port_bytes;
     desc->alg = alg;
     const tg_status status = conv_build(c, desc, layouts, pd);
     for (int i = 0; i < 3; i++)
@@ -192,6 +199,8 @@ static tg_status conv_try(nn_conv *c, dnnl_alg_kind_t alg, desc_conv *desc,
         op_destroy(&c->forward);
         op_destroy(&c->backward_weights);
         op_destroy(&c->backward_data);
+        c->nn->scratch_bytes = scratch_before;
+        c->nn->port_bytes = ports_before;
     }
     return status;
 }

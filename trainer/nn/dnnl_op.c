@@ -59,13 +59,8 @@ static tg_status op_create(nn *n, const_dnnl_primitive_desc_t pd, op *o)
     if (bytes > 0)
         DNNL_TRY("creating memory",
                  dnnl_memory_create(&o->scratch, md, n->context.engine, DNNL_MEMORY_NONE));
-    if (bytes > n->scratch_bytes) {
-        void *scratch;
-        TG_TRY(tg_alloc(bytes, 1, &scratch));
-        free(n->scratch);
-        n->scratch = scratch;
+    if (bytes > n->scratch_bytes)
         n->scratch_bytes = bytes;
-    }
     return TG_OK;
 }
 
@@ -97,12 +92,11 @@ static tg_status port_create(nn *n, const_dnnl_primitive_desc_t pd, const joint 
             return TG_OK;
         }
     }
-    void *data = j->shared ? j->shared->buffer : NULL;
-    if (!data) {
-        TG_TRY(tg_alloc(dnnl_memory_desc_get_size(inner), 1, &p->buffer));
-        data = p->buffer;
-    }
-    DNNL_TRY("creating memory", dnnl_memory_create(&p->inner, inner, n->context.engine, data));
+    p->shared = j->shared;
+    p->bytes = j->shared ? 0 : dnnl_memory_desc_get_size(inner);
+    n->port_bytes += (double)p->bytes;
+    DNNL_TRY("creating memory",
+             dnnl_memory_create(&p->inner, inner, n->context.engine, DNNL_MEMORY_NONE));
     if (j->user)
         TG_TRY(reorder_create(n, p->output ? inner : j->user, p->output ? j->user : inner,
                               &p->reorder));
@@ -134,10 +128,32 @@ static tg_status reorder_run(nn *n, const port *p)
     return TG_OK;
 }
 
+/* Allocate the memory of the op, if this has not been done. */
+static tg_status allocate(nn *n, op *o)
+{
+    if (o->scratch && n->scratch_made < n->scratch_bytes) {
+        free(n->scratch);
+        n->scratch_made = 0;
+        TG_TRY(tg_alloc(n->scratch_bytes, 1, &n->scratch));
+        n->scratch_made = n->scratch_bytes;
+    }
+    for (size_t i = 0; i < o->nports; i++) {
+        port *p = &o->ports[i];
+        if (p->inner == p->user || p->buffer || (p->shared && !p->shared->buffer))
+            continue;
+        if (!p->shared)
+            TG_TRY(tg_alloc(p->bytes, 1, &p->buffer));
+        DNNL_TRY("setting memory",
+                 dnnl_memory_set_data_handle(p->inner, p->shared ? p->shared->buffer : p->buffer));
+    }
+    return TG_OK;
+}
+
 static tg_status execute(nn *n, op *o, const float *const *data)
 {
     dnnl_exec_arg_t args[OP_PORTS + 1];
     int count = 0;
+    TG_TRY(allocate(n, o));
     for (size_t i = 0; i < o->nports; i++) {
         port *p = &o->ports[i];
         if (p->user)

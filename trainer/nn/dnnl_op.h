@@ -11,8 +11,10 @@
 struct nn {
     desc_context context;
     dnnl_stream_t stream;
-    void *scratch;
-    size_t scratch_bytes;
+    void *scratch; /* (scratch_made) allocated by the op that first computes */
+    size_t scratch_made;
+    size_t scratch_bytes;  /* what the op with the largest scratch memory needs */
+    double port_bytes;     /* buffers of all ports */
     dnnl_data_type_t type; /* type of the operands of products */
 };
 
@@ -24,7 +26,9 @@ typedef struct port {
     dnnl_memory_t user;  /* the caller's array, in canonical layout; NULL: internal */
     dnnl_memory_t inner; /* in the primitive's layout; the same object as user if layouts agree */
     dnnl_primitive_t reorder;
-    void *buffer; /* memory of inner, unless inner is user */
+    void *buffer; /* (bytes) memory of inner, unless inner is user; NULL: not yet allocated */
+    size_t bytes;
+    const struct port *shared; /* whose buffer it uses; NULL: its own */
 } port;
 
 /* All zero: nothing made yet. */
@@ -39,7 +43,7 @@ typedef struct op {
 typedef struct joint {
     int arg;
     const_layout user;  /* layout of the caller's array; NULL: internal memory ... */
-    const port *shared; /* ... shared with this port of another op; NULL: its own */
+    const port *shared; /* ... shared with this port of an op that runs before; NULL: its own */
 } joint;
 
 /* Build the op from a primitive descriptor. On failure, too, the caller destroys the op. */

@@ -31,6 +31,10 @@ void nn_destroy(nn *n);
  * Errors TG_E_UNSUPPORTED: the CPU, TG_CPU or ONEDNN_MAX_CPU_ISA has neither avx512_bf16 nor AMX */
 TG_NODISCARD tg_status nn_use_bf16(nn *n);
 
+/* Bytes that what was created with n allocates when it first computes, and not before. Memory of
+ * what has been destroyed is counted, too. */
+double nn_bytes(const nn *n);
+
 /* ---- convolution: square kernel, zero padding on all sides ----------------------------------- */
 
 #define NN_BLOCK 16

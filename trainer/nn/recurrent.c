@@ -25,24 +25,11 @@ tg_status nn_lstm_create(const nn_lstm_shape *shape, nn_lstm **l_p)
     TG_TRY(tg_alloc(1, sizeof *l, &l));
     l->s = *shape;
     l->rows = row_kernels_of(tg_cpu_level());
-    const size_t b = shape->batch, t = shape->context, h = shape->hidden;
-    const struct {
-        float **array;
-        size_t n;
-    } arrays[] = {{&l->bias, 4 * h},       {&l->gates, b * t * 4 * h},
-                  {&l->before, b * t * h}, {&l->cells, b * (t + 1) * h},
-                  {&l->dh, b * h},         {&l->dc, b * h}};
-    for (size_t i = 0; i < TG_COUNT(arrays); i++) {
-        const tg_status status = tg_alloc(arrays[i].n, sizeof(float), arrays[i].array);
-        if (status != TG_OK) {
-            nn_lstm_destroy(l);
-            return status;
-        }
-    }
+    const size_t rows = shape->batch * shape->context, h = shape->hidden;
     if (shape->bf16) {
-        tg_status status = nn_dense16_create(shape->bf16, b * t, shape->in, 4 * h, &l->inputs);
+        tg_status status = nn_dense16_create(shape->bf16, rows, shape->in, 4 * h, &l->inputs);
         if (status == TG_OK)
-            status = nn_dense16_create(shape->bf16, b * t, h, 4 * h, &l->states);
+            status = nn_dense16_create(shape->bf16, rows, h, 4 * h, &l->states);
         if (status != TG_OK) {
             nn_lstm_destroy(l);
             return status;
@@ -67,11 +54,28 @@ void nn_lstm_destroy(nn_lstm *l)
     free(l);
 }
 
+static tg_status allocate(nn_lstm *l)
+{
+    const size_t b = l->s.batch, t = l->s.context, h = l->s.hidden;
+    const struct {
+        float **array;
+        size_t n;
+    } arrays[] = {{&l->bias, 4 * h},       {&l->gates, b * t * 4 * h},
+                  {&l->before, b * t * h}, {&l->cells, b * (t + 1) * h},
+                  {&l->dh, b * h},         {&l->dc, b * h}};
+    for (size_t i = 0; i < TG_COUNT(arrays); i++) {
+        if (!*arrays[i].array)
+            TG_TRY(tg_alloc(arrays[i].n, sizeof(float), arrays[i].array));
+    }
+    return TG_OK;
+}
+
 static tg_status forward(nn_lstm *l, const float *x, const nn_lstm_weights *w, float *h, float *c,
                          float *y)
 {
     const size_t context = l->s.context, hidden = l->s.hidden, width = 4 * hidden;
     const size_t rows = l->s.batch * context;
+    TG_TRY(allocate(l));
     if (l->inputs)
         TG_TRY(nn_dense16_forward(l->inputs, x, w->input, NULL, l->gates));
     else

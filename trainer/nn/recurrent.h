@@ -28,7 +28,8 @@ typedef struct nn_lstm_weights {
 
 typedef struct nn_lstm nn_lstm;
 
-/* Errors TG_E_NOMEM; TG_E_UNSUPPORTED if oneDNN refuses the shape */
+/* The first forward pass allocates about 6 (batch, context, hidden) floats.
+ * Errors TG_E_NOMEM; TG_E_UNSUPPORTED if oneDNN refuses the shape */
 TG_NODISCARD tg_status nn_lstm_create(const nn_lstm_shape *shape, nn_lstm **l_p);
 void nn_lstm_destroy(nn_lstm *l); /* NULL is fine */
 
