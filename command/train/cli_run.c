@@ -85,6 +85,7 @@ static tg_status on_epoch(void *arg, const train_epoch_info *info)
 {
     struct watch *w = arg;
     char tested[128] = "", line[512];
+    w->result->highest_loss = fmax(w->result->highest_loss, info->train_loss);
     if (!isnan(info->test_loss))
         snprintf(tested, sizeof tested, ", test loss %s, test accuracy %s",
                  data_text_loss(w->unit, info->test_loss).text,
@@ -175,6 +176,7 @@ static void judge(const struct run_about *about, struct run_result *result)
                              .method = result->method,
                              .strategy = result->strategy,
                              .lr_schedule = result->lr_schedule,
+                             .highest_loss = result->highest_loss,
                              .first_step = result->first_step,
                              .steps_per_epoch = result->steps_per_epoch,
                              .classes = train_data_classes(about->data),

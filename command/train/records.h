@@ -26,7 +26,8 @@ struct run_about {
 /* What is known once a run has ended. */
 struct run_result {
     train_end_info end;
-    verdict verdict; /* set when the run has ended */
+    double highest_loss; /* the largest mean training loss of an epoch, or part of one */
+    verdict verdict;     /* set when the run has ended */
     uint64_t steps_planned, first_step, first_epoch, steps_per_epoch;
     size_t params;
     bool covered;                                      /* as in train_start_info */

@@ -10,6 +10,7 @@
 #define SKIPPED_TOLD 0.1
 #define SKIPPED_FAILED 0.5
 #define DIVERGED 10      /* times the loss of random guessing */
+#define ABOUT 1.001      /* times that loss: a model that treats all labels alike has about it */
 #define EVERYTHING 0.999 /* of the elements are "everything" if ... */
 #define SPARSE 0.9       /* ... the density asked for is at most this */
 #define NOTHING 1e-4
@@ -46,25 +47,36 @@ static void look_at_skips(verdict *v, const train_end_info *end)
         fail(v);
 }
 
+/* A test loss alone may hide that a run diverged: dead units give the same output for every sample,
+ * at about the loss of guessing. */
+static bool was_high(const verdict_run *run, double guess)
+{
+    return run->end->train_loss > ABOUT * guess && run->highest_loss > DIVERGED * guess;
+}
+
 static void look_at_loss(verdict *v, const verdict_run *run)
 {
     const train_end_info *end = run->end;
     const double loss = run->evaluated ? end->test_loss : end->train_loss;
     const char *of = run->evaluated ? "test" : "training";
+    char after[64] = "";
     if (run->classes == 0 || end->steps == run->first_step)
         return;
     const double guess = log((double)run->classes);
     if (!isfinite(loss)) {
         add(v, "loss", "the %s loss at the end is not finite", of);
         fail(v);
-    } else if (loss > guess && (end->steps >= VERDICT_STEPS || loss > DIVERGED * guess)) {
-        const bool diverged = loss > DIVERGED * guess;
-        add(v, "loss",
-            "the %s loss at the end, %.5g, is above that of guessing, %.4f (log of %zu)%s", of,
-            loss, guess, run->classes, diverged ? ": a lower learning rate would help" : "");
-        if (diverged)
-            fail(v);
+        return;
     }
+    const bool high = loss > DIVERGED * guess, diverged = high || was_high(run, guess);
+    if (loss <= guess || (end->steps < VERDICT_STEPS && !diverged))
+        return;
+    if (diverged && !high)
+        snprintf(after, sizeof after, ", after a training loss of %.5g", run->highest_loss);
+    add(v, "loss", "the %s loss at the end, %.5g, is above that of guessing, %.4f (log of %zu)%s%s",
+        of, loss, guess, run->classes, after, diverged ? ": a lower learning rate would help" : "");
+    if (diverged)
+        fail(v);
 }
 
 /* Warm-ups are the durations whose default depends on the length of the run, and those of rates. */

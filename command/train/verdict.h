@@ -22,17 +22,22 @@ typedef struct verdict {
 typedef struct verdict_run {
     const train_end_info *end;
     const char *method, *strategy, *lr_schedule; /* normal forms */
+    double highest_loss; /* the largest mean training loss of an epoch, or part of one */
     uint64_t first_step, steps_per_epoch;
     size_t classes; /* number of labels or tokens; 0: nothing was computed */
     bool evaluated;
     bool covered; /* rules cover all tensors */
 } verdict_run;
 
-/* A run fails if more than half of its steps were skipped, or if its final loss is not finite or is
- * more than ten times that of random guessing. It gets a warning, without failing, if at least a
- * tenth of the steps were skipped, if the loss after at least VERDICT_STEPS steps is above that of
- * guessing, if a warm-up did not end, if no average arrived before the end, if the method sent
- * nothing or everything, or if rules leave it no tensor. */
+/* A run fails if more than half of its steps were skipped, or if its loss at the end (the test loss
+ * if there is one) is not finite or is more than ten times that of random guessing. It also fails
+ * if its loss at the end is above that of guessing, the mean training loss of an epoch was more
+ * than ten times that of guessing, and that of the last epoch is above that of guessing.
+ *
+ * It gets a warning, without failing, if at least a tenth of the steps were skipped, if the loss
+ * after at least VERDICT_STEPS steps is above that of guessing, if a warm-up did not end, if no
+ * average arrived before the end, if the method sent nothing or everything, or if rules leave it no
+ * tensor. */
 #define VERDICT_STEPS 100
 verdict verdict_of(const verdict_run *run);
 

@@ -82,13 +82,13 @@ class Compare(CliTest):
         """Optimizer, minibatch and the rate that goes with it are a run's own."""
         out = self.path("all.jsonl")
         self.ok("compare", *BASE, "--model", "mlp:hidden=32", "--accumulate", "4", "--out", out, "--run", "name=a", "--run",
-                "name=b;optimizer=adam:lr=0.25;lr-schedule=onecycle:div_factor=1;lr-scale=linear;accumulate=2")
+                "name=b;optimizer=adam:lr=0.0025;lr-schedule=onecycle:div_factor=1;lr-scale=linear;accumulate=2")
         start = {line["run"]: line for line in records(out) if line["type"] == "start"}
         step = {line["run"]: line for line in records(out) if line["type"] == "step"}
         self.assertEqual((start["a"]["accumulate"], start["a"]["lr_scale"]), (4, "none"))
         self.assertEqual((start["b"]["accumulate"], start["b"]["lr_scale"]), (2, "linear"))
         self.assertEqual((start["a"]["steps_per_epoch"], start["b"]["steps_per_epoch"]), (4, 8))
-        self.assertAlmostEqual(step["b"]["lr"], 0.25 * 4 / 1e4)
+        self.assertAlmostEqual(step["b"]["lr"], 0.0025 * 4 / 1e4, places=12)
 
     def test_dense_timed(self):
         """Dense S-SGD trains without the link; some steps over it say how long it would have taken."""

@@ -5,13 +5,14 @@ import unittest
 from cli_tool import CliTest, TINY, over, records, run
 
 JOB = [*TINY, "--model", "mlp:hidden=16", "--workers", "2"]
+LARGER = ["--data", "glyphs:train=2048,test=512", "--batch", "32", "--model", "mlp:hidden=32"]
 
 
 class Verdict(CliTest):
     def end(self, status, whats, *args):
         """The end record of a run of this exit status, of which these things are said."""
         out = self.path("run.jsonl")
-        done = run("train", *JOB, "--out", out, *args)
+        done = run("train", *over(*JOB, "--out", out, *args))
         self.assertEqual(done.returncode, status, done.stderr)
         end = records(out)[-1]
         self.assertEqual([remark["what"] for remark in end["remarks"]], whats, end["remarks"])
@@ -71,6 +72,30 @@ class Verdict(CliTest):
             end = self.end(1, ["loss"], "--steps", "2", "--optimizer", "sgd:lr=1e4,momentum=0", *evaluation)
             self.assertIn("above that of guessing, 2.3026", end["remarks"][0]["text"])
             self.assertTrue(end["diverged"])
+
+    def test_diverged_to_about_guessing(self):
+        """The test loss is not far above guessing, but the training loss of an epoch was: of the last one, or of one before."""
+        for evaluation in ([], ["--no-eval"]):
+            for steps in ("64", "96"):
+                end = self.end(1, ["loss"], *over(*LARGER, "--steps", steps, "--lr", "3", *evaluation))
+                self.assertRegex(end["remarks"][0]["text"], r"above that of guessing, 2.3026 \(log of 10\).*: a lower learning rate would help$")
+        done = run("compare", *over(*JOB, *LARGER), "--steps", "64", "--run", "name=good", "--run", "name=bad;lr=3")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^ *bad ! ")
+        self.assertRegex(done.stdout, r"(?m)^! bad: the test loss at the end")
+        self.assertNotIn("good !", done.stdout)
+
+    def test_given_up(self):
+        """A run that ends because all steps are skipped says what would help, too; NaN has no sign."""
+        done = run("train", *over(*JOB, *LARGER), "--steps", "200", "--optimizer", "sgd:weight_decay=100")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, r"20 steps in a row had gradients that are not finite \(loss nan, lr 0.05\): a lower learning rate would help\n$")
+
+    def test_short_and_healthy(self):
+        """First losses are slightly above guessing."""
+        for steps in ("2", "5", "20"):
+            for more in ([], ["--no-eval"], ["--lr", "0.001"]):
+                self.end(0, [], "--steps", steps, *more)
 
     def test_no_better_than_guessing(self):
         end = self.end(0, ["loss"], "--steps", "120", "--optimizer", "sgd:lr=1e-9")

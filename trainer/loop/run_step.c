@@ -166,8 +166,8 @@ tg_status run_step_once(run *r, tg_step_info *info)
     if (r->skips >= skips_max(r))
         return tg_fail(TG_E_NONFINITE,
                        "step %" PRIu64 ": %u steps in a row had gradients that are not finite "
-                       "(loss %g, lr %g)",
-                       r->step, r->skips, loss, lr);
+                       "(loss %g, lr %g): a lower learning rate would help",
+                       r->step, r->skips, isnan(loss) ? (double)NAN : loss, lr);
     const run_step record = {.step_ms = ms(end - start),
                              .compute_ms = ms(compute_ns),
                              .exchange_ms = ms(info->exchange_ns),
