@@ -98,38 +98,59 @@ static const char *const said[] = {"nothing", "garbage", "half a greeting", "a g
 /* A member far away, whose messages take 100 ms each, keeps its place while strangers at another
  * address connect 20,000 times a second. Those who send whole greetings connect 8,000 times a
  * second, and it calls several times. */
+static bool shakes_hands(hand *h, const net_job *job)
+{
+    hand_call(h, job->address[0], job->key[1]);
+    while (h->c.state != TG__CALLER_TALKS) {
+        usleep(100000);
+        if (!tg__caller_step(&h->c))
+            return false;
+    }
+    return true;
+}
+
+/* Returns false if the member lost its place. */
+static bool keeps_its_place(words what)
+{
+    net_job job;
+    hand h;
+    flood f;
+    net_job_begin(&job, 2, false);
+    net_rank_start(&job.rank[0], net_rank_visits);
+    close(net_connect(job.address[0]));
+    const double begun = hand_seconds();
+    begin_flood(&f, "127.0.0.2", job.address[0], what);
+    usleep(500000);
+    bool kept = true;
+    for (int calls = what == WHOLE_HELLO ? 4 : 1; calls > 0 && kept; calls--) {
+        kept = shakes_hands(&h, &job);
+        if (!kept)
+            print_message("%s: %s\n", said[what], h.c.why);
+        if (calls > 1 || !kept)
+            hand_end(&h);
+    }
+    if (kept) {
+        usleep(100000);
+        assert_true(hand_join(&h, 1, "", 9));
+    }
+    print_message("strangers say %s: %.0f connections a second\n", said[what],
+                  end_flood(&f, begun));
+    if (!kept)
+        assert_true(shakes_hands(&h, &job) && hand_join(&h, 1, "", 9));
+    assert_int_equal(tg__caller_kind(&h.c), TG__SAID_ROSTER);
+    hand_end(&h);
+    pthread_join(job.rank[0].thread, NULL);
+    net_job_end(&job);
+    return kept;
+}
+
+/* With a probability of 1/256 the two addresses are of one class to the door, as if they were
+ * one. */
 static void a_distant_member_keeps_its_place(void **state)
 {
     (void)state;
-    for (words what = NOTHING; what <= WHOLE_HELLO; what++) {
-        net_job job;
-        hand h;
-        flood f;
-        net_job_begin(&job, 2, false);
-        net_rank_start(&job.rank[0], net_rank_visits);
-        close(net_connect(job.address[0]));
-        const double begun = hand_seconds();
-        begin_flood(&f, "127.0.0.2", job.address[0], what);
-        usleep(500000);
-        for (int calls = what == WHOLE_HELLO ? 4 : 1; calls > 0; calls--) {
-            hand_call(&h, job.address[0], job.key[1]);
-            while (h.c.state != TG__CALLER_TALKS) {
-                usleep(100000);
-                if (!tg__caller_step(&h.c))
-                    fail_msg("%s: %s", said[what], h.c.why);
-            }
-            if (calls > 1)
-                hand_end(&h);
-        }
-        usleep(100000);
-        assert_true(hand_join(&h, 1, "", 9));
-        assert_int_equal(tg__caller_kind(&h.c), TG__SAID_ROSTER);
-        print_message("strangers say %s: %.0f connections a second\n", said[what],
-                      end_flood(&f, begun));
-        hand_end(&h);
-        pthread_join(job.rank[0].thread, NULL);
-        net_job_end(&job);
-    }
+    for (words what = NOTHING; what <= WHOLE_HELLO; what++)
+        assert_true(keeps_its_place(what) || keeps_its_place(what));
 }
 
 /* Where members and strangers share an address, members join all the same, after a while. */
