@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Parameter servers and workers that are killed on the way: the accuracy beside that of a run that nobody disturbs.
 
-    bench/server_faults.py LAB_DIR OUT.jsonl [--link LINK] [--model SPEC] [--data SPEC] [--epochs N] [--batch N] [--lr LR] [--method SPEC]
-                           [--precision P] [--runs NAME...]
+    bench/server_faults.py LAB_DIR OUT.jsonl [--link LINK] [--model SPEC] [--data SPEC] [--steps N] [--batch N] [--lr LR] [--method SPEC]
+                           [--optimizer SPEC] [--precision P] [--runs NAME...]
 
 LAB_DIR has a laboratory as bench/lab.py needs it. Two servers (shards, with journals) and four workers, each in a network namespace with a
 key of its own. Runs:
@@ -11,8 +11,8 @@ key of its own. Runs:
     disturbed   after a third of its steps, worker 1 is killed (kill -9), and 5 s later another one takes over its steps; after two thirds
                 of those of worker 0, server 1 is killed, and 5 s later started again
 
-The rate is constant: workers that train together must have the same schedule, and a newcomer would begin its own. A JSON line for each run goes to OUT.jsonl; a
-run that is there is not made again."""
+The rate is constant: workers that train together must have the same schedule, and a newcomer would begin its own. A JSON line for each
+run goes to OUT.jsonl; a run that is there is not made again."""
 import argparse
 import json
 import os
@@ -54,10 +54,9 @@ class Job:
         self.running.remove(process)
 
     def server(self, q):
-        process = self.start(q, f"s{q}", "serve", "--listen", f"tcp://0.0.0.0:{PORT}", "--shard", f"{q}/{SERVERS}", "--workers", str(WORKERS), "--key",
+        return self.start(q, f"s{q}", "serve", "--listen", f"tcp://0.0.0.0:{PORT}", "--shard", f"{q}/{SERVERS}", "--workers", str(WORKERS), "--key",
                              self.path(f"s{q}.key"), "--allow", self.path("workers"), "--journal", self.path(f"journal{q}"), "--mode",
                              "async:staleness=4", "--optimizer", self.args.optimizer)
-        return process
 
     def worker(self, i, name, first, evaluates):
         """The steps from `first` on."""

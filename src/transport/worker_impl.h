@@ -59,6 +59,6 @@ TG_NODISCARD tg_status tg__worker_test_kept(tg__worker *w, tg__worker_op *o, boo
 /* Connect anew with servers that are lost, if there are any, and post again what was lost.
  * until_p  [in, out] brought forward to when to look again
  * Errors  those of tg_transport_ops.renew */
-TG_NODISCARD tg_status tg__worker_renew(tg__worker *w, int64_t *soon_p);
+TG_NODISCARD tg_status tg__worker_renew(tg__worker *w, int64_t *until_p);
 
 #endif
