@@ -3,6 +3,7 @@
 #ifndef TESTS_NET_HOUSE_H
 #define TESTS_NET_HOUSE_H
 
+#include "one_tensor.h"
 #include "net/membership.h"
 #include "telegrad/net.h"
 #include "telegrad/server.h"
@@ -253,15 +254,7 @@ typedef struct spender {
 static inline tg_status spend(spender *p, tg_session *s)
 {
     uint32_t id;
-    const size_t shape = TOKENS;
-    const tg_tensor tensor = {.struct_size = sizeof tensor,
-                              .name = "w",
-                              .shape = &shape,
-                              .ndim = 1,
-                              .param = tg_array_f32(p->w, TOKENS),
-                              .grad = tg_array_f32(p->g, TOKENS)};
-    TG_TRY(tg_session_add(s, &tensor, &id));
-    TG_TRY(tg_session_begin(s));
+    TG_TRY(one_tensor_begin(s, p->w, p->g, TOKENS, &id));
     for (int step = 0; step < TOKEN_STEPS; step++) {
         TG_TRY(tg_session_grad_wait(s, id));
         memset(p->g, 0, sizeof p->g);
@@ -302,21 +295,13 @@ static inline void look(const house *h, float *w)
     tg_transport *t = come(h);
     tg_session *s;
     uint32_t id;
-    const size_t shape = TOKENS;
     const tg_session_config config = {.struct_size = sizeof config,
                                       .method = "dense:exchange=star",
                                       .strategy = "server",
                                       .optimizer = h->optimizer};
     assert_non_null(p);
-    const tg_tensor tensor = {.struct_size = sizeof tensor,
-                              .name = "w",
-                              .shape = &shape,
-                              .ndim = 1,
-                              .param = tg_array_f32(w, TOKENS),
-                              .grad = tg_array_f32(p->g, TOKENS)};
     assert_int_equal(tg_session_create(&config, t, &s), TG_OK);
-    assert_int_equal(tg_session_add(s, &tensor, &id), TG_OK);
-    if (tg_session_begin(s) != TG_OK)
+    if (one_tensor_begin(s, w, p->g, TOKENS, &id) != TG_OK)
         fail_msg("%s", tg_error());
     tg_session_destroy(s);
     tg_transport_destroy(t);

@@ -1,9 +1,9 @@
-#include "command/output/console.h"
 #include "command/bench/bench_exchange_report.h"
 #include "command/bench/bench_ratio.h"
+#include "command/bench/bench_table.h"
 #include "command/output/format.h"
-#include "command/output/output.h"
 #include "command/output/jsonl.h"
+#include "command/output/output.h"
 #include "command/output/table.h"
 #include <math.h>
 #include <sched.h>
@@ -47,24 +47,9 @@ static tg_status row_json(const struct bench_exchange_report *r, const bench_exc
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static void cell(struct table *t, const char *format, double v)
-{
-    char text[32] = "-";
-    if (isfinite(v))
-        snprintf(text, sizeof text, format, v);
-    table_cell(t, text);
-}
-
 static void ms_cell(struct table *t, double ms)
 {
-    cell(t, ms < 10 ? "%.3f" : ms < 1000 ? "%.1f" : "%.0f", ms);
-}
-
-static void title(struct table *t, int width, const char *text)
-{
-    char cell[256];
-    snprintf(cell, sizeof cell, "%*s", width, text);
-    table_cell(t, cell);
+    bench_table_figure(t, ms < 10 ? "%.3f" : ms < 1000 ? "%.1f" : "%.0f", ms);
 }
 
 static tg_status head(struct bench_exchange_report *r, const bench_exchange_row *row)
@@ -76,10 +61,7 @@ static tg_status head(struct bench_exchange_report *r, const bench_exchange_row 
                    {"wire ms", 7}, {"codec ms", 8}, {"measured ms", 7}, {"ratio", 5},
                    {"/bound", 5},  {"target", 6},   {"behind ms", 7}};
     const size_t count = sizeof columns / sizeof columns[0] - (row->behind == 0);
-    r->table = table_create(3 + count);
-    table_fit(r->table, (size_t)console_out_columns());
-    if (!r->table)
-        return tg_fail(TG_E_NOMEM, "out of memory: a table");
+    TG_TRY(bench_table_create(3 + count, &r->table));
     printf("%s elements in %zu tensor%s; wire: predicted; codec: with the network off; ratio: "
            "measured / (wire + codec);\n"
            "bound: one one-way delay + bytes sent / rate + codec\n",
@@ -92,12 +74,11 @@ static tg_status head(struct bench_exchange_report *r, const bench_exchange_row 
         printf("workers are threads that share %zu cores: where they are more, codec and measured "
                "time contain the waiting for one\n",
                cores());
-    table_row(r->table);
-    title(r->table, -r->name_width, "method");
-    title(r->table, 13, "exchange");
-    title(r->table, r->link_width, "link");
+    bench_table_title(r->table, -r->name_width, "method");
+    bench_table_title(r->table, 13, "exchange");
+    bench_table_title(r->table, r->link_width, "link");
     for (size_t i = 0; i < count; i++)
-        title(r->table, columns[i].width, columns[i].name);
+        bench_table_title(r->table, columns[i].width, columns[i].name);
     return TG_OK;
 }
 
@@ -107,8 +88,7 @@ static void row_cells(struct table *t, const bench_exchange_row *row)
     table_row(t);
     table_cell(t, row->method);
     if (row->error) {
-        snprintf(text, sizeof text, "error: %s", row->error);
-        table_rest(t, text);
+        bench_table_error(t, row->error);
         return;
     }
     table_cell(t, row->exchange);
@@ -116,16 +96,16 @@ static void row_cells(struct table *t, const bench_exchange_row *row)
              row->link->real ? " (real)" : "");
     table_cell(t, text);
     table_cell(t, format_count(row->workers).text);
-    cell(t, "%g", row->delays);
+    bench_table_figure(t, "%g", row->delays);
     table_cell(t, format_count((uint64_t)(row->bytes + 0.5)).text);
     table_cell(t, format_count((uint64_t)(row->bytes_predicted + 0.5)).text);
     ms_cell(t, row->wire_ms);
     ms_cell(t, row->codec_ms.median);
     ms_cell(t, row->ms.median);
-    cell(t, "%.2f", row->ratio);
-    cell(t, "%.2f", row->bound_ratio);
+    bench_table_figure(t, "%.2f", row->ratio);
+    bench_table_figure(t, "%.2f", row->bound_ratio);
     if (isfinite(row->target) || row->behind > 0)
-        cell(t, "%.2f", row->target);
+        bench_table_figure(t, "%.2f", row->target);
     if (row->behind > 0)
         ms_cell(t, row->behind_ms.median);
 }

@@ -1,9 +1,9 @@
-#include "command/output/console.h"
 #include "command/bench/bench_report.h"
 #include "command/bench/bench_ratio.h"
+#include "command/bench/bench_table.h"
 #include "command/output/format.h"
-#include "command/output/output.h"
 #include "command/output/jsonl.h"
+#include "command/output/output.h"
 #include "command/output/table.h"
 #include <math.h>
 #include <string.h>
@@ -85,39 +85,27 @@ static tg_status head(struct bench_report *r, const char *group, size_t n, const
     TG_TRY(bench_report_end(r));
     r->group = group;
     r->n = n;
-    r->table = table_create(count + 1);
-    table_fit(r->table, (size_t)console_out_columns());
-    if (!r->table)
-        return tg_fail(TG_E_NOMEM, "out of memory: a table");
+    TG_TRY(bench_table_create(count + 1, &r->table));
     printf("n = %s, %s\n", format_count(n).text, level);
-    table_row(r->table);
     table_cell(r->table, title_of(group));
     for (size_t i = 0; i < count; i++)
         table_cell(r->table, heads[i]);
     return TG_OK;
 }
 
-static void cell(struct table *t, const char *format, double v)
-{
-    char text[32] = "-";
-    if (isfinite(v))
-        snprintf(text, sizeof text, format, v);
-    table_cell(t, text);
-}
-
 static void ratio_cells(struct table *t, const bench_row *row)
 {
     char target[32] = "";
-    cell(t, "%.2f", row->axpy.median);
-    cell(t, "%.2f", row->axpy.min);
-    cell(t, "%.2f", row->axpy.max);
-    cell(t, "%.2f", row->limit);
-    cell(t, "%.2f", row->axpy.median / row->limit);
-    cell(t, "%.2f", row->copy.median);
-    cell(t, "%.1f", row->gb_s);
-    cell(t, "%.3f", row->ns_each);
-    cell(t, "%.4g", row->bits);
-    cell(t, "%.3g", row->error_norm);
+    bench_table_figure(t, "%.2f", row->axpy.median);
+    bench_table_figure(t, "%.2f", row->axpy.min);
+    bench_table_figure(t, "%.2f", row->axpy.max);
+    bench_table_figure(t, "%.2f", row->limit);
+    bench_table_figure(t, "%.2f", row->axpy.median / row->limit);
+    bench_table_figure(t, "%.2f", row->copy.median);
+    bench_table_figure(t, "%.1f", row->gb_s);
+    bench_table_figure(t, "%.3f", row->ns_each);
+    bench_table_figure(t, "%.4g", row->bits);
+    bench_table_figure(t, "%.3g", row->error_norm);
     if (isfinite(row->target[0]))
         snprintf(target, sizeof target, "%.2f / %.2f", row->target[0], row->target[1]);
     else if (isfinite(row->target[1]))
@@ -127,19 +115,19 @@ static void ratio_cells(struct table *t, const bench_row *row)
 
 static void index_cells(struct table *t, const bench_row *row)
 {
-    cell(t, "%.2f", row->bits);
-    cell(t, "%.4f", row->entropy);
+    bench_table_figure(t, "%.2f", row->bits);
+    bench_table_figure(t, "%.4f", row->entropy);
     for (size_t i = 0; i < 3; i++)
-        cell(t, "%.2f", row->index_ns[i]);
+        bench_table_figure(t, "%.2f", row->index_ns[i]);
 }
 
 static void comparison_cells(struct table *t, const bench_comparison *c)
 {
-    cell(t, "%.3f", c->ours_ms);
-    cell(t, "%.3f", c->theirs_ms);
-    cell(t, "%.1f x", c->factor);
-    cell(t, "%.3f", c->ours_copy_ms);
-    cell(t, "%.3f", c->theirs_copy_ms);
+    bench_table_figure(t, "%.3f", c->ours_ms);
+    bench_table_figure(t, "%.3f", c->theirs_ms);
+    bench_table_figure(t, "%.1f x", c->factor);
+    bench_table_figure(t, "%.3f", c->ours_copy_ms);
+    bench_table_figure(t, "%.3f", c->theirs_copy_ms);
 }
 
 /* Print the first cell of a row, and the error if it has no figures. Returns whether it has any. */

@@ -1,9 +1,9 @@
-#include "command/output/console.h"
 #include "command/bench/bench_train_report.h"
 #include "command/bench/bench_ratio.h"
+#include "command/bench/bench_table.h"
 #include "command/output/format.h"
-#include "command/output/output.h"
 #include "command/output/jsonl.h"
+#include "command/output/output.h"
 #include "command/output/table.h"
 #include <math.h>
 
@@ -55,21 +55,13 @@ static tg_status row_json(const struct bench_train_row *row)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static void cell(struct table *t, const char *format, double v)
-{
-    char text[32] = "-";
-    if (isfinite(v))
-        snprintf(text, sizeof text, format, v);
-    table_cell(t, text);
-}
-
 /* Print about four significant digits. */
 static void ms_cells(struct table *t, const bench_ratio *ms)
 {
     const char *format = ms->median < 10 ? "%.3f" : ms->median < 1000 ? "%.1f" : "%.0f";
-    cell(t, format, ms->median);
-    cell(t, format, ms->min);
-    cell(t, format, ms->max);
+    bench_table_figure(t, format, ms->median);
+    bench_table_figure(t, format, ms->min);
+    bench_table_figure(t, format, ms->max);
 }
 
 static void target_cell(struct table *t, double target)
@@ -78,14 +70,6 @@ static void target_cell(struct table *t, double target)
     if (isfinite(target))
         snprintf(text, sizeof text, "%.2f", target);
     table_cell(t, text);
-}
-
-/* Print a heading with room for the rows below it, which are not known yet. */
-static void title(struct table *t, int width, const char *text)
-{
-    char cell[256];
-    snprintf(cell, sizeof cell, "%*s", width, text);
-    table_cell(t, cell);
 }
 
 #define WIDTH 6 /* of a column of figures */
@@ -102,33 +86,29 @@ static tg_status head(struct bench_train_report *r, const struct bench_train_row
                                                "       format",
                                                /* "channels_last" */ "ratio",
                                                "target"};
-    r->table = table_create(7 + (workers ? 6 : r->torch ? 6 : 0));
-    table_fit(r->table, (size_t)console_out_columns());
-    if (!r->table)
-        return tg_fail(TG_E_NOMEM, "out of memory: a table");
+    TG_TRY(bench_table_create(7 + (workers ? 6 : r->torch ? 6 : 0), &r->table));
     if (row->precision != TRAIN_FP32)
         printf("convolutions and dense layers in %s%s\n", train_precision_names[row->precision],
                r->torch ? ", PyTorch's in fp32" : "");
     puts(workers ? "workers of one process, dense exchange, wall-clock time of a step"
                  : "one thread, processor time of a step: forward, backward, SGD with momentum");
-    table_row(r->table);
-    title(r->table, -(int)r->name_width, "model");
+    bench_table_title(r->table, -(int)r->name_width, "model");
     for (size_t i = 0; i < sizeof common / sizeof common[0]; i++)
-        title(r->table, WIDTH, common[i]);
+        bench_table_title(r->table, WIDTH, common[i]);
     for (size_t i = 0; workers && i < sizeof group / sizeof group[0]; i++)
-        title(r->table, WIDTH, group[i]);
+        bench_table_title(r->table, WIDTH, group[i]);
     for (size_t i = 0; r->torch && i < sizeof torch / sizeof torch[0]; i++)
-        title(r->table, WIDTH, torch[i]);
+        bench_table_title(r->table, WIDTH, torch[i]);
     return TG_OK;
 }
 
 static void worker_cells(struct table *t, const struct bench_train_row *row)
 {
     table_cell(t, format_count(row->workers).text);
-    cell(t, "%.2f", row->speedup.median);
-    cell(t, "%.2f", row->speedup.min);
-    cell(t, "%.2f", row->speedup.max);
-    cell(t, "%.2f", row->processor_speedup.median);
+    bench_table_figure(t, "%.2f", row->speedup.median);
+    bench_table_figure(t, "%.2f", row->speedup.min);
+    bench_table_figure(t, "%.2f", row->speedup.max);
+    bench_table_figure(t, "%.2f", row->processor_speedup.median);
     target_cell(t, row->target);
 }
 
@@ -136,24 +116,23 @@ static void torch_cells(struct table *t, const struct bench_train_row *row)
 {
     ms_cells(t, &row->torch_ms);
     table_cell(t, row->format);
-    cell(t, "%.2f", row->ratio.median);
+    bench_table_figure(t, "%.2f", row->ratio.median);
     target_cell(t, row->target);
 }
 
 static void row_cells(struct bench_train_report *r, const struct bench_train_row *row)
 {
-    char text[256];
     table_row(r->table);
     table_cell(r->table, row->spec);
     table_cell(r->table, format_count(row->about.batch).text);
     if (row->error) {
-        snprintf(text, sizeof text, "error: %s", row->error);
-        table_rest(r->table, text);
+        bench_table_error(r->table, row->error);
         return;
     }
     ms_cells(r->table, &row->ms);
-    cell(r->table, "%.1f", gflops(row));
-    cell(r->table, samples_a_second(row) < 100 ? "%.1f" : "%.0f", samples_a_second(row));
+    bench_table_figure(r->table, "%.1f", gflops(row));
+    bench_table_figure(r->table, samples_a_second(row) < 100 ? "%.1f" : "%.0f",
+                       samples_a_second(row));
     if (row->workers)
         worker_cells(r->table, row);
     if (row->format[0])

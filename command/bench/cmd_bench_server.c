@@ -1,6 +1,7 @@
 /* telegrad bench server: how fast a server takes gradients on this machine. */
 #include "bench/server/bench_server.h"
 #include "command/bench/bench_args.h"
+#include "command/bench/bench_table.h"
 #include "command/job/launch.h"
 #include "command/job/options.h"
 #include "command/output/cli.h"
@@ -8,7 +9,6 @@
 #include "command/output/format.h"
 #include "command/output/jsonl.h"
 #include "command/output/output.h"
-#include "command/output/table.h"
 #include "telegrad/registry.h"
 #include "telegrad/transport.h"
 #include <math.h>
@@ -94,21 +94,10 @@ static tg_status row_json(const bench_server_row *row)
     return jsonl_print_new(json);
 }
 
-static void figure(struct table *t, const char *format, double v)
-{
-    char text[32];
-    snprintf(text, sizeof text, format, v);
-    table_cell(t, text);
-}
-
 static tg_status head(struct command *c, const bench_server_row *row)
 {
-    c->table = table_create(7);
-    table_fit(c->table, (size_t)console_out_columns());
-    if (c->table == NULL)
-        return tg_fail(TG_E_NOMEM, "out of memory: a table");
+    TG_TRY(bench_table_create(7, &c->table));
     printf("n = %s, %zu workers, %s\n", format_count(row->n).text, row->workers, tg_cpu_level());
-    table_row(c->table);
     table_cell(c->table, "mode ");
     table_cell(c->table, "method                    "); /* as wide as the longest to come */
     table_cell(c->table, "steps");
@@ -127,16 +116,14 @@ static tg_status row_table(struct command *c, const bench_server_row *row)
     table_cell(c->table, row->mode);
     table_cell(c->table, row->method);
     if (row->error != NULL) {
-        char text[512];
-        snprintf(text, sizeof text, "error: %s", row->error);
-        table_rest(c->table, text);
+        bench_table_error(c->table, row->error);
     } else {
         const double steps = (double)row->steps;
-        figure(c->table, "%.0f", steps);
-        figure(c->table, "%.3f", 1e3 * row->seconds / steps);
-        figure(c->table, "%.3f", 1e3 * row->cpu_seconds / steps);
+        bench_table_figure(c->table, "%.0f", steps);
+        bench_table_figure(c->table, "%.3f", 1e3 * row->seconds / steps);
+        bench_table_figure(c->table, "%.3f", 1e3 * row->cpu_seconds / steps);
         table_cell(c->table, format_bytes(row->bytes_in / steps / (double)row->workers).text);
-        figure(c->table, "%.1f", 1e-9 * gradient_bits(row));
+        bench_table_figure(c->table, "%.1f", 1e-9 * gradient_bits(row));
     }
     return output_table(c->table);
 }

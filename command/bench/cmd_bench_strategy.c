@@ -2,6 +2,7 @@
 #include "bench/strategy/bench_strategy.h"
 #include "command/bench/bench_args.h"
 #include "command/bench/bench_ratio.h"
+#include "command/bench/bench_table.h"
 #include "command/job/launch.h"
 #include "command/job/options.h"
 #include "command/output/cli.h"
@@ -9,7 +10,6 @@
 #include "command/output/format.h"
 #include "command/output/jsonl.h"
 #include "command/output/output.h"
-#include "command/output/table.h"
 #include <math.h>
 
 enum { N_MIN = 1000, N_MAX = 1 << 29 };
@@ -72,21 +72,10 @@ static tg_status row_json(const bench_strategy_row *row)
     return jsonl_print_new(json);
 }
 
-static void figure(struct table *t, const char *format, double v)
-{
-    char text[32];
-    snprintf(text, sizeof text, format, v);
-    table_cell(t, text);
-}
-
 static tg_status head(struct command *c, const bench_strategy_row *row)
 {
-    c->table = table_create(7);
-    table_fit(c->table, (size_t)console_out_columns());
-    if (c->table == NULL)
-        return tg_fail(TG_E_NOMEM, "out of memory: a table");
+    TG_TRY(bench_table_create(7, &c->table));
     printf("n = %s, %s\n", format_count(row->n).text, tg_cpu_level());
-    table_row(c->table);
     table_cell(c->table, "strategy           "); /* as wide as the longest name to come */
     table_cell(c->table, "       optimizer");
     table_cell(c->table, "passes");
@@ -105,15 +94,13 @@ static tg_status row_table(struct command *c, const bench_strategy_row *row)
     table_cell(c->table, row->strategy);
     table_cell(c->table, row->optimizer);
     if (row->error != NULL) {
-        char text[512];
-        snprintf(text, sizeof text, "error: %s", row->error);
-        table_rest(c->table, text);
+        bench_table_error(c->table, row->error);
     } else {
-        figure(c->table, "%.2f", row->passes);
-        figure(c->table, row->ms < 10 ? "%.3f" : "%.1f", row->ms);
-        figure(c->table, "%.2f", row->ratio.median);
-        figure(c->table, "%.2f", row->ratio.min);
-        figure(c->table, "%.2f", row->ratio.max);
+        bench_table_figure(c->table, "%.2f", row->passes);
+        bench_table_figure(c->table, row->ms < 10 ? "%.3f" : "%.1f", row->ms);
+        bench_table_figure(c->table, "%.2f", row->ratio.median);
+        bench_table_figure(c->table, "%.2f", row->ratio.min);
+        bench_table_figure(c->table, "%.2f", row->ratio.max);
     }
     return output_table(c->table);
 }

@@ -246,11 +246,5 @@ tg_status tg_net_attach(const tg_net_attach_config *config, tg_net **net_p)
         status = prepare_renewal(n, &c);
     for (int q = 0; q < c.count && status == TG_OK; q++)
         status = call_server(n, &c, q);
-    n->config = NULL;
-    if (status != TG_OK) {
-        tg__net_leave(n, 0);
-        return status;
-    }
-    *net_p = n;
-    return TG_OK;
+    return tg__net_created(n, status, net_p);
 }

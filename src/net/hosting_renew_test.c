@@ -45,15 +45,7 @@ static void cut(cutter *c, const tg_net *net)
 static tg_status work(cutter *c, tg_session *s, const tg_net *net)
 {
     uint32_t id;
-    const size_t shape = TOKENS;
-    const tg_tensor tensor = {.struct_size = sizeof tensor,
-                              .name = "w",
-                              .shape = &shape,
-                              .ndim = 1,
-                              .param = tg_array_f32(c->w, TOKENS),
-                              .grad = tg_array_f32(c->g, TOKENS)};
-    TG_TRY(tg_session_add(s, &tensor, &id));
-    TG_TRY(tg_session_begin(s));
+    TG_TRY(one_tensor_begin(s, c->w, c->g, TOKENS, &id));
     for (int q = 0; c->early && q < c->h->shards; q++)
         (void)shutdown(net->stream[q + 1]->fd, SHUT_RDWR);
     usleep(c->early ? 50000 : 0); /* until the servers have seen it */

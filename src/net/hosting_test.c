@@ -4,16 +4,14 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "drawn_member.h"
 #include "free_ports.h"
 #include "net_house.h"
 #include "transport/worker.h"
 #include "wire/envelope.h"
 #include "wire/frame.h"
 #include "net_ranks.h"
-#include "two_tensors.h"
 #include <math.h>
-
-enum { ROWS = 40, COLS = 50, REST = 3001, N = ROWS * COLS + REST };
 
 /* Attaching so is refused. */
 static void refuses(const tg_net_attach_config *config, tg_status status, const char *part)
@@ -25,39 +23,20 @@ static void refuses(const tg_net_attach_config *config, tg_status status, const 
                  tg_status_name(status), part);
 }
 
-typedef struct trainee {
-    const char *method, *strategy;
-    float w[N], g[N];
-} trainee;
-
-static void draw(void *arg, int step)
+static uint64_t train(member *m, tg_transport *t, const char *method, const char *strategy,
+                      const char *optimizer)
 {
-    trainee *m = arg;
-    const tg_rng_key key = {.seed = 9, .purpose = TG_PURPOSE_TEST, .step = (uint64_t)step};
-    for (size_t i = 0; i < N; i++)
-        m->g[i] = (float)(tg_rng_uniform(&key, i) - 0.5);
-}
-
-static uint64_t train(trainee *m, tg_transport *t, const char *optimizer)
-{
-    uint64_t hash = 0;
-    const tg_session_config config = {.struct_size = sizeof config,
-                                      .method = m->method,
-                                      .strategy = m->strategy,
-                                      .optimizer = optimizer,
-                                      .steps_per_epoch = 2,
-                                      .bucket_bytes = 8000};
-    const two_tensors two = {ROWS, COLS, REST, 6, m->w, m->g, draw, m};
-    if (two_tensors_train(&two, &config, t, &hash) != TG_OK)
-        fail_msg("%s: %s", m->method, tg_error());
-    return hash;
+    member_train(m, t, 6, method, strategy, optimizer);
+    if (m->status != TG_OK)
+        fail_msg("%s: %s", method, m->error);
+    return m->hash;
 }
 
 /* One worker at servers that come and go is training alone, bit for bit. */
 static void test_alone_is_sequential(void **state)
 {
     static const char *const optimizers[] = {"sgd:lr=0.01,momentum=0.9", "adam:lr=0.01"};
-    trainee *m = calloc(1, sizeof *m);
+    member *m = calloc(1, sizeof *m);
     (void)state;
     assert_non_null(m);
     for (int i = 0; i < 4; i++) {
@@ -70,14 +49,13 @@ static void test_alone_is_sequential(void **state)
         h->secure = i == 3;
         house_open(h);
         assert_int_equal(tg_transport_inproc(1, &alone), TG_OK);
-        *m = (trainee){.method = "topk:density=0.1", .strategy = "ssgd"};
-        const uint64_t expected = train(m, alone, optimizers[i % 2]);
+        const uint64_t expected = train(m, alone, "topk:density=0.1", "ssgd", optimizers[i % 2]);
         tg_transport_destroy(alone);
         tg_transport *t = come(h);
         assert_int_equal(t->size, 1);
         assert_int_equal(t->seats, SEATS);
-        *m = (trainee){.method = "topk:density=0.1,exchange=star", .strategy = "server"};
-        assert_true(train(m, t, optimizers[i % 2]) == expected);
+        assert_true(train(m, t, "topk:density=0.1,exchange=star", "server", optimizers[i % 2]) ==
+                    expected);
         tg_transport_destroy(t);
         house_close(h);
         free(h);
@@ -230,7 +208,7 @@ static void test_bad_workers(void **state)
 {
     (void)state;
     house *h = calloc(1, sizeof *h);
-    trainee *m = calloc(1, sizeof *m);
+    member *m = calloc(1, sizeof *m);
     spender *p = calloc(2, sizeof *p);
     assert_true(h && m && p);
     h->shards = 1;
@@ -250,19 +228,11 @@ static void test_bad_workers(void **state)
                                       .method = "dense:exchange=star",
                                       .strategy = "server",
                                       .optimizer = "sgd:lr=1,momentum=0"};
-    const size_t shape = TOKENS;
-    const tg_tensor tensor = {.struct_size = sizeof tensor,
-                              .name = "w",
-                              .shape = &shape,
-                              .ndim = 1,
-                              .param = tg_array_f32(p[1].w, TOKENS),
-                              .grad = tg_array_f32(p[1].g, TOKENS)};
     tg_transport *silent = come(h);
     tg_session *s;
     uint32_t id;
     assert_int_equal(tg_session_create(&config, silent, &s), TG_OK);
-    assert_int_equal(tg_session_add(s, &tensor, &id), TG_OK);
-    assert_int_equal(tg_session_begin(s), TG_OK);
+    assert_int_equal(one_tensor_begin(s, p[1].w, p[1].g, TOKENS, &id), TG_OK);
     p[0] = (spender){.h = h};
     be_spender(&p[0]);
     assert_string_equal(p[0].error, "");
@@ -271,17 +241,8 @@ static void test_bad_workers(void **state)
     tg_transport_destroy(silent);
     /* Another model, as others have begun. */
     tg_transport *t = come(h);
-    *m = (trainee){.method = "dense:exchange=star", .strategy = "server"};
     assert_int_equal(tg_session_create(&config, t, &s), TG_OK);
-    const size_t longer = N;
-    const tg_tensor other = {.struct_size = sizeof other,
-                             .name = "w",
-                             .shape = &longer,
-                             .ndim = 1,
-                             .param = tg_array_f32(m->w, N),
-                             .grad = tg_array_f32(m->g, N)};
-    assert_int_equal(tg_session_add(s, &other, &id), TG_OK);
-    assert_int_equal(tg_session_begin(s), TG_E_PEER);
+    assert_int_equal(one_tensor_begin(s, m->w, m->g, MEMBER_N, &id), TG_E_PEER);
     if (!strstr(tg_error(), "this server has 0 to 120"))
         fail_msg("%s", tg_error());
     tg_session_destroy(s);

@@ -232,6 +232,16 @@ tg_status tg__net_create(const tg_net_config *config, double timeout_s, tg_net *
     return TG_OK;
 }
 
+tg_status tg__net_created(tg_net *n, tg_status status, tg_net **net_p)
+{
+    n->config = NULL;
+    if (status == TG_OK)
+        *net_p = n;
+    else
+        tg__net_leave(n, 0);
+    return status;
+}
+
 static tg_status check(const tg_net_config *c)
 {
     const bool meets = !c->join;
@@ -332,7 +342,6 @@ tg_status tg_net_join(const tg_net_config *config, tg_net **net_p)
         n->allow = c.allow;
         status = join(n);
     }
-    n->config = NULL;
     n->allow = NULL;
     tg__directory_close(n);
     if (n->listener >= 0)
@@ -341,11 +350,8 @@ tg_status tg_net_join(const tg_net_config *config, tg_net **net_p)
     if (status != TG_OK) {
         tg__relay_destroy(n->relay); /* there is nothing to wait for */
         n->relay = NULL;
-        tg__net_leave(n, 0);
-        return status;
     }
-    *net_p = n;
-    return TG_OK;
+    return tg__net_created(n, status, net_p);
 }
 
 /* ---- a membership ---------------------------------------------------------------------------- */

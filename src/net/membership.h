@@ -67,6 +67,9 @@ const char *tg__net_name(const tg_net *n, int rank, char name[TG__NAME_MAX]);
  * timeout_s  0: 60
  * Errors     TG_E_NOMEM */
 TG_NODISCARD tg_status tg__net_create(const tg_net_config *config, double timeout_s, tg_net **n_p);
+/* The end of the call that has created it: return the membership, or free it if `status` is an
+ * error, which is then returned. */
+TG_NODISCARD tg_status tg__net_created(tg_net *n, tg_status status, tg_net **net_p);
 /* Check the name of a job; `call` is for the text. Errors TG_E_ARG */
 TG_NODISCARD tg_status tg__net_check_job(const char *call, const char *job);
 /* Listen at n->config->listen. Errors TG_E_SPEC, TG_E_IO, TG_E_NOMEM, those of tg__net_patience */

@@ -4,53 +4,30 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "drawn_member.h"
 #include "free_ports.h"
 #include "net_ranks.h"
-#include "two_tensors.h"
 #include <math.h>
 #include <stdlib.h>
 
-enum { P = 3, STEPS = 4, ROWS = 40, COLS = 50, REST = 3001, N = ROWS * COLS + REST };
+enum { P = 3, STEPS = 4 };
 
 typedef struct job {
     const char *method, *strategy;
     bool secure, over_tcp;
 } job;
 
-typedef struct member {
-    const job *job;
+typedef struct place {
+    member *member;
     tg_transport *t;
-    uint64_t hash;
-    tg_status status;
-    char error[400];
-    float w[N], g[N];
-} member;
+} place;
 
-static void draw(void *arg, int step)
+static void *be_member(void *one)
 {
-    member *m = arg;
-    const tg_rng_key key = {.seed = 9,
-                            .purpose = TG_PURPOSE_TEST,
-                            .rank = (uint32_t)m->t->rank,
-                            .step = (uint64_t)step};
-    for (size_t i = 0; i < N; i++)
-        m->g[i] = (float)(tg_rng_uniform(&key, i) - 0.5);
-}
-
-static void *be_member(void *arg)
-{
-    member *m = arg;
-    const tg_session_config config = {.struct_size = sizeof config,
-                                      .method = m->job->method,
-                                      .strategy = m->job->strategy,
-                                      .optimizer = "sgd:lr=0.01",
-                                      .steps_per_epoch = 2,
-                                      .bucket_bytes = 8000};
-    const two_tensors two = {ROWS, COLS, REST, STEPS, m->w, m->g, draw, m};
-    m->status = two_tensors_train(&two, &config, m->t, &m->hash);
-    if (m->status != TG_OK)
-        snprintf(m->error, sizeof m->error, "%s", tg_error());
-    tg_transport_destroy(m->t);
+    const place *at = one;
+    member *m = at->member;
+    member_train(m, at->t, STEPS, m->job->method, m->job->strategy, "sgd:lr=0.01");
+    tg_transport_destroy(at->t);
     return NULL;
 }
 
@@ -58,7 +35,9 @@ static void *be_member(void *arg)
 static bool run(const job *j, uint64_t *hash_p)
 {
     tg_transport *t[P];
+    char what[256];
     member *m = calloc(P, sizeof *m);
+    place at[P];
     pthread_t thread[P];
     assert_non_null(m);
     if (j->over_tcp) {
@@ -73,16 +52,13 @@ static bool run(const job *j, uint64_t *hash_p)
         assert_int_equal(tg_transport_inproc(P, t), TG_OK);
     for (int r = 0; r < P; r++) {
         m[r].job = j;
-        m[r].t = t[r];
-        assert_int_equal(pthread_create(&thread[r], NULL, be_member, &m[r]), 0);
+        at[r] = (place){&m[r], t[r]};
+        assert_int_equal(pthread_create(&thread[r], NULL, be_member, &at[r]), 0);
     }
     for (int r = 0; r < P; r++)
         pthread_join(thread[r], NULL);
-    const bool exists = m[0].status != TG_E_SPEC && m[0].status != TG_E_UNSUPPORTED;
-    for (int r = 0; exists && r < P; r++)
-        if (m[r].status != TG_OK || m[r].hash != m[0].hash)
-            fail_msg("%s, %s%s, rank %d: %s", j->method, j->strategy, j->over_tcp ? ", tcp" : "", r,
-                     m[r].status == TG_OK ? "other bits" : m[r].error);
+    snprintf(what, sizeof what, "%s, %s%s", j->method, j->strategy, j->over_tcp ? ", tcp" : "");
+    const bool exists = members_agree(m, P, what);
     *hash_p = m[0].hash;
     free(m);
     return exists;

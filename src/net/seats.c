@@ -397,12 +397,5 @@ tg_status tg_net_serve(const tg_net_serve_config *config, tg_net **net_p)
     const tg_net_config own = {
         .struct_size = sizeof own, .listen = c.listen, .size = c.workers + 1};
     TG_TRY(tg__net_create(&own, 0, &n));
-    const tg_status status = open_seats(n, &c);
-    n->config = NULL;
-    if (status != TG_OK) {
-        tg__net_leave(n, 0);
-        return status;
-    }
-    *net_p = n;
-    return TG_OK;
+    return tg__net_created(n, open_seats(n, &c), net_p);
 }

@@ -363,47 +363,19 @@ static void tcp_destroy(tg_transport *base)
     tg__net_leave(net, until_ns);
 }
 
-static const tg_transport_ops tcp_ops = {
-    .struct_size = sizeof tcp_ops,
-    .name = "tcp",
-    .post_send = tcp_post_send,
-    .post_recv = tcp_post_recv,
-    .test = tcp_test,
-    .poll = tcp_poll,
-    .wake = tcp_wake,
-    .shut = tcp_shut,
-    .blame = tcp_blame,
-    .blamed = tcp_blamed,
-    .destroy = tcp_destroy,
-};
+#define COMMON_OPS                                                                      \
+    .struct_size = sizeof(tg_transport_ops), .name = "tcp", .post_send = tcp_post_send, \
+    .post_recv = tcp_post_recv, .test = tcp_test, .poll = tcp_poll, .wake = tcp_wake,   \
+    .shut = tcp_shut, .destroy = tcp_destroy
 
-static const tg_transport_ops hosting_ops = {
-    .struct_size = sizeof hosting_ops,
-    .name = "tcp",
-    .post_send = tcp_post_send,
-    .post_recv = tcp_post_recv,
-    .test = tcp_test,
-    .poll = tcp_poll,
-    .wake = tcp_wake,
-    .shut = tcp_shut,
-    .destroy = tcp_destroy,
-    .drop = tg__tcp_drop,
-};
+static const tg_transport_ops tcp_ops = {COMMON_OPS, .blame = tcp_blame, .blamed = tcp_blamed};
 
-static const tg_transport_ops renewing_ops = {
-    .struct_size = sizeof renewing_ops,
-    .name = "tcp",
-    .post_send = tcp_post_send,
-    .post_recv = tcp_post_recv,
-    .test = tcp_test,
-    .poll = tcp_poll,
-    .wake = tcp_wake,
-    .shut = tcp_shut,
-    .blame = tcp_blame,
-    .blamed = tcp_blamed,
-    .destroy = tcp_destroy,
-    .renew = tg__tcp_renew,
-};
+/* Of a server: seats, whose workers blame nobody. */
+static const tg_transport_ops hosting_ops = {COMMON_OPS, .drop = tg__tcp_drop};
+
+/* Of a worker that calls again. */
+static const tg_transport_ops renewing_ops = {COMMON_OPS, .blame = tcp_blame, .blamed = tcp_blamed,
+                                              .renew = tg__tcp_renew};
 
 /* ---- creating -------------------------------------------------------------------------------- */
 

@@ -5,8 +5,8 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "drawn_member.h"
 #include "served_ranks.h"
-#include "two_tensors.h"
 #include "base/mem.h"
 #include "telegrad/random.h"
 #include "telegrad/reducer.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST = 7, MANY = 12, STEPS = 6, ROWS = 40, COLS = 50, REST = 3001, N = ROWS * COLS + REST };
+enum { MOST = 7, MANY = 12, STEPS = 6 };
 
 typedef struct job {
     const char *method, *mode;
@@ -25,55 +25,23 @@ typedef struct job {
     int first;  /* of these ranks */
 } job;
 
-typedef struct member {
-    const job *job;
-    uint64_t hash, skipped;
-    tg_status status;
-    char error[400];
-    float w[N], g[N];
-    int rank;
-} member;
-
 static bool keeps(const job *j)
 {
     return strncmp(j->mode, "sum", 3) != 0;
 }
 
-static void draw(void *arg, int step)
+static void spoil(member *m, int step)
 {
-    member *m = arg;
-    const tg_rng_key key = {
-        .seed = 9, .purpose = TG_PURPOSE_TEST, .rank = (uint32_t)m->rank, .step = (uint64_t)step};
-    for (size_t i = 0; i < N; i++)
-        m->g[i] = (float)(tg_rng_uniform(&key, i) - 0.5);
     if (step == 2 && m->rank >= m->job->first && m->rank < m->job->first + m->job->spoilt)
-        m->g[m->job->later ? 5 : ROWS * COLS + 5] = NAN;
-}
-
-static tg_status train(member *m, tg_transport *t)
-{
-    const tg_session_config config = {.struct_size = sizeof config,
-                                      .method = m->job->method,
-                                      .strategy = keeps(m->job) ? "server" : "ssgd",
-                                      .optimizer = "sgd:lr=0.01,momentum=0.9",
-                                      .steps_per_epoch = 2,
-                                      .bucket_bytes = 8000};
-    const two_tensors two = {ROWS, COLS, REST, STEPS, m->w, m->g, draw, m};
-    tg_session *s;
-    TG_TRY(tg_session_create(&config, t, &s));
-    const tg_status status = two_tensors_try(&two, s, &m->hash);
-    m->skipped = tg_session_skipped(s);
-    tg_session_destroy(s);
-    return status;
+        m->g[m->job->later ? 5 : MEMBER_ROWS * MEMBER_COLS + 5] = NAN;
 }
 
 static void be_member(tg_transport *t, void *arg)
 {
     member *m = (member *)arg + t->rank;
-    m->rank = t->rank;
-    m->status = train(m, t);
-    if (m->status != TG_OK)
-        snprintf(m->error, sizeof m->error, "%s", tg_error());
+    m->spoil = spoil;
+    member_train(m, t, STEPS, m->job->method, keeps(m->job) ? "server" : "ssgd",
+                 "sgd:lr=0.01,momentum=0.9");
 }
 
 static void start(const job *j, served_job *served, member **m_p)

@@ -5,14 +5,14 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "drawn_member.h"
 #include "served_ranks.h"
-#include "two_tensors.h"
 #include "telegrad/registry.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { P = 3, STEPS = 6, ROWS = 40, COLS = 50, REST = 3001, N = ROWS * COLS + REST };
+enum { P = 3, STEPS = 6 };
 
 typedef struct job {
     char method[128];
@@ -20,54 +20,24 @@ typedef struct job {
     int servers;
 } job;
 
-typedef struct member {
-    const job *job;
-    uint64_t hash;
-    tg_status status;
-    char error[400];
-    float w[N], g[N];
-    int rank;
-} member;
-
-static void draw(void *arg, int step)
-{
-    member *m = arg;
-    const tg_rng_key key = {
-        .seed = 9, .purpose = TG_PURPOSE_TEST, .rank = (uint32_t)m->rank, .step = (uint64_t)step};
-    for (size_t i = 0; i < N; i++)
-        m->g[i] = (float)(tg_rng_uniform(&key, i) - 0.5);
-}
-
 static void be_member(tg_transport *t, void *arg)
 {
     member *m = (member *)arg + t->rank;
-    const tg_session_config config = {.struct_size = sizeof config,
-                                      .method = m->job->method,
-                                      .strategy = m->job->strategy,
-                                      .optimizer = "sgd:lr=0.01",
-                                      .steps_per_epoch = 2,
-                                      .bucket_bytes = 8000};
-    const two_tensors two = {ROWS, COLS, REST, STEPS, m->w, m->g, draw, m};
-    m->rank = t->rank;
-    m->status = two_tensors_train(&two, &config, t, &m->hash);
-    if (m->status != TG_OK)
-        snprintf(m->error, sizeof m->error, "%s", tg_error());
+    member_train(m, t, STEPS, m->job->method, m->job->strategy, "sgd:lr=0.01");
 }
 
 /* Returns whether the combination exists; then the hash, which all ranks must agree on. */
 static bool run(const job *j, uint64_t *hash_p)
 {
+    char what[256];
     member *m = calloc(P, sizeof *m);
     served_job served = {.ranks = P, .servers = j->servers, .be_rank = be_member, .arg = m};
     assert_non_null(m);
     for (int r = 0; r < P; r++)
         m[r].job = j;
     served_run(&served);
-    const bool exists = m[0].status != TG_E_SPEC && m[0].status != TG_E_UNSUPPORTED;
-    for (int r = 0; exists && r < P; r++)
-        if (m[r].status != TG_OK || m[r].hash != m[0].hash)
-            fail_msg("%s, %s, %d servers, rank %d: %s", j->method, j->strategy, j->servers, r,
-                     m[r].status == TG_OK ? "other bits" : m[r].error);
+    snprintf(what, sizeof what, "%s, %s, %d servers", j->method, j->strategy, j->servers);
+    const bool exists = members_agree(m, P, what);
     for (int s = 0; exists && s < j->servers; s++)
         if (served.server[s].status != TG_OK)
             fail_msg("%s, %s, server %d: %s", j->method, j->strategy, s, served.server[s].error);
