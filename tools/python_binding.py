@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADERS = ROOT / "include" / "telegrad"
 OUTPUT = ROOT / "python" / "telegrad" / "_c.py"
 ORDER = ("base", "clock", "random", "spec", "transport", "codec", "registry", "optimizer", "trace", "weights", "reducer", "session",
-         "external", "costs", "simulate", "net")
+         "external", "costs", "simulate", "net", "server")
 PLAIN = {
     "bool": "c_bool", "char": "c_char", "int": "c_int", "unsigned": "c_uint", "size_t": "c_size_t", "double": "c_double",
     "float": "c_float", "int64_t": "c_int64", "uint64_t": "c_uint64", "uint32_t": "c_uint32", "uint16_t": "c_uint16",

@@ -87,7 +87,7 @@ typedef struct tg_session_config {
     size_t struct_size; /* sizeof(tg_session_config) */
     /* NULL: tg_registry_strategy_method, for most strategies "dense". Not used by a strategy whose
      * exchanges are all dense (tg_rate_hint.dense): the commands warn of that, a session does
-     * not */
+     * not. With strategy "server", methods and rules without a key exchange have exchange=star */
     const char *method;
     const char *strategy;  /* NULL: "ssgd" */
     const char *optimizer; /* NULL: "sgd:lr=0.01"; "external": the caller's (external.h) */
@@ -336,6 +336,8 @@ TG_API TG_NODISCARD tg_status tg_session_sum(tg_session *s, double *x, size_t n)
  * Set-up   tg_session_begin and tg_session_load continue if they complete within a second.
  *          Otherwise they fail on this rank with TG_E_STOPPED. It leaves the transport, and the
  *          others get TG_E_PEER, which names it
+ * Again    Called a second time, it also ends waits: a call that is still waiting for other ranks a
+ *          second later fails in the same way
  * Threads  any; also signal handlers */
 TG_API void tg_session_request_stop(tg_session *s);
 

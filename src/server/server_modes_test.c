@@ -98,7 +98,7 @@ static void async_alone_is_sequential(void **state)
     for (size_t k = 0; k < TG_COUNT(optimizers); k++) {
         job j = {"topk:density=0.1", "ssgd", optimizers[k], NULL, 1, 0};
         const uint64_t expected = run(&j);
-        j = (job){"topk:density=0.1,exchange=star", "server", optimizers[k], "async", 1, 2};
+        j = (job){"topk:density=0.1", "server", optimizers[k], "async", 1, 2};
         assert_true(run(&j) == expected);
         j.mode = "async:staleness=3,compensate=0.5"; /* nothing has changed meanwhile */
         assert_true(run(&j) == expected);

@@ -127,6 +127,24 @@ tg_status tg__rules_take_momentum(tg__rules *r, double momentum, int nesterov)
     return TG_OK;
 }
 
+static bool has_star(const tg__rule *rule)
+{
+    for (const tg_key *k = tg_spec_entry(rule->spec)->keys; k->name != NULL; k++)
+        if (strcmp(k->name, "exchange") == 0)
+            return strstr(k->choices, "star") != NULL;
+    return false;
+}
+
+tg_status tg__rules_take_servers(tg__rules *r)
+{
+    for (size_t i = 0; i < r->count; i++)
+        if (has_star(&r->rule[i]))
+            TG_TRY(add_key(r, &r->rule[i], "exchange", "star"));
+    for (size_t i = 0; i < r->count; i++)
+        find_same(r, &r->rule[i]);
+    return TG_OK;
+}
+
 tg_status tg__rules_settle(tg__rules *r, uint64_t total_steps, uint64_t steps_per_epoch)
 {
     for (size_t i = 0; i < r->count; i++)

@@ -36,6 +36,9 @@ TG_NODISCARD tg_status tg__rules_settle(tg__rules *r, uint64_t total_steps,
  * nesterov  0, 1; -1: the optimizer does not set it
  * Errors    TG_E_NOMEM */
 TG_NODISCARD tg_status tg__rules_take_momentum(tg__rules *r, double momentum, int nesterov);
+/* Methods that can use servers do so, unless their specs give another exchange.
+ * Errors  TG_E_NOMEM */
+TG_NODISCARD tg_status tg__rules_take_servers(tg__rules *r);
 /* True if any method has a warm-up that depends on the length of the run. */
 bool tg__rules_are_open(const tg__rules *r);
 /* The index of the entry for tensor `name`. */

@@ -148,7 +148,7 @@ struct tg_session {
      * whether the deadline has passed, so that this rank sits out the rest of the round. */
     int64_t round_ns, counts_from_ns;
     bool late;
-    atomic_int stop_requested; /* set from any thread, and from signal handlers */
+    atomic_int stop_requested; /* how often; from any thread, and from signal handlers */
     bool stop_now;             /* the envelopes of this step say so */
     int64_t apply_ns, wait_ns; /* since the last tg_session_step */
     uint64_t bytes_reported, near_reported;
@@ -358,8 +358,8 @@ TG_NODISCARD tg_status tg__session_take_config(const char *what, const tg_sessio
 TG_NODISCARD tg_status tg__session_check_memory(const tg_session *s);
 /* True if this rank's caller has asked to stop. (session_step.c) */
 bool tg__session_wants_stop(const void *session);
-/* True if it has asked by config.stop. (session_step.c) */
-bool tg__session_flag_is_set(const void *session);
+/* True if it does not want to wait for others any more either. (session_step.c) */
+bool tg__session_ends_waits(const void *session);
 /* Send rank 0's data (n) to all ranks. (session_setup.c) */
 TG_NODISCARD tg_status tg__session_broadcast(tg_session *s, float *data, size_t n);
 

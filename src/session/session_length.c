@@ -4,6 +4,7 @@
 #include "session/session_impl.h"
 #include "base/spec_value.h"
 #include "telegrad/spec.h"
+#include "transport/endpoint.h"
 
 #include <stdlib.h>
 
@@ -46,6 +47,8 @@ tg_status tg__session_settle(tg_session *s)
         s->length = s->from.length;
     TG_TRY(settle_strategy(s));
     TG_TRY(tg__rules_settle(&s->rules, s->length.total_steps, s->length.steps_per_epoch));
+    if (tg__servers_of(s->transport) > 0 && tg__strategy_is_served(s->config.strategy))
+        TG_TRY(tg__rules_take_servers(&s->rules));
     return tg__rules_take_momentum(&s->rules, tg__session_momentum(s), tg__session_nesterov(s));
 }
 

@@ -406,8 +406,7 @@ tg_status tg__session_start(tg_session *s, const char *call, const char *dir,
     TG_TRY(can_begin(s, call));
     tg__engine_stop_if(s->engine, tg__session_wants_stop, s);
     const tg_status status = start(s, dir);
-    /* an external optimizer has steps with nobody who would end the run after one of them */
-    tg__engine_stop_if(s->engine, s->external ? tg__session_flag_is_set : NULL, s);
+    tg__engine_stop_if(s->engine, tg__session_ends_waits, s);
     TG_TRY(tg__session_failed(s, status));
     s->bytes_reported = tg__engine_bytes(s->engine, &s->near_reported);
     tg__session_round_goes_on(s);

@@ -193,19 +193,26 @@ tg_status tg_session_progress(tg_session *s)
 void tg_session_request_stop(tg_session *s)
 {
     if (s != NULL)
-        atomic_store(&s->stop_requested, 1);
+        atomic_fetch_add(&s->stop_requested, 1);
 }
 
-bool tg__session_flag_is_set(const void *session)
+static bool flag_is_set(const tg_session *s)
 {
-    const volatile sig_atomic_t *stop = ((const tg_session *)session)->config.stop;
+    const volatile sig_atomic_t *stop = s->config.stop;
     return stop != NULL && __atomic_load_n(stop, __ATOMIC_RELAXED) != 0;
 }
 
 bool tg__session_wants_stop(const void *session)
 {
     const tg_session *s = session;
-    return atomic_load(&s->stop_requested) != 0 || tg__session_flag_is_set(s);
+    return atomic_load(&s->stop_requested) != 0 || flag_is_set(s);
+}
+
+bool tg__session_ends_waits(const void *session)
+{
+    const tg_session *s = session;
+    /* an external optimizer has steps with nobody who would end the run after one of them */
+    return atomic_load(&s->stop_requested) > 1 || (s->external && flag_is_set(s));
 }
 
 /* ---- the step -------------------------------------------------------------------------------- */

@@ -217,6 +217,8 @@ struct tg__strategy {
 const tg_entry *const *tg__strategy_entries(size_t *count_p);
 /* See tg_registry_rate_hint. */
 const tg_rate_hint *tg__strategy_rate(const char *spec);
+/* True if servers keep the parameters. */
+bool tg__strategy_is_served(const char *spec);
 const tg_entry *const *tg__optimizer_entries(size_t *count_p);
 const tg_entry *const *tg__lr_schedule_entries(size_t *count_p);
 /* Parse the spec and call init.

@@ -52,6 +52,12 @@ const char *tg_registry_strategy_optimizer(const char *strategy)
     return ops == NULL ? NULL : ops->optimizer;
 }
 
+bool tg__strategy_is_served(const char *spec)
+{
+    const tg__strategy_ops *ops = find(spec);
+    return ops != NULL && ops->served;
+}
+
 const tg_rate_hint *tg__strategy_rate(const char *spec)
 {
     const tg__strategy_ops *ops = find(spec);

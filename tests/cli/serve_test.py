@@ -73,11 +73,12 @@ class Serve(net_tool.NetTest):
         self.ends(server)
 
     def test_alone_is_sequential(self):
-        """One worker of two shards has the bits of training without servers."""
+        """One worker of two shards has the bits of training without servers, also with a rule."""
+        rule = ["--rule", "*.bias=f32", "--steps", "12"]
         other = f"tcp://127.0.0.1:{free_port()}"
         servers = [self.serve("--shard", "0/2", "--workers", "1"), self.serve("--shard", "1/2", "--workers", "1", listen=other)]
-        done = self.fine(self.start("train", "--server", f"{self.meeting},{other}", "--insecure", *MLP, "--steps", "12"))
-        alone = run("train", *MLP, "--steps", "12")
+        done = self.fine(self.start("train", "--server", f"{self.meeting},{other}", "--insecure", *MLP, *rule))
+        alone = run("train", *MLP, *rule)
         hashes = [re.search(r"params hash +(\w+)", text).group(1) for text in (done.stdout, alone.stdout)]
         self.assertEqual(*hashes)
         for server in servers:
