@@ -116,6 +116,8 @@ static void print_cost(const struct run_result *result, bool simulated)
 static void print_saved(const struct run_options *o, const struct run_result *result)
 {
     char path[PATH_MAX];
+    if (result->end.unsaved[0]) /* a warning has said why */
+        return;
     char *weights = o->save_weights ? format_utf8(o->save_weights) : NULL;
     if (weights)
         printf("weights        %s\n", weights);
@@ -140,12 +142,16 @@ static void say_interrupted(const struct run_options *o, const struct run_result
 {
     char path[PATH_MAX];
     const train_end_info *end = &result->end;
-    char *word = o->save_dir ? format_shell(o->save_dir) : NULL;
-    if (o->save_dir)
+    const bool saved = o->save_dir && !end->unsaved[0];
+    char *word = saved ? format_shell(o->save_dir) : NULL;
+    if (saved)
         save_folder_checkpoint(o->save_dir, end->steps, path);
     console_note("%s after step %" PRIu64 " of %" PRIu64 "; %s%s%s%s", stop_words(), end->steps,
-                 result->steps_planned, o->save_dir ? "saved: " : "not saved: no --save",
-                 o->save_dir ? path : "", word ? "; to continue: --resume " : "", word ? word : "");
+                 result->steps_planned,
+                 saved         ? "saved: "
+                 : o->save_dir ? "not saved"
+                               : "not saved: no --save",
+                 saved ? path : "", word ? "; to continue: --resume " : "", word ? word : "");
     free(word);
 }
 
@@ -282,7 +288,7 @@ static tg_status open_and_train(const struct launch *l, const struct run_options
             print_result(&about, &result);
         else if (l->alone && l->rank > 0)
             print_own(&about, &result);
-        if (result.verdict.failed)
+        if (result.verdict.failed || result.end.unsaved[0])
             *exit_status_p = CLI_FAILED;
         if (result.end.interrupted) {
             say_interrupted(o, &result);
@@ -312,13 +318,16 @@ static tg_status explain_taken(tg_status status, const char *resume_dir, int ran
 static tg_status explain_silence(tg_status status, const struct run_options *o)
 {
     char text[1024];
-    if (status != TG_E_PEER || !o->link || o->timeout == 0 || !strstr(tg_error(), " nothing for "))
+    const char *link = o->link                  ? o->link
+                       : o->links_of_count > 0 ? o->links_of[0].link
+                                               : NULL;
+    if (status != TG_E_PEER || !link || !strstr(tg_error(), " nothing for "))
         return status;
     snprintf(text, sizeof text, "%s", tg_error());
     return tg_fail(status,
-                   "%s; if a message takes longer than --timeout %g over --link %.64s, allow more "
-                   "time",
-                   text, o->timeout, o->link);
+                   "%s; if a message takes longer than %g s over the link %.64s, allow more time "
+                   "with --timeout",
+                   text, options_timeout(o), link);
 }
 
 static int cmd_train(int argc, char **argv)

@@ -289,7 +289,7 @@ static json_t *end_means(const train_end_info *end)
 static json_t *saved(const struct records *r, const struct run_result *result)
 {
     char path[PATH_MAX];
-    if (!r->save_dir)
+    if (!r->save_dir || result->end.unsaved[0])
         return json_null();
     save_folder_checkpoint(r->save_dir, result->end.steps, path);
     return jsonl_text(path);

@@ -164,6 +164,8 @@ verdict verdict_of(const verdict_run *run)
         tg_registry_parse(TG_KIND_LR_SCHEDULE, run->lr_schedule, &rates) == TG_OK)
         look_at_starts(&v, run, "lr-schedule", rates);
     look_at_averages(&v, run);
+    if (run->end->unsaved[0])
+        add(&v, "not_saved", "not saved: %s", run->end->unsaved);
     tg_spec_free(rates);
     tg_spec_free(method);
     tg_spec_free(strategy);

@@ -151,7 +151,7 @@ static tg_status do_one(struct search *s, struct run_about *about, struct run_op
     if (o->resume_dir)
         o->settled.notes = 0; /* they have been said */
     about->options = o;
-    const tg_status status = train(about, title, &result);
+    tg_status status = train(about, title, &result);
     if (status == TG_E_STOPPED) {
         t->interrupted = true;
         return TG_OK;
@@ -163,6 +163,11 @@ static tg_status do_one(struct search *s, struct run_about *about, struct run_op
     }
     if (status != TG_OK)
         return tg_fail(status, "%s: %s", title, tg_error());
+    if (result.end.unsaved[0]) {
+        status = tg_fail(TG_E_IO, "%s: %s", title, result.end.unsaved);
+        run_result_free(&result);
+        return status;
+    }
     t->interrupted = result.end.interrupted;
     *r_p = (struct tune_result){.known = !t->interrupted,
                                 .accuracy = recorded(result.end.test_accuracy),

@@ -329,19 +329,23 @@ tg_status tg_session_save_final(tg_session *s, const char *dir)
     return status;
 }
 
+static tg_status write_file(tg_session *s, const char *path)
+{
+    return path ? tg__session_write_file(s, path)
+                : tg_fail(TG_E_ARG, "tg_session_save_weights: path is NULL");
+}
+
 tg_status tg_session_save_weights(tg_session *s, const char *path)
 {
     TG__ARG(s);
     const bool first = s->transport->rank == 0;
     tg__latch failure = {0};
-    if (first)
-        TG__ARG(path);
     TG_TRY(tg__session_between_steps(s, "tg_session_save_weights"));
     TG_TRY(tg_session_eval_begin(s));
-    if (first)
-        tg__latch_set(&failure, tg__session_write_file(s, path));
+    if (first) /* also a missing path is agreed on, as the other ranks cannot know of it */
+        tg__latch_set(&failure, write_file(s, path));
     TG_TRY(tg_session_eval_end(s));
-    const tg_status status = tg__agree(s->engine, tg__latch_get(&failure));
+    const tg_status own = tg__latch_get(&failure), status = tg__agree(s->engine, own);
     tg__session_round_goes_on(s);
-    return status;
+    return own != TG_OK && status == own ? tg__latch_get(&failure) : status;
 }

@@ -46,6 +46,14 @@ static void take(const rank *r, float to[3][N])
     memcpy(to[2], r->first, sizeof r->first);
 }
 
+/* Rank 0 forgot the path: all ranks are told at once, and training continues. */
+static tg_status nobody_saves_without_a_path(tg_session *s)
+{
+    return tg_session_save_weights(s, NULL) == TG_E_ARG && strstr(tg_error(), "path is NULL")
+               ? TG_OK
+               : tg_fail(TG_E_STATE, "weights were saved without a path");
+}
+
 static tg_status train(rank *r, tg_session *s)
 {
     float g[N];
@@ -73,6 +81,7 @@ static tg_status train(rank *r, tg_session *s)
     if (r->save_status != TG_OK)
         snprintf(r->error, sizeof r->error, "%s", tg_error());
     take(r, r->after);
+    TG_TRY(nobody_saves_without_a_path(s));
     TG_TRY(tg_session_grad_ready(s, 0)); /* training continues even if the checkpoint failed */
     TG_TRY(tg_session_step(s, NULL));
     TG_TRY(tg_session_finish(s));

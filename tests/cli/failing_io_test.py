@@ -3,7 +3,7 @@ written under a name, and what was there before is as it was. The calls are fail
 import errno
 import os
 import unittest
-from cli_tool import CliTest, TINY, run
+from cli_tool import CliTest, TINY, records, run
 from same_hash_test import params_hash
 
 SHIM = os.environ["FAILING_IO_SHIM"]
@@ -41,6 +41,22 @@ class FailingIo(CliTest):
             self.checkpoint_survives("rename", errno.EIO, f"/{FOLDER}", whole)
         with self.subTest(call="mkdir", name="folder"):
             self.checkpoint_survives("mkdir", errno.ENOSPC, f"/{FOLDER}.tmp", whole)
+
+    def test_results_of_a_run_that_cannot_be_saved(self):
+        """A disk that is full at the end takes the checkpoint, not the result: it is printed and recorded, with status 1."""
+        out, weights, folder = self.path("run.jsonl"), self.path("w.safetensors"), self.path("ck")
+        whole = params_hash(self.ok(*JOB, "--steps", "4"))
+        for part, option in (("rank-0000.tg", ["--save", folder]), ("w.safetensors", ["--save-weights", weights])):
+            with self.subTest(part=part):
+                done = run(*JOB, "--steps", "4", "--out", out, *option, LD_PRELOAD=SHIM, FAILING_IO=f"write:{errno.ENOSPC}:{part}")
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertRegex(done.stderr, f"warning: not saved: .*{part}.*No space left on device")
+                self.assertEqual(params_hash(done.stdout), whole)
+                self.assertNotRegex(done.stdout, "(?m)^(saved|weights) ")
+                end = records(out)[-1]
+                self.assertEqual((end["type"], end["saved"], end["diverged"]), ("end", None, False))
+                self.assertEqual([r["what"] for r in end["remarks"]], ["not_saved"])
+                os.remove(out)
 
     def test_files_that_are_replaced(self):
         """Traces and gradients: the old one stays, or none is there."""

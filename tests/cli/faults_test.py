@@ -40,7 +40,7 @@ class Faults(CliTest):
 
     def test_link_too_slow_for_the_timeout(self):
         """A message takes longer than ranks wait, which the error says."""
-        said = self.refused(1, [" nothing for 1.0 s", "if a message takes longer than --timeout 1 over --link 30kbit, allow more time"],
+        said = self.refused(1, [" nothing for 1.0 s", "if a message takes longer than 1 s over the link 30kbit, allow more time with --timeout"],
                             *JOB, "--workers", "2", "--steps", "1", "--timeout", "1", "--link", "30kbit")
         self.assertNotIn("because of this rank", said)  # it was this rank's own wait that failed
 

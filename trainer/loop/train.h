@@ -196,6 +196,9 @@ typedef struct train_end_info {
     bool interrupted;
     int stopped_by; /* if interrupted, the largest *job->stop of any rank; else 0 */
     int stopped_at; /* the lowest rank that has this one; the rank itself if it does */
+    /* Why the checkpoint or the weights of the end could not be written; "": they are, or were not
+     * asked for. */
+    char unsaved[512];
 } train_end_info;
 
 /* The gradient of a tensor in one step, from this rank's batch only. */
@@ -227,7 +230,7 @@ typedef struct train_events {
 
 /* Train rank transport->rank. All ranks call it with equal jobs; if settings differ (steps,
  * evaluation, saving), they fail before the first step. A callback that fails ends the run on all
- * ranks.
+ * ranks. So does a save that fails, but for those at the end: these the result tells.
  * end_p    [out] set on every rank, with the same accuracy and hash
  * Errors   those of the session,
  *          TG_E_SPEC (the job's strings),

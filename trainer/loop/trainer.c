@@ -147,6 +147,15 @@ static tg_status announce(run *r)
     return every && first ? tg_session_sum(r->session, job, RUN_SUMS) : TG_OK;
 }
 
+/* A save at the end has failed: the session continues, and the run has its result. */
+static tg_status note_unsaved(run *r, tg_status status)
+{
+    if (status != TG_E_IO)
+        return status;
+    snprintf(r->end.unsaved, sizeof r->end.unsaved, "%s", tg_error());
+    return TG_OK;
+}
+
 static tg_status loop(run *r)
 {
     const train_job *job = r->job;
@@ -167,14 +176,14 @@ static tg_status loop(run *r)
     }
     r->end.interrupted = r->end.interrupted && r->step < r->until;
     if (job->save_dir && saved_at != r->step)
-        TG_TRY(run_save(r));
+        TG_TRY(note_unsaved(r, run_save(r)));
     TG_TRY(tg_session_finish(r->session));
     r->end.seconds = run_seconds(r);
     r->trained_bytes = run_sent(r) - r->sent_before;
-    if (job->save_dir)
-        TG_TRY(run_save_final(r));
+    if (job->save_dir && !r->end.unsaved[0])
+        TG_TRY(note_unsaved(r, run_save_final(r)));
     if (job->save_weights)
-        TG_TRY(run_save_weights(r));
+        TG_TRY(note_unsaved(r, run_save_weights(r)));
     return r->loss_steps > 0 ? close_epoch(r, job->evaluate && !r->end.interrupted) : TG_OK;
 }
 
