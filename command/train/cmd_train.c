@@ -318,9 +318,7 @@ static tg_status explain_taken(tg_status status, const char *resume_dir, int ran
 static tg_status explain_silence(tg_status status, const struct run_options *o)
 {
     char text[1024];
-    const char *link = o->link                  ? o->link
-                       : o->links_of_count > 0 ? o->links_of[0].link
-                                               : NULL;
+    const char *link = o->link ? o->link : o->links_of_count > 0 ? o->links_of[0].link : NULL;
     if (status != TG_E_PEER || !link || !strstr(tg_error(), " nothing for "))
         return status;
     snprintf(text, sizeof text, "%s", tg_error());

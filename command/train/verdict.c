@@ -97,6 +97,15 @@ static void look_at_starts(verdict *v, const verdict_run *run, const char *kind,
     }
 }
 
+static void look_at_change(verdict *v, const train_end_info *end)
+{
+    if (end->unchanged && v->count == 0) /* else what was said may be why */
+        add(v, "unchanged",
+            "training changed no parameter by more than 6e-8: a higher learning rate would help, "
+            "or, if gradients "
+            "are clipped, a higher bound");
+}
+
 static void look_at_averages(verdict *v, const verdict_run *run)
 {
     const late_run ended = {.strategy = run->strategy,
@@ -164,6 +173,7 @@ verdict verdict_of(const verdict_run *run)
         tg_registry_parse(TG_KIND_LR_SCHEDULE, run->lr_schedule, &rates) == TG_OK)
         look_at_starts(&v, run, "lr-schedule", rates);
     look_at_averages(&v, run);
+    look_at_change(&v, run->end);
     if (run->end->unsaved[0])
         add(&v, "not_saved", "not saved: %s", run->end->unsaved);
     tg_spec_free(rates);

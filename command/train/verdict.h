@@ -11,7 +11,8 @@
 typedef struct verdict {
     struct {
         const char *what; /* "skipped", "loss", "not_started", "not_averaged", "sent_nothing",
-                           * "sent_everything", "not_used", "not_saved" */
+                           * "sent_everything", "not_used", "not_saved",
+                           * "unchanged" */
         char text[560];
         bool fails; /* why the run is not a success */
     } remark[VERDICT_MOST];
@@ -37,7 +38,7 @@ typedef struct verdict_run {
  * It gets a warning, without failing, if at least a tenth of the steps were skipped, if the loss
  * after at least VERDICT_STEPS steps is above that of guessing, if a warm-up did not end, if no
  * average arrived before the end, if the method sent nothing or everything, if rules leave it no
- * tensor, or if it could not be saved. */
+ * tensor, if no parameter changed, or if it could not be saved. */
 #define VERDICT_STEPS 100
 verdict verdict_of(const verdict_run *run);
 

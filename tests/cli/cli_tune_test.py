@@ -149,8 +149,10 @@ class Tune(CliTest):
 
     def test_ties(self):
         """Equal runs share a rank, and the one given first wins."""
-        text = self.ok("tune", *BASE, *ONE, "--vary", "optimizer.momentum=0.0,0,0.90", "--optimizer", "sgd:lr=1e-30", "--out", self.path("tuned"))
-        lines = text.splitlines()
+        done = run("tune", *BASE, *ONE, "--vary", "optimizer.momentum=0.0,0,0.90", "--optimizer", "sgd:lr=1e-30", "--out", self.path("tuned"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("training changed no parameter", done.stderr)
+        lines = done.stdout.splitlines()
         self.assertRegex(lines[3], r"^1 +0\.0 .*winner$")
         self.assertRegex(lines[4], r"^1 +0 .*stopped$")
         self.assertIn("! optimizer.momentum=0 did as well as the winner, and was given later", lines)

@@ -39,6 +39,14 @@ class Verdict(CliTest):
         with open(page, encoding="utf-8") as file:
             self.assertIn(end["remarks"][0]["text"][5:], file.read())
 
+    def test_rate_too_low(self):
+        """Updates that are lost in rounding."""
+        for options in (["--lr", "1e-20"], ["--optimizer", "sgd:lr=0.1,clip=1e-30"]):
+            end = self.end(0, ["unchanged"], "--steps", "20", *options)
+            self.assertIn("a higher learning rate would help", end["remarks"][0]["text"])
+        self.end(0, [], "--steps", "20", "--lr", "1e-4")
+        self.end(0, [], "--model", "lenet5", "--steps", "2", "--lr", "1e-3")
+
     def test_diverged_quietly(self):
         """The reason for exit status 1 is an error, and nothing else is said."""
         for options, words in (["--steps", "20", "--lr", "1e9"], ["skipped", "not finite"]), (["--steps", "2", "--optimizer", "sgd:lr=1e4,momentum=0"], ["guessing"]):

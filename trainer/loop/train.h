@@ -196,6 +196,7 @@ typedef struct train_end_info {
     bool interrupted;
     int stopped_by; /* if interrupted, the largest *job->stop of any rank; else 0 */
     int stopped_at; /* the lowest rank that has this one; the rank itself if it does */
+    bool unchanged; /* on rank 0: no parameter has changed by more than rounding, 6e-8 */
     /* Why the checkpoint or the weights of the end could not be written; "": they are, or were not
      * asked for. */
     char unsaved[512];

@@ -187,11 +187,38 @@ static tg_status loop(run *r)
     return r->loss_steps > 0 ? close_epoch(r, job->evaluate && !r->end.interrupted) : TG_OK;
 }
 
+/* Hash n values, without what is lost when 1 is added: updates of less than 6e-8 change nothing
+ * that counts, also where a value is 0. */
+static uint64_t hash_roughly(uint64_t hash, const float *x, size_t n)
+{
+    float rough[1024];
+    for (size_t begin = 0; begin < n; begin += TG_COUNT(rough)) {
+        const size_t part = n - begin < TG_COUNT(rough) ? n - begin : TG_COUNT(rough);
+        for (size_t i = 0; i < part; i++)
+            rough[i] = x[begin + i] + 1;
+        hash = tg_hash(hash, rough, part * sizeof *rough);
+    }
+    return hash;
+}
+
+/* Of the trained tensors; 0 on ranks that are not asked. */
+static uint64_t hash_trained(const run *r)
+{
+    uint64_t hash = r->transport->rank == 0 ? TG_HASH_START : 0;
+    for (size_t i = 0; hash != 0 && i < r->model->ntensors; i++) {
+        const model_tensor *t = &r->model->tensors[i];
+        if (t->kind == MODEL_TRAINED)
+            hash = hash_roughly(hash, r->model->params + t->offset, t->n);
+    }
+    return hash;
+}
+
 static tg_status run_all(run *r)
 {
     TG_TRY(run_setup(r));
     TG_TRY(announce(r));
     TG_TRY(run_waits_begin(r));
+    const uint64_t params_before = hash_trained(r);
     r->start_ns = run_now(r);
     r->end.test_accuracy = r->end.test_loss = r->end.train_loss = NAN;
     TG_TRY(loop(r));
@@ -202,6 +229,7 @@ static tg_status run_all(run *r)
     end->epochs = run_position(r) / r->steps_per_epoch;
     TG_TRY(run_stats_figures(&r->stats, r->model->params_total, end->seconds - run_before(r),
                              (double)r->trained_bytes, end));
+    end->unchanged = r->step > r->first_step && hash_trained(r) == params_before;
     end->skipped_nonfinite = tg_session_skipped(r->session);
     TG_TRY(tg_session_params_hash(r->session, &end->params_hash));
     end->bytes_sent = tg_session_bytes_sent(r->session);
