@@ -1,5 +1,6 @@
 """What the documents say can be run: every ```sh block of README.md and some of docs/ runs, every ```c block
 of README.md compiles, every file that a document names exists.   docs_test.py PATH-OF-TELEGRAD"""
+import ast
 import os
 import pathlib
 import random
@@ -46,9 +47,9 @@ def write_digits(folder):
 
 
 def documents():
-    """README.md, CONTRIBUTING.md, all pages of docs/, and the pages of the library's rooms and of the trainer."""
+    """README.md, CONTRIBUTING.md, all pages of docs/, and the pages of the library's rooms and of other folders."""
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")),
-            *sorted((ROOT / "src").glob("*/README.md")), ROOT / "trainer/README.md"]
+            *sorted((ROOT / "src").glob("*/README.md")), ROOT / "trainer/README.md", ROOT / "bench/torch/README.md"]
 
 
 class Docs(unittest.TestCase):
@@ -86,10 +87,27 @@ class Docs(unittest.TestCase):
 
     def test_files_exist(self):
         for document in documents():
-            for name in re.findall(r"`((?:src|docs|include|examples|scripts|tools|tests|bench|cmake)/[\w./-]+)`",
-                                   document.read_text(encoding="utf-8")):
+            folders = "src|docs|include|examples|scripts|tools|tests|bench|cmake|command|trainer|report|contrib"
+            for name in re.findall(rf"`((?:{folders})/[\w./-]+)`", document.read_text(encoding="utf-8")):
                 if "NAME" not in name:
-                    self.assertTrue((ROOT / name).exists(), f"{document.name} names {name}")
+                    self.assertTrue((ROOT / name).exists(), f"{document.relative_to(ROOT)} names {name}")
+
+    def test_architecture_is_the_tree(self):
+        """docs/architecture.md names every folder, and every room of the library with its floor."""
+        text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+        tree, floors = text.split("## Floors of the library")
+        folders = {p.name for p in ROOT.iterdir() if p.is_dir() and p.name not in ("build", "data") and p.name[0] != "."}
+        self.assertEqual(set(re.findall(r"`(\w+)/(?:telegrad/)?`", tree)), folders)
+        table, path = floors.split("## The path of a gradient")
+        rooms = {p.name for p in (ROOT / "src").iterdir() if p.is_dir()}
+        named = {room: int(floor) for floor, room in re.findall(r"^\| (\d) \| \[?`(\w+)`", table, re.M)}
+        self.assertEqual(set(named), rooms)
+        checker = (ROOT / "scripts/check-floors").read_text(encoding="utf-8")
+        self.assertEqual(named, ast.literal_eval(re.search(r"^LIBRARY = (\{.*?\})", checker, re.S | re.M)[1]))
+        drawn = re.findall(r"^ +(\d)  (\w+) ", path, re.M)
+        self.assertGreaterEqual(len(drawn), 5)
+        for floor, room in drawn:
+            self.assertEqual(named[room], int(floor), f"the picture's floor of {room}")
 
     def test_links_lead_somewhere(self):
         for document in documents():

@@ -200,16 +200,16 @@ static int cmd_bench_server(int argc, char **argv)
 const struct cli_command command_bench_server = {
     .name = "bench server",
     .run = cmd_bench_server,
-    .summary = "how fast a parameter server takes gradients",
+    .summary = "how many gradients a parameter server can take",
     .usage = "[OPTION]... [METHOD]...",
     .about =
         "Measure a parameter server. It and its workers are threads, connected by memory. In each "
         "step, each worker sends a gradient of N numbers, coded by METHOD; the server decodes and "
         "sums them (mode sum), or updates its parameters by them, and answers with N f32. Default: "
         "dense, fp16, 2bit, topk and dgc.\n\n"
-        "ms of server: processor time of the server's thread in a step, with copying messages, but "
-        "without a network. Gbit/s a core: the gradients that it takes in that time, as f32: 32 N "
-        "bits for each worker.",
+        "ms of server: processor time of the server's thread in a step. This includes copying "
+        "messages, but not a network. Gbit/s a core: the gradients taken in that time, counted as "
+        "f32: 32 N bits for each worker.",
     .operands = "methods",
     .options = options,
     .set = set,

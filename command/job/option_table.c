@@ -131,34 +131,38 @@ const struct option_def option_table[] = {
      .min = 1,
      .max = TG_RANKS_MAX},
     {.o = {"servers", 0, "N", "0", NULL,
-           "servers that sum the gradients, beside the workers, for methods with exchange=star "
-           "(the default then): more threads of this process; under mpirun the last N processes"},
+           "servers that sum the gradients, in addition to the workers, for methods with "
+           "exchange=star (then the default): threads of this process, or under mpirun the last N "
+           "processes"},
      EVERY,
      FORM_COUNT,
      AT(servers),
      .max = TG_SERVERS_MAX},
-    {.o = {"server-mode", 0, "MODE", NULL, NULL,
-           "sum (the default), or with --strategy server, whose parameters servers keep: sync (the "
-           "default then), async, async:staleness=4,compensate=0.04. sum and sync bear wrong "
-           "gradients with combine: sum:combine=median, trimmed,f=1, krum,f=1 or clipped"},
+    {.o =
+         {"server-mode", 0, "MODE", NULL, NULL,
+          "what servers do with gradients: sum (the default); with --strategy server sync (then "
+          "the default) or async, e.g. async:staleness=4,compensate=0.04. To tolerate wrong "
+          "gradients, add combine=median, combine=clipped, combine=trimmed,f=1 or combine=krum,f=1 "
+          "to sum or sync, e.g. sum:combine=median"},
      EVERY,
      FORM_TEXT,
      AT(server_mode)},
     {.o = {"server", 0, "tcp://HOST:PORT", NULL, NULL,
-           "train as a worker of the telegrad serve at this address, with --strategy server; of "
-           "several, with commas between, in the order of their shards"},
+           "train as a worker of telegrad serve at this address, with strategy server; for several "
+           "servers, give their addresses in the order of their shards, separated by commas"},
      OPT_TRAIN,
      FORM_TEXT,
      AT(net.server)},
     {.o = {"server-key", 0, "tgk1:...", NULL, NULL,
-           "with --server and --key: the public key of each server, with commas between"},
+           "with --server and --key: the public key of each server, separated by commas"},
      OPT_TRAIN,
      FORM_TEXT,
      AT(net.server_key)},
-    {.o = {"transport", 0, "inproc|mpi|tcp|servers", NULL, NULL,
-           "how workers are connected: as threads of this process, as processes started by mpirun "
-           "or srun, as processes connected by --listen and --join, or each to servers by --server "
-           "(default: detected)"},
+    {.o =
+         {"transport", 0, "inproc|mpi|tcp|servers", NULL, NULL,
+          "how workers are connected: as threads of this process, as processes started by mpirun "
+          "or srun, as processes connected by --listen and --join, or to servers alone by --server "
+          "(default: detected)"},
      BOTH,
      FORM_TRANSPORT,
      AT(transport)},

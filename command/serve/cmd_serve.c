@@ -89,32 +89,31 @@ static tg_status set(void *input, int key, char *arg)
 static const struct cli_option options[] = {
     {.help = "Training"},
     {"mode", MODE, "MODE", "async", NULL,
-     "when the parameters are updated: async, by each gradient as it comes; async:staleness=4, the "
-     "same, but a worker more than 4 steps ahead of the slowest one waits; "
-     "async:compensate=0.04, with compensation of the delay"},
+     "when to update the parameters: async, with each gradient as it arrives; async:staleness=4, "
+     "the same, but a worker more than 4 steps ahead of the slowest one waits; "
+     "async:compensate=0.04, with compensation for the delay"},
     {"optimizer", OPTIMIZER, "SPEC", OPT_OPTIMIZER, "optimizers",
-     "what makes the steps: sgd, adam or adamw; each worker gives the same, and the learning rate"},
+     "update rule: sgd, adam or adamw. Each worker gives the same one, and sets the learning rate"},
     {"journal", JOURNAL, "DIR", NULL, NULL,
-     "keep parameters in this folder: a gradient is answered once it is on disk, and a server that "
-     "is started again goes on where it was, bit for bit"},
+     "keep the parameters in this folder: a gradient is answered once it is on disk, and a server "
+     "that is started again continues where it stopped, bit for bit"},
     {"status", STATUS, ":PORT", NULL, NULL,
-     "serve /metrics, for Prometheus, and /healthz there, to this machine; HOST:PORT: to others"},
+     "serve /metrics (for Prometheus) and /healthz to this machine; HOST:PORT: also to others"},
     {.help = "Workers and network"},
     {"listen", LISTEN, "tcp://HOST:PORT", NULL, NULL,
      "where workers call, e.g. tcp://0.0.0.0:4242; required"},
     {"workers", WORKERS, "N", "16", NULL,
-     "most workers at the same time; each trains on its N-th part of the data"},
+     "the most workers at a time; each trains on one N-th of the data"},
     {"shard", SHARD, "I/N", "0/1", NULL,
-     "be server I, from 0, of N, each of which keeps a part of the parameters"},
+     "be server I, from 0, of N servers, each of which keeps a part of the parameters"},
     {"key", KEY, "FILE", NULL, NULL, "this server's private key: see telegrad key new"},
     {"allow", ALLOW, "FILE", NULL, NULL,
      "file of the workers' public keys, a key and a name per line; read again on SIGHUP"},
     {"insecure", INSECURE, NULL, NULL, NULL,
      "use no keys and no encryption: anyone who reaches the port can train, and can read and "
-     "change "
-     "everything"},
+     "change everything"},
     {"timeout", TIMEOUT, "S", "50", NULL,
-     "with staleness: disconnect a worker that is silent for so long while others wait for it"},
+     "with staleness: disconnect a worker that is silent for this long while others wait for it"},
     {0}};
 
 static tg_status read_shard(struct command *c)
@@ -167,7 +166,7 @@ static tg_status check_mode(const struct command *c)
     if (strncmp(c->mode, "sum", 3) == 0 || strncmp(c->mode, "sync", 4) == 0)
         return tg_fail(TG_E_SPEC,
                        "--mode %.64s: it needs the gradients of all workers in each step, but "
-                       "these come and go: allowed: async; train --servers N has %.4s",
+                       "here workers come and go: allowed: async; train --servers N has %.4s",
                        c->mode, c->mode);
     TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, c->optimizer, &optimizer));
     tg_spec_free(optimizer);
@@ -226,20 +225,20 @@ static void write_metrics(void *arg, FILE *f)
         const char *name, *type, *help;
         double value;
     } all[] = {
-        {"workers", "gauge", "Workers that are connected.", s.ranks},
-        {"answers_total", "counter", "Answers: parameters sent.", (double)s.sums},
+        {"workers", "gauge", "Connected workers.", s.ranks},
+        {"answers_total", "counter", "Answers (parameters) sent.", (double)s.sums},
         {"elements_total", "counter", "Elements of gradients received.", (double)s.elements},
         {"received_bytes_total", "counter", "Bytes received from workers.", (double)s.bytes_in},
         {"sent_bytes_total", "counter", "Bytes sent to workers.", (double)s.bytes_out},
-        {"step", "gauge", "The latest step of a worker that was answered.", (double)s.step},
-        {"waited_seconds_total", "counter", "Time without anything to do.",
-         (double)s.waited_ns / 1e9},
+        {"step", "gauge", "The latest step that was answered, over all workers.", (double)s.step},
+        {"waited_seconds_total", "counter", "Time spent idle.", (double)s.waited_ns / 1e9},
         {"combined_seconds_total", "counter", "Time spent on decoding and updating.",
          (double)s.combined_ns / 1e9},
         {"journal_bytes", "gauge", "Bytes of the journal's log.", (double)s.journal_bytes},
-        {"journal_syncs_total", "counter", "How often the log was put on disk.",
+        {"journal_syncs_total", "counter", "How often the journal was synced to disk.",
          (double)s.journal_syncs},
-        {"journal_seconds_total", "counter", "Time that this took.", (double)s.journal_ns / 1e9},
+        {"journal_seconds_total", "counter", "Time spent on syncing the journal.",
+         (double)s.journal_ns / 1e9},
     };
     for (size_t i = 0; i < TG_COUNT(all); i++)
         fprintf(f, "# HELP telegrad_%s %s\n# TYPE telegrad_%s %s\ntelegrad_%s %.17g\n", all[i].name,
@@ -291,10 +290,10 @@ static tg_status serve(struct command *c, tg_transport *t)
                  c->net.listen, (int)c->workers);
     TG_TRY(tg_server_get_stats(c->server, &s));
     if (c->journal && s.recovered > 0)
-        console_note("journal %s: goes on with %s parameters, after step %llu", c->journal,
+        console_note("journal %s: continues with %s parameters, after step %llu", c->journal,
                      format_count(s.recovered).text, (unsigned long long)s.recovered_step);
     else if (c->journal)
-        console_note("journal %s: begins; the first worker brings the parameters", c->journal);
+        console_note("journal %s: new; the first worker brings the parameters", c->journal);
     const tg_status status = tg_server_run(c->server);
     console_status("");
     if (status == TG_E_STOPPED) { /* as asked */
@@ -354,14 +353,14 @@ static int cmd_serve(int argc, char **argv)
 const struct cli_command command_serve = {
     .name = "serve",
     .run = cmd_serve,
-    .summary = "be a parameter server, for workers that come and go",
+    .summary = "run a parameter server for workers that come and go",
     .usage = "--listen tcp://HOST:PORT [OPTION]...",
     .about =
-        "Keep the parameters of a network, and update them by the gradients that workers send: "
-        "telegrad train --server on any machines. Workers call servers, and do not talk to "
-        "each other. One that comes gets the parameters of now; one that leaves, or dies, is "
-        "not missed. The first to come brings the parameters that training begins with.\n\n"
-        "Ends on SIGINT or SIGTERM, and prints what it has done.",
+        "Keep the parameters of a network, and update them with the gradients of workers, which "
+        "are telegrad train --server on any machine. Workers call the server, and do not talk to "
+        "each other. A worker that joins gets the current parameters; nobody waits for one that "
+        "leaves or dies. The first worker brings the initial parameters.\n\n"
+        "The server ends on SIGINT or SIGTERM, and prints what it has done.",
     .options = options,
     .set = set,
     .examples = "telegrad serve --listen tcp://0.0.0.0:4242 --key server.key --allow workers\n"

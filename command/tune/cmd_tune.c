@@ -84,7 +84,7 @@ static tg_status settle_data(struct tune_options *o)
     return c->holdout > 0
                ? TG_OK
                : tg_fail(TG_E_SPEC,
-                         "--data %.64s: a tenth of its %zu training samples is none to hold out: "
+                         "--data %.64s: a tenth of its %zu training samples is less than one: "
                          "give --holdout N",
                          c->data, samples);
 }
@@ -268,14 +268,14 @@ static int cmd_tune(int argc, char **argv)
 static const struct cli_option own[] = {
     {.help = "What is tuned"},
     {"vary", VARY, "KEY=VALUES", NULL, NULL,
-     "values to try, with commas between them: of a key of a spec (optimizer.lr=0.05,0.1; "
+     "values to try, separated by commas: of a key of a spec (optimizer.lr=0.05,0.1; "
      "strategy.k=2,5; also of method, lr-schedule, model), or of an option (batch=16,32); all "
      "combinations are tried; repeatable"},
     {"seeds", SEEDS, "N", "3", NULL,
-     "train the winner N times at full length, with seeds from --seed on"},
+     "train the winner N times at full length, with N seeds from --seed on"},
     {"out", OUT, "DIR", NULL, NULL,
-     "folder for records, checkpoints and the picture; given again, a sweep that was interrupted "
-     "continues; required"},
+     "folder for records, checkpoints and the picture; give it again to continue an interrupted "
+     "sweep; required"},
     {"json", JSON, NULL, NULL, NULL, "print the table and the winner as JSON lines"},
     {0}};
 

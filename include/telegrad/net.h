@@ -222,12 +222,12 @@ TG_API TG_NODISCARD tg_status tg_net_allow(tg_net *net, const tg_keys *allow);
 typedef struct tg_net_serve_config {
     size_t struct_size;     /* sizeof(tg_net_serve_config) */
     const char *listen;     /* where workers call: "tcp://HOST:PORT", or "tcp://:PORT" */
-    int workers;            /* most of them at the same time: 1 to TG_RANKS_MAX - 1 */
+    int workers;            /* the most at a time: 1 to TG_RANKS_MAX - 1 */
     int shard, shards;      /* this is server `shard`, from 0, of `shards`; 0: 1 */
     const char *job;        /* as for tg_net_join */
     const tg_key_pair *key; /* this server's; borrowed during the call */
-    /* Keys of workers that may call; several may have the same. Borrowed until another list takes
-     * its place, or the membership is destroyed. */
+    /* Keys of the workers that may call; several workers may share one. Borrowed until allow_now
+     * returns another list, or the membership is destroyed. */
     const tg_keys *allow;
     bool insecure; /* as for tg_net_join: key and allow must be NULL */
     /* Returns the list of keys to use from now on; NULL or the previous one: no change. Called
@@ -235,18 +235,18 @@ typedef struct tg_net_serve_config {
      * longer on it are disconnected. NULL: `allow` does not change */
     const tg_keys *(*allow_now)(void *arg);
     void *allow_now_arg;
-    /* Told, in words, which worker has come or left, and whose call has failed (rate-limited as
+    /* Told, in words, which worker has joined or left, and whose call has failed (rate-limited as
      * on_refused of tg_net_config). Called by the thread that drives the transport. NULL: not
      * reported */
     void (*on_event)(void *arg, const char *text);
     void *on_event_arg;
-    /* What each worker that comes is told (tg_net_about), such as the server's optimizer: printable
-     * text of at most 511 bytes, copied. NULL: "" */
+    /* A text for each worker that joins (tg_net_about), such as the server's optimizer: printable,
+     * at most 511 bytes, copied. NULL: "" */
     const char *about;
 } tg_net_serve_config;
 
-/* Listen for workers. Returns at once. The transport (tg_transport_tcp) has workers + 1 ranks, of
- * which the last is this server; each other one is a seat for a worker (tg_transport_ops.drop).
+/* Listen for workers. Returns at once. The transport (tg_transport_tcp) has workers + 1 ranks: the
+ * last one is this server, and each of the others is a seat for a worker (tg_transport_ops.drop).
  * net_p   [out] pass it to tg_transport_tcp, or to tg_net_destroy
  * Errors  TG_E_ARG, TG_E_SPEC (the address), TG_E_IO (the port is in use), TG_E_UNSUPPORTED (this
  *         OpenSSL lacks what is needed), TG_E_NOMEM */
@@ -265,16 +265,18 @@ typedef struct tg_net_attach_config {
     void *stop_arg;
     void (*on_wait)(void *arg, const char *text);
     void *on_wait_arg;
-    /* Seconds for which a server is called again whose connection has broken off; 0: that is an
-     * error. Meanwhile the job waits. What was not answered is sent again, and the server takes it
-     * once. If it was started again in between, it must have a journal (server.h). With this, stop
-     * may be called as long as the transport lives, by the thread that drives it. */
+    /* If the connection with a server breaks, call it again for this many seconds while the job
+     * waits; 0: a broken connection is an error. Messages that were not answered are sent again,
+     * and the server takes each of them once; a server that was restarted in between needs a
+     * journal (server.h) for that. `stop` may then be called as long as the transport lives, by the
+     * thread that drives it. */
     double again_s;
 } tg_net_attach_config;
 
-/* Call servers, as a worker. A server that does not answer yet is called again until the timeout.
- * The transport (tg_transport_tcp) has count + 1 ranks: this worker, rank 0, and the servers. Make
- * it one with servers (tg_transport_worker(t, count, &t)), whose seat the servers have assigned.
+/* Connect to servers, as a worker. A server that does not answer yet is called again until the
+ * timeout. The transport (tg_transport_tcp) has count + 1 ranks: this worker, rank 0, and the
+ * servers. Pass it on to tg_transport_worker(t, count, &t), whose transport has the seat that the
+ * servers assigned.
  * net_p   [out] pass it to tg_transport_tcp, or to tg_net_destroy
  * Errors  TG_E_ARG, TG_E_SPEC (an address, a key), TG_E_PEER (a server does not answer, does not
  *         accept this key, speaks another version of the protocol, or has no seat free; the text
@@ -282,7 +284,7 @@ typedef struct tg_net_attach_config {
  *         TG_E_CORRUPT (its message is malformed), TG_E_IO (the host name is unknown),
  *         TG_E_UNSUPPORTED, TG_E_STOPPED, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_net_attach(const tg_net_attach_config *config, tg_net **net_p);
-/* What a server has said of itself; "": it is no server, or has said nothing. Valid while net
+/* The text `about` of a server; "" if it has none, or the rank is not a server. Valid while net
  * lives.
  * rank  of the transport: 1 + the server's number */
 TG_API const char *tg_net_about(const tg_net *net, int rank);

@@ -49,14 +49,14 @@ typedef struct tg_server_config {
     const volatile sig_atomic_t *stop;
     /* What it does with gradients; the same on all servers; NULL: "sum".
      *   sum    sends the mean; ranks update their parameters, by any strategy
-     *   sync   keeps the parameters and makes one step from the mean of all ranks' gradients; it
-     *          sends parameters. With strategy "server" on all ranks
-     *   async  the same, but makes a step from each gradient as it comes, and answers at once.
+     *   sync   keeps the parameters, makes one step from the mean of all ranks' gradients, and
+     *          sends parameters. Requires strategy "server" on all ranks
+     *   async  the same, but makes a step from each gradient as it arrives, and answers at once.
      *          async:staleness=4 answers a rank only when it is at most 4 steps ahead of the
      *          slowest one (0: sync); async:compensate=0.04 compensates the delay (lambda of
      *          DC-ASGD). A rank that leaves is not waited for
      * The modes that wait for the gradients of all P ranks (sum, sync, async:staleness=0) have the
-     * key combine. Rules other than the mean bear some wrong gradients:
+     * key combine. Rules other than the mean tolerate some wrong gradients:
      *   combine=mean         the mean
      *   combine=median       element by element, the median
      *   combine=trimmed,f=1  element by element, the mean without the f largest and the f smallest;
@@ -73,23 +73,24 @@ typedef struct tg_server_config {
      * (topk, 2bit, ...). Memory: P n floats for the largest, and n for each v. Work per element:
      * median and trimmed P log(P)^2 / 4 minima and maxima, krum P^2 / 2 differences, clipped 2 P */
     const char *mode;
-    /* Of sync and async: the optimizer, element by element ("sgd:lr=0.1,momentum=0.9"; no lars,
-     * clip or exempt=1d). Each gradient comes with its learning rate, so lr here has no effect.
-     * Gradients of methods that own the momentum (dgc) are applied without it. NULL with sum */
+    /* For sync and async: an optimizer that works element by element, such as
+     * "sgd:lr=0.1,momentum=0.9" (no lars, clip or exempt=1d). Each gradient comes with its learning
+     * rate, so lr here has no effect. Gradients of methods that have a momentum of their own (dgc)
+     * are applied without it. NULL for sum */
     const char *optimizer;
-    /* On a transport whose workers come and go (tg_transport_ops.drop): which server of each worker
-     * this is, from 0. Otherwise 0 */
+    /* On a transport whose workers come and go (tg_transport_ops.drop): the number of this server,
+     * from 0, among those that each worker calls. Otherwise 0 */
     int shard;
-    /* A folder in which the server keeps what it needs to begin again where it died. It answers a
-     * gradient only once that is on disk (one fdatasync for all that came meanwhile), and a server
-     * that is created with the same folder has the bits of the one that died. Requires workers that
-     * come and go. NULL: none */
+    /* A folder where the server keeps what it needs to continue after a crash. It answers a
+     * gradient only once that gradient is on disk (one fdatasync for all that arrived meanwhile).
+     * A server that is created with the same folder continues with the same bits. Requires a
+     * transport whose workers come and go. NULL: none */
     const char *journal;
-    /* Once the log has so many bytes, a snapshot of the parameters and the optimizer's memory takes
-     * its place; 0: 256 MiB */
+    /* Once the journal's log has this many bytes, a snapshot of the parameters and the optimizer's
+     * memory replaces it; 0: 256 MiB */
     uint64_t journal_bytes;
-    /* With a journal: how many servers the workers have, as shards; 0: not known. A journal of
-     * another number is refused, as the parameters are cut in other places */
+    /* With a journal: the number of servers that each worker calls; 0: unknown. A journal that was
+     * written with another number is refused, because it divides the parameters differently */
     int shards;
 } tg_server_config;
 
@@ -99,23 +100,24 @@ typedef struct tg_server_config {
  * servers    as for tg_transport_worker; 1 if workers come and go
  * config     NULL: all members 0
  * Errors     TG_E_ARG, TG_E_SPEC (mode, f with so many ranks, optimizer), TG_E_UNSUPPORTED (the
- *            optimizer; a mode or journal that workers who come and go do not have, or require),
- *            TG_E_NOMEM; with a journal also TG_E_IO (another server uses it, ...), TG_E_CORRUPT,
- *            TG_E_VERSION, TG_E_MISMATCH (it is that of another shard, or has another optimizer) */
+ *            optimizer; a mode other than async, if workers come and go; a journal, if they do
+ *            not), TG_E_NOMEM; with a journal also TG_E_IO (another server uses it, ...),
+ *            TG_E_CORRUPT, TG_E_VERSION, TG_E_MISMATCH (it is for another shard or optimizer) */
 TG_API TG_NODISCARD tg_status tg_server_create(tg_transport *transport, int servers,
                                                const tg_server_config *config, tg_server **s_p);
 
 /* Serve until all ranks have left; if workers come and go (tg_net_serve), until `stop` is set. Call
- * it once. Workers that come and go need mode async: one that comes gets the parameters that the
- * server has, and a bound of staleness counts its steps from where the slowest worker is. One that
- * leaves, breaks the rules, or is silent while others wait for it, is disconnected, and the others
- * go on.
+ * it once. Workers that come and go require mode async. A new worker gets the server's current
+ * parameters, and a bound of staleness counts its steps from where the slowest worker is. A worker
+ * that leaves, breaks the rules, or is silent while others wait for it is disconnected, and the
+ * others continue.
  * Errors   TG_E_STATE (it has run before), TG_E_PEER (a rank has left, or sends nothing, while
  *          others wait for its gradient; the text names it), TG_E_MISMATCH, TG_E_CORRUPT,
  *          TG_E_VERSION (a rank sent something else than is expected; the text names it),
  *          TG_E_UNSUPPORTED (frames of a codec that the rule cannot combine), TG_E_STOPPED,
- *          TG_E_IO (the journal; what was answered is in it), TG_E_NOMEM. After an error, this
- *          server has left its transport, and ranks get TG_E_PEER
+ *          TG_E_IO (the journal cannot be written; it holds every gradient that was answered),
+ *          TG_E_NOMEM. After an error, this server has left its transport, and ranks get
+ *          TG_E_PEER
  * Threads  the calling thread drives the transport */
 TG_API TG_NODISCARD tg_status tg_server_run(tg_server *s);
 
@@ -129,18 +131,19 @@ typedef struct tg_server_stats {
     uint64_t bytes_in;   /* received from ranks, envelopes included */
     uint64_t bytes_out;  /* sent to them */
     uint64_t step;       /* the latest step that was answered */
-    int ranks;           /* that have not left */
-    int64_t waited_ns;   /* time without anything to do */
+    int ranks;           /* ranks that have not left */
+    int64_t waited_ns;   /* time spent idle */
     int64_t combined_ns; /* time spent on checking, decoding and summing */
-    /* The journal: bytes of its log; how often it was put on disk, and the time that took. */
+    /* The journal: bytes of its log; how often it was synced to disk, and the time spent on that */
     uint64_t journal_bytes, journal_syncs;
     int64_t journal_ns;
-    /* Of async: gradients by staleness, the steps that the server made between the parameters that
-     * a rank had and its gradient. [0]: none; [i]: 2^(i-1) to 2^i - 1; the last: that and more */
+    /* async: the number of gradients by staleness, which is how many steps the server had made
+     * since the parameters from which a rank computed its gradient. [0]: 0 steps; [i]: 2^(i-1) to
+     * 2^i - 1; the last one: 2^(i-1) or more */
     uint64_t staleness[TG_STALENESS];
     uint64_t repeated; /* messages that workers sent again, because an answer was lost */
-    /* What the server had from its journal when it was created: parameters, and the steps of the
-     * fastest worker; 0, 0: nothing, the first worker to come brings the parameters */
+    /* Read from the journal when the server was created: the number of parameters, and the last
+     * step of the fastest worker. 0, 0: nothing, so the first worker brings the parameters */
     uint64_t recovered, recovered_step;
 } tg_server_stats;
 

@@ -92,19 +92,21 @@ typedef struct tg_transport_ops {
      *         TG_NOT_LEFT if it is not known to have left. May be called after `shut` */
     void (*blame)(tg_transport *t, int rank);
     int (*blamed)(tg_transport *t, int peer);
-    /* Optional (NULL): of a transport whose other ranks come and go, such as a server's. A rank
-     * that is not there is a vacant seat: receives posted to it wait for whoever takes it.
-     * Disconnect a rank, which is told tg_error, or one that has left. Its operations are over, and
-     * its seat is vacant afterwards. Returns true if it may be back: its connection broke off. */
+    /* Optional (NULL), for a transport whose other ranks come and go, such as a server's. A rank
+     * that is absent is a vacant seat: receives posted to it wait for whoever takes the seat.
+     * Disconnect a rank, and tell it tg_error; or clear the seat of one that has left. Its
+     * operations are over, and its seat is vacant afterwards. Returns true if the rank may come
+     * back, because its connection broke. */
     bool (*drop)(tg_transport *t, int peer);
-    /* Optional (NULL): of a transport that can connect anew with a peer that was lost. Once all
-     * operations with the peer are over, call it until the peer is back; do not post before. It
-     * waits for a few seconds at most.
-     * back_p  [out] the peer is connected: it knows nothing of earlier operations
-     * Errors  the peer will not be back: TG_E_PEER, TG_E_MISMATCH, TG_E_NOMEM, TG_E_STOPPED */
+    /* Optional (NULL), for a transport that can reconnect to a peer. Once all operations with the
+     * lost peer are over, call it until the peer is back; post nothing to the peer before that.
+     * Each call waits a few seconds at most.
+     * back_p  [out] true: the peer is connected. It knows nothing of earlier operations
+     * Errors  the peer will not come back: TG_E_PEER, TG_E_MISMATCH, TG_E_NOMEM, TG_E_STOPPED */
     tg_status (*renew)(tg_transport *t, int peer, bool *back_p);
-    /* Optional (NULL): of a transport that does so by itself, as that of tg_transport_worker. It is
-     * connecting anew with the peer, which is not late meanwhile. */
+    /* Optional (NULL), for a transport that reconnects by itself, such as that of
+     * tg_transport_worker: is it reconnecting to this peer? Until it is done, the peer is not
+     * late. */
     bool (*is_away)(tg_transport *t, int peer);
 } tg_transport_ops;
 
@@ -118,11 +120,11 @@ struct tg_transport {
     int rank, size;        /* 0 <= rank < size */
     bool any_thread;       /* threads other than the creating one may drive it */
     const tg_clock *clock; /* of the deadlines of `poll` */
-    /* Servers that this rank reaches beside the ranks (server.h): `peer` size is the first one,
-     * size + servers - 1 the last. They take no part in a job as ranks do. */
+    /* Servers that this rank reaches in addition to the ranks (server.h): peers `size` to
+     * size + servers - 1. They are not ranks of the job. */
     size_t servers;
-    /* Of a rank that reaches servers only (size 1): which of at most `seats` workers it is, from 0.
-     * Random numbers and data follow it. 0, 0: any other rank. */
+    /* For a rank that reaches servers only (size 1): which of at most `seats` workers it is, from
+     * 0. Random numbers and data depend on it. 0, 0: any other rank. */
     int seat, seats;
 };
 

@@ -65,8 +65,8 @@ static tg_status read_answer(call *k, const tg__caller *c)
     char **about_p = &n->member[k->server + 1].about;
     tg__make_printable(text);
     if (*about_p && strcmp(*about_p, text) != 0)
-        return tg_fail(TG_E_MISMATCH, "server %d at %s says \"%s\" now; before: \"%s\"", k->server,
-                       k->address, text, *about_p);
+        return tg_fail(TG_E_MISMATCH, "server %d at %s now says \"%s\", and said \"%s\" before",
+                       k->server, k->address, text, *about_p);
     if (!*about_p)
         *about_p = strdup(text);
     if (!*about_p)

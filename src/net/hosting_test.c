@@ -313,7 +313,7 @@ static void test_modes(void **state)
         const tg_server_config c = {
             .struct_size = sizeof c, .mode = modes[i], .optimizer = i == 0 ? NULL : "sgd:lr=1"};
         assert_int_equal(try_server(&c), TG_E_UNSUPPORTED);
-        assert_non_null(strstr(tg_error(), "these come and go"));
+        assert_non_null(strstr(tg_error(), "workers come and go"));
     }
 }
 

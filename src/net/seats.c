@@ -77,7 +77,7 @@ static tg_status choose_seat(tg__seats *s, uint64_t wants, uint64_t token, const
 {
     const int seats = s->n->size - 1;
     if (wants > (uint64_t)seats)
-        return tg_fail(TG_E_MISMATCH, "seat %lu is wanted: this server has %d seats",
+        return tg_fail(TG_E_MISMATCH, "it asks for seat %lu: this server has %d seats",
                        (unsigned long)wants - 1, seats);
     const int seat = wants > 0 ? (int)wants - 1 : any_vacant(s);
     if (seat < 0)
@@ -107,7 +107,7 @@ static tg_status read_enter(tg__seats *s, tg__guest *g, int *seat_p)
     if (s->n->tls && tg__keys_find(s->config.allow, &c->stream->peer) < 0)
         return tg_fail(TG_E_PEER, TG__TAKEN_OFF);
     if (tg__caller_kind(c) != TG__SAID_ENTER || !tg__unpack_whole(&u))
-        return tg_fail(TG_E_CORRUPT, "the message of a worker that comes is malformed");
+        return tg_fail(TG_E_CORRUPT, "the first message of a worker is malformed");
     if (strcmp(job, s->job) != 0)
         return tg_fail(TG_E_MISMATCH, "job \"%s\": this server is for job \"%s\"", job, s->job);
     if (shards != (uint64_t)s->config.shards || shard != (uint64_t)s->config.shard)

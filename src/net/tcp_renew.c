@@ -38,7 +38,7 @@ static tg_status begin(tg__tcp *t, tg__peer *p, int64_t now)
     t->net->stream[p->rank] = NULL;
     tg__stream_close(stream);
     free(stream);
-    tg_log(TG_LOG_WARN, "%s: it is called again, for up to %.3g s", away->why,
+    tg_log(TG_LOG_WARN, "%s: calling it again, for up to %.3g s", away->why,
            (double)r->limit_ns * 1e-9);
     return TG_OK;
 }
@@ -49,8 +49,8 @@ static tg_status end(tg__tcp *t, tg__peer *p, int64_t now)
     tg__renewal *r = t->net->renewal;
     struct tg__away *away = &r->server[p->rank - 1];
     TG_TRY(tg__peer_connect(t, p, t->net->stream[p->rank]));
-    tg_log(TG_LOG_WARN, "server %d is connected again, after %.1f s (lost so far: %d)", p->rank - 1,
-           (double)(now - away->since_ns) * 1e-9, away->losses);
+    tg_log(TG_LOG_WARN, "reconnected to server %d after %.1f s (connections lost so far: %d)",
+           p->rank - 1, (double)(now - away->since_ns) * 1e-9, away->losses);
     away->spent_ns = now - away->since_ns;
     return TG_OK;
 }
@@ -76,7 +76,7 @@ tg_status tg__tcp_renew(tg_transport *base, int peer, bool *back_p)
     if (p->stream)
         TG_TRY(begin(t, p, now));
     if (r->config.stop && r->config.stop(r->config.stop_arg))
-        return tg_fail(TG_E_STOPPED, "stopped while server %d was called again", peer - 1);
+        return tg_fail(TG_E_STOPPED, "stopped while calling server %d again", peer - 1);
     if (now < away->next_ns)
         return TG_OK;
     if (now - away->since_ns >= r->limit_ns)

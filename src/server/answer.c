@@ -160,7 +160,8 @@ static tg_status find_place(tg_server *s, tg__gathering *g, int rank)
     if (g->star.combine == &tg__combine_parameters || (g->region != NULL && !s->mode.gathers))
         g->only = rank;
     if (s->hosts && g->only < 0)
-        return tg_fail(TG_E_MISMATCH, "a sum over all workers is asked for, but these come and go");
+        return tg_fail(TG_E_MISMATCH,
+                       "it asks for a sum over all workers, but here workers come and go");
     if (s->mode.rule.kind == TG__ROBUST_NONE || g->star.combine != &tg__combine_mean)
         return TG_OK;
     TG_TRY(tg__robust_takes(&s->mode.rule, g->codec));

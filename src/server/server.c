@@ -152,7 +152,7 @@ static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_ser
     if (s->hosts && (!s->mode.keeps || s->mode.gathers))
         return tg_fail(TG_E_UNSUPPORTED,
                        "server mode \"%s\": it needs the gradients of all workers in each step, "
-                       "but these come and go: allowed: async, but not with staleness=0",
+                       "but here workers come and go: allowed: async, but not with staleness=0",
                        tg_spec_text(s->mode.spec));
     TG_TRY(tg__robust_init(&s->robust, &s->mode.rule, s->ranks));
     TG_TRY(tg_alloc((size_t)s->ranks, sizeof *s->in, &s->in));

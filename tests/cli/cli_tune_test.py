@@ -236,7 +236,7 @@ class Tune(CliTest):
                 (["--vary", f"accumulate={many}", "--vary", f"optimizer.lr={many}"], ["more than 256 combinations", "allowed: 2 to 256"]),
                 ([*vary, "--holdout", "0"], ["--holdout 0: runs are judged on training samples that are held out"]),
                 ([*vary, "--holdout", "512"], ["--holdout 512: allowed: 0 to 511"]),
-                ([*vary, "--data", "glyphs:train=9,test=9", "--batch", "1"], ["a tenth of its 9 training samples is none", "give --holdout N"]),
+                ([*vary, "--data", "glyphs:train=9,test=9", "--batch", "1"], ["a tenth of its 9 training samples is less than one", "give --holdout N"]),
                 ([*vary, "--steps", "8"], ["8 steps: allowed: 9 and more"]),
                 ([*vary, "--seeds", "0"], ['--seeds "0": allowed: 1 to 100']),
                 ([*vary, "--method", "dgc", "--optimizer", "adam"], ['method "dgc" accumulates']),
