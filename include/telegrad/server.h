@@ -81,6 +81,9 @@ typedef struct tg_server_config {
     /* On a transport whose workers come and go (tg_transport_ops.drop): the number of this server,
      * from 0, among those that each worker calls. Otherwise 0 */
     int shard;
+    /* With a journal: how many servers each worker calls; 0: unknown. A journal that was written
+     * with another number is refused, because it divides the parameters differently */
+    int shards;
     /* A folder where the server keeps what it needs to continue after a crash. It answers a
      * gradient only once that gradient is on disk (one fdatasync for all that arrived meanwhile).
      * A server that is created with the same folder continues with the same bits. Requires a
@@ -89,9 +92,6 @@ typedef struct tg_server_config {
     /* Once the journal's log has this many bytes, a snapshot of the parameters and the optimizer's
      * memory replaces it; 0: 256 MiB */
     uint64_t journal_bytes;
-    /* With a journal: the number of servers that each worker calls; 0: unknown. A journal that was
-     * written with another number is refused, because it divides the parameters differently */
-    int shards;
 } tg_server_config;
 
 /* Create a server. It does not talk to anybody until it runs.

@@ -193,14 +193,14 @@ tg_status tg__net_take_config(const char *call, const void *from, size_t smalles
     size_t given;
     memcpy(&given, from, sizeof given); /* struct_size comes first */
     if (given < smallest || given > 4096)
-        return tg_fail(TG_E_ARG, "%s: config.struct_size=%zu: allowed: the size of the structure",
-                       call, given);
+        return tg_fail(TG_E_ARG, "%s: config->struct_size=%zu: allowed: %zu to 4096", call, given,
+                       smallest);
     for (size_t i = size; i < given; i++)
-        if (((const char *)from)[i] != 0)
+        if (((const uint8_t *)from)[i] != 0)
             return tg_fail(TG_E_ARG,
-                           "%s: config: byte %zu is not 0, and this library does not know what it "
-                           "means",
-                           call, i);
+                           "%s: config: byte %zu of %zu is %u: telegrad %s knows the first %zu "
+                           "bytes; the others must be 0",
+                           call, i, given, ((const uint8_t *)from)[i], tg_version(), size);
     memset(own, 0, size);
     memcpy(own, from, given < size ? given : size);
     return TG_OK;
@@ -416,9 +416,10 @@ tg_status tg_net_peer(const tg_net *net, int rank, tg_net_peer_info *info)
     TG__ARG(info);
     const size_t size = info->struct_size;
     tg_net_peer_info own = {.way = TG_NET_SELF};
-    if (size < offsetof(tg_net_peer_info, congestion) + sizeof own.congestion || size > 4096)
-        return tg_fail(
-            TG_E_ARG, "tg_net_peer: info.struct_size=%zu: allowed: sizeof(tg_net_peer_info)", size);
+    const size_t smallest = offsetof(tg_net_peer_info, congestion) + sizeof own.congestion;
+    if (size < smallest || size > 4096)
+        return tg_fail(TG_E_ARG, "tg_net_peer: info->struct_size=%zu: allowed: %zu to 4096", size,
+                       smallest);
     if (rank < 0 || rank >= net->size)
         return tg_fail(TG_E_ARG, "tg_net_peer: rank=%d: allowed: 0 to %d", rank, net->size - 1);
     if (rank != net->rank && !net->stream[rank])

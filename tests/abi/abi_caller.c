@@ -280,36 +280,7 @@ static void fill_clock(tg_clock *clock)
 }
 
 #ifndef ABI_FIRST
-static tg_status slot_told(void *x)
-{
-    tg_reducer *r;
-    TG_TRY(tg_reducer_create("topk", transport, N, NULL, &r));
-    const tg_status status = tg_reducer_slot_get(r, 0, x);
-    tg_reducer_destroy(r);
-    return status;
-}
-
-static tg_status turn_told(void *x)
-{
-    const tg_session_config config = {.struct_size = sizeof config,
-                                      .optimizer = "external",
-                                      .strategy = "local",
-                                      .driver = TG_DRIVER_INLINE};
-    const tg_tensor t = {.struct_size = sizeof t,
-                         .name = "w",
-                         .shape = shape,
-                         .ndim = 1,
-                         .param = tg_array_f32(w, N)};
-    tg_session *s;
-    uint32_t id;
-    need(tg_session_create(&config, transport, &s));
-    need(tg_session_add(s, &t, &id));
-    need(tg_session_begin(s));
-    const tg_status status = tg_session_deliver(s, x);
-    check(status != TG_OK || ((tg_turn *)x)->moves == 1, "a turn");
-    tg_session_destroy(s);
-    return status;
-}
+#include "abi/abi_caller_newer.h"
 #endif
 
 static tg_status clock_of_transport(void *x)
@@ -352,6 +323,14 @@ static const struct use {
 #ifndef ABI_FIRST
     {"tg_reducer_slot", sizeof(tg_reducer_slot), OUT, slot_told},
     {"tg_turn", sizeof(tg_turn), OUT, turn_told},
+    {"tg_server_config", sizeof(tg_server_config), IN, config_of_server},
+    {"tg_server_stats", sizeof(tg_server_stats), OUT, server_stats},
+#endif
+#ifdef ABI_NET
+    {"tg_net_config", sizeof(tg_net_config), IN, config_of_net},
+    {"tg_net_peer_info", sizeof(tg_net_peer_info), OUT, peer_told},
+    {"tg_net_serve_config", sizeof(tg_net_serve_config), IN, config_of_serve},
+    {"tg_net_attach_config", sizeof(tg_net_attach_config), IN, config_of_attach},
 #endif
     {"tg_encode_context", sizeof(tg_encode_context), IN, encode_context},
     {"tg_tensor", sizeof(tg_tensor), IN, tensor},
@@ -472,6 +451,9 @@ static void handed_out(void)
 int main(void)
 {
     const size_t count = sizeof uses / sizeof *uses;
+#ifdef ABI_NET
+    find_place();
+#endif
     for (size_t i = 0; i < count; i++) {
         use_name = uses[i].name;
         need(tg_transport_inproc(1, &transport));

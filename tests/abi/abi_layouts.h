@@ -11,7 +11,8 @@ typedef struct abi_row {
     size_t padding;     /* of a structure: bytes after its last member */
 } abi_row;
 
-extern const abi_row abi_first[], abi_now[];
-extern const size_t abi_first_rows, abi_now_rows;
+/* abi_new: sizes of the structures that the first version lacks. */
+extern const abi_row abi_first[], abi_now[], abi_new[];
+extern const size_t abi_first_rows, abi_now_rows, abi_new_rows;
 
 #endif

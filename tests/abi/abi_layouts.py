@@ -4,8 +4,9 @@
     abi_layouts.py --snapshot              write abi_first.h anew from the headers: for a version that breaks programs
     abi_layouts.py FIRST.c NOW.c           write a C program that compares both: one file sees abi_first.h, the other the headers
 
-Structures that grow keep their first members where they were, get others behind them, and end without padding, in which
-a later member could hide from struct_size. Other structures, constants and functions stay as they were.
+Structures that grow keep their first members where they were, and get others behind them. Other structures, constants
+and functions stay as they were. All structures that grow, also new ones, end without padding, in which a later member
+could hide from struct_size.
 """
 import pathlib
 import re
@@ -31,6 +32,13 @@ def expanded(name, seen):
     text = text[:guard.start()] + text[guard.end():text.rindex("#endif")]
     text = re.sub(r'#ifdef __cplusplus\n(?:extern "C" \{|\})\n#endif\n', "", text)
     return re.sub(r'#include "telegrad/(\w+\.h)"\n', lambda m: expanded(m.group(1), seen), text)
+
+
+def expanded_all():
+    """telegrad.h, and the headers that it does not include; without mpi.h, which has no structure and needs MPI's."""
+    seen = set()
+    others = sorted(p.name for p in HEADERS.glob("*.h") if p.name not in ("telegrad.h", "mpi.h"))
+    return "".join(expanded(name, seen) for name in ["telegrad.h", *others])
 
 
 def is_growing(text, structure):
@@ -97,6 +105,11 @@ def problems(first, now):
         is_growing(now, name)
 
 
+def size_row(name, last, now):
+    return (f'    {{"sizeof({name})", sizeof({name}), _Alignof({name}), {int(is_growing(now, name))},\n'
+            f"     sizeof({name}) - offsetof({name}, {last}) - sizeof((({name} *)0)->{last})}},\n")
+
+
 def table(out, include, first, now, which):
     out.write(f'#include "{include}"\n#include "abi/abi_layouts.h"\n\n')
     if which == "now":
@@ -104,9 +117,7 @@ def table(out, include, first, now, which):
         out.write("\n".join(functions(first)) + "\n\n")
     out.write(f"const abi_row abi_{which}[] = {{\n")
     for name, members in structures(first).items():
-        last = (members if which == "first" else structures(now)[name])[-1]
-        out.write(f'    {{"sizeof({name})", sizeof({name}), _Alignof({name}), {int(is_growing(now, name))},\n'
-                  f"     sizeof({name}) - offsetof({name}, {last}) - sizeof((({name} *)0)->{last})}},\n")
+        out.write(size_row(name, (members if which == "first" else structures(now)[name])[-1], now))
         for member in members:
             out.write(f'    {{"{name}.{member}", offsetof({name}, {member}), sizeof((({name} *)0)->{member}), 0, 0}},\n')
     for name in constants(first):
@@ -114,18 +125,30 @@ def table(out, include, first, now, which):
     out.write(f"}};\nconst size_t abi_{which}_rows = sizeof abi_{which} / sizeof *abi_{which};\n")
 
 
+def sizes(out, first, now):
+    """The sizes of the structures that the first version lacks."""
+    out.write("\nconst abi_row abi_new[] = {\n")
+    for name, members in structures(now).items():
+        if name not in structures(first):
+            out.write(size_row(name, members[-1], now))
+    out.write("};\nconst size_t abi_new_rows = sizeof abi_new / sizeof *abi_new;\n")
+
+
 def main(arguments):
     if arguments == ["--snapshot"]:
         snapshot()
         return 0
-    first, now = FIRST.read_text(encoding="utf-8"), expanded("telegrad.h", set())
+    first, now = FIRST.read_text(encoding="utf-8"), expanded_all()
     wrong = list(problems(first, now))
     if wrong:
         print("\n".join(wrong))
         return 1
-    for path, include, which in zip(arguments, ("abi/abi_first.h", "telegrad/telegrad.h"), ("first", "now")):
+    every = 'telegrad/telegrad.h"\n#include "telegrad/net.h'
+    for path, include, which in zip(arguments, ("abi/abi_first.h", every), ("first", "now")):
         with open(path, "w", encoding="utf-8") as out:
             table(out, include, first, now, which)
+            if which == "now":
+                sizes(out, first, now)
     return 0
 
 
