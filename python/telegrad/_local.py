@@ -12,12 +12,12 @@ import torch
 from telegrad import _c
 from telegrad._blend import mean_of
 from telegrad._checks import check_rules, check_settings, check_text, check_whole
-from telegrad._errors import ArgumentError, Error, MismatchError, StateError, UnsupportedError, check
+from telegrad._errors import ArgumentError, Error, MismatchError, StateError, check
 from telegrad._network import Network, check_network
 from telegrad._spread import add, groups, others_of, spread
 from telegrad._takeover import states_of
+from telegrad._tensors import TAKEN, Tensor, unscaled
 
-_TAKEN = (torch.float32, torch.bfloat16, torch.float16)
 _VERSION = 1
 
 
@@ -27,53 +27,6 @@ def _of_inner(name: str) -> Any:
         return getattr(self.optimizer, name)(*args, **options)
     method.__name__ = name
     return method
-
-
-class _Tensor:
-    """A tensor of the model, and the float32 memory that the session works on: its own, or a copy of it."""
-
-    def __init__(self, model: torch.nn.Module, name: str, tensor: torch.Tensor, trained: bool) -> None:
-        what = "parameter" if trained else "buffer"
-        if tensor.dtype not in _TAKEN:
-            raise UnsupportedError(f"{what} {name}: it is {str(tensor.dtype)[6:]}: allowed: float32, bfloat16, float16", "TG_E_UNSUPPORTED")
-        if tensor.device.type != "cpu":
-            raise UnsupportedError(f"{what} {name}: it is on {tensor.device}: allowed so far: tensors in host memory (cpu)",
-                                   "TG_E_UNSUPPORTED")
-        if tensor.layout != torch.strided:
-            raise UnsupportedError(f"{what} {name}: its layout is {tensor.layout}: allowed: a dense tensor", "TG_E_UNSUPPORTED")
-        self.name, self.tensor, self.trained = name, tensor, trained
-        module, _, self.attribute = name.rpartition(".")
-        self.owner = model.get_submodule(module)
-        self.id = -1
-        self.copied = tensor.dtype != torch.float32 or not tensor.is_contiguous()
-        # The session writes there as long as it lives, whatever happens to the tensor.
-        self.memory = (tensor.detach().to(torch.float32, memory_format=torch.contiguous_format, copy=True) if self.copied
-                       else tensor.detach())
-        self._gradient: Tuple[int, Optional[torch.Tensor]] = (0, None)
-
-    def pull(self) -> None:
-        """Give the tensor's values to the session."""
-        if self.copied:
-            self.memory.copy_(self.tensor.detach())
-
-    def check(self) -> None:
-        replaced = getattr(self.owner, self.attribute, None) is not self.tensor
-        if replaced or not self.copied and self.tensor.data_ptr() != self.memory.data_ptr():
-            raise StateError(f"{self.name} was moved or replaced after Local was created: call model.to() before, and "
-                             "load_state_dict without assign=True")
-
-    def push(self) -> None:
-        """Take the session's values."""
-        if self.copied:
-            self.tensor.detach().copy_(self.memory)
-
-    def gradient(self, where: int) -> torch.Tensor:
-        """The session's memory for the gradient as a tensor."""
-        if self._gradient[0] != where or self._gradient[1] is None:
-            memory = (ctypes.c_float * self.memory.numel()).from_address(where)
-            self._gradient = where, torch.frombuffer(memory, dtype=torch.float32).view(self.memory.shape)
-        assert self._gradient[1] is not None
-        return self._gradient[1]
 
 
 class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
@@ -258,7 +211,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
                 loss = closure()
         with self._lock, torch.no_grad():
             handle = self.handle()
-            finite = self._unscale()
+            finite = unscaled(self)
             self._check()
             self._set_rate(handle)
             try:
@@ -272,7 +225,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
 
     def _check(self) -> None:
         for t in self._tensors:
-            t.check()
+            t.check("Local")
 
     def _exchange(self, handle: int, finite: bool) -> None:
         """The step. finite: the own gradients are."""
@@ -303,20 +256,6 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
     def _push(self) -> None:
         for t in self._copied:
             t.push()
-
-    def _unscale(self) -> bool:
-        """Divide the gradients by the scaler's factor, if it has not done so. Are they finite?"""
-        gradients = [p.grad for group in self.param_groups for p in group["params"] if p.grad is not None]
-        values = [g._values() if g.is_sparse else g for g in gradients]
-        scale, found = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
-        if found is not None and bool(found):
-            return False
-        if scale is not None:
-            for v in values:
-                v.mul_(1 / scale.to(v.device))
-        if found is not None:
-            return True
-        return all(bool(torch.isfinite(v.sum())) or bool(torch.isfinite(v).all()) for v in values)
 
     def _set_rate(self, handle: int) -> None:
         """eta_loc of od and cd follows the schedule of the first group."""
@@ -480,11 +419,11 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
             self.close()
 
 
-def _tensors_of(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> List[_Tensor]:
+def _tensors_of(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> List[Tensor]:
     """The optimizer's parameters in the order of the model, and those buffers of the model that are averaged."""
     wanted = {id(p): (g, i) for g, group in enumerate(optimizer.param_groups) for i, p in enumerate(group["params"])}
-    tensors = [_Tensor(model, name, p, True) for name, p in model.named_parameters() if wanted.pop(id(p), None) is not None]
+    tensors = [Tensor(model, name, p, True) for name, p in model.named_parameters() if wanted.pop(id(p), None) is not None]
     for group, index in wanted.values():
         raise ArgumentError(f"optimizer: parameter {index} of its group {group} is not one of the model's")
-    tensors += [_Tensor(model, name, b, False) for name, b in model.named_buffers() if b.dtype in _TAKEN and b.numel() > 0]
+    tensors += [Tensor(model, name, b, False) for name, b in model.named_buffers() if b.dtype in TAKEN and b.numel() > 0]
     return tensors

@@ -1,6 +1,6 @@
 """Tensors of a session, and those that are only given to all ranks."""
 import ctypes
-from typing import Any, Dict, Iterator, Sequence, Set
+from typing import Any, Dict, Iterator, Optional, Sequence, Set
 
 import torch
 
@@ -53,13 +53,15 @@ def spread(config: Any, net: Network, others: Dict[str, torch.Tensor]) -> None:
             t.copy_(found)
 
 
-def add(session: int, name: str, memory: torch.Tensor, kind: int) -> int:
+def add(session: int, name: str, memory: torch.Tensor, kind: int, gradient: Optional[torch.Tensor] = None) -> int:
+    """Give a tensor to a session. Returns its number. gradient: its memory; None: there is none, or the session's"""
     shape: Sequence[int] = tuple(memory.shape)
     sides = (ctypes.c_size_t * max(1, len(shape)))(*shape)
-    array = _c.tg_array(struct_size=ctypes.sizeof(_c.tg_array), data=memory.data_ptr(), n=memory.numel(), dtype=_c.TG_F32,
-                        memory=_c.TG_HOST)
+    array, of_gradient = (_c.tg_array() if t is None else
+                          _c.tg_array(struct_size=ctypes.sizeof(_c.tg_array), data=t.data_ptr(), n=t.numel(), dtype=_c.TG_F32,
+                                      memory=_c.TG_HOST) for t in (memory, gradient))
     given = _c.tg_tensor(struct_size=ctypes.sizeof(_c.tg_tensor), name=name.encode(), shape=ctypes.addressof(sides), ndim=len(shape),
-                         kind=kind, param=array)
+                         kind=kind, param=array, grad=of_gradient)
     number = ctypes.c_uint32()
     check(_c.tg_session_add(session, ctypes.byref(given), ctypes.byref(number)))
     return number.value

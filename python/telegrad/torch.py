@@ -1,5 +1,5 @@
 """telegrad in PyTorch: a network between the ranks of torch.distributed, communication hooks for DistributedDataParallel and
-FSDP2, and local methods (`Local`) with any optimizer.
+FSDP2, local methods (`Local`) with any optimizer, and workers of parameter servers (`server`).
 
     import telegrad.torch
     net = telegrad.torch.Network()
@@ -18,9 +18,10 @@ from telegrad._ddp import DdpHook, ddp
 from telegrad._errors import ArgumentError, StateError
 from telegrad._fsdp import FsdpHook, fsdp
 from telegrad._local import Local
+from telegrad._server import server, Worker
 from telegrad._store import Store
 
-__all__ = ["DdpHook", "FsdpHook", "Local", "Network", "ddp", "fsdp"]
+__all__ = ["DdpHook", "FsdpHook", "Local", "Network", "Worker", "ddp", "fsdp", "server"]
 
 _networks = 0  # made so far, the same number on all ranks
 

@@ -1,6 +1,8 @@
 """One rank of package_test.py: RANK SIZE PORT WHAT. Runs the Python blocks of docs/WHAT.md one after the other, as a script that has the
 usual names; or, for "help", the examples in the help of each public name."""
+import atexit
 import collections
+import contextlib
 import doctest
 import importlib
 import os
@@ -16,6 +18,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import ranks
+import served
 
 RANK, SIZE, PORT, WHAT = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -25,6 +28,20 @@ FSDP = int(torch.__version__.split(".")[0]) > 1
 def network():
     torch.manual_seed(1)
     return torch.nn.Sequential(torch.nn.Embedding(20, 8), torch.nn.Linear(8, 4))
+
+
+def served_here():
+    """A server with keys, that of the workers in this folder. Returns its address and its key."""
+    import telegrad
+    own, workers = telegrad.Key(), telegrad.Key()
+    own.save("server.key")
+    workers.save("w1.key")
+    descriptor = os.open("workers", os.O_WRONLY | os.O_CREAT, 0o600)
+    os.write(descriptor, f"{workers.public} all\n".encode())
+    os.close(descriptor)
+    server = served.Server("--key", "server.key", "--allow", "workers")
+    atexit.register(server.kill)
+    return server.address, own.public
 
 
 def run_blocks(text):
@@ -45,13 +62,19 @@ def run_blocks(text):
         elif "fully_shard" in block:
             names["network"] = network()
         model = names.get("model", names["network"])
-        if "backward" in block and "Local(" not in block:
+        if "backward" in block and "Local(" not in block and "torch.server(" not in block:
             names["loss"] = model(torch.arange(5)).sum()
         if "optimizer.state_dict" in block:
             names["optimizer"] = torch.optim.SGD(model.parameters(), 0.1)
         names["gradient"] = torch.ones(30)
         names["gradient"].size = 30
-        if "Local(" in block:  # another model, and batches of its own
+        if "torch.server(" in block:
+            if not served.AVAILABLE:
+                continue
+            told = [served_here() if RANK == 0 else None]
+            dist.broadcast_object_list(told)
+            block = block.replace("tcp://host-a:4242", told[0][0]).replace("tgk1:...", told[0][1])
+        if "Local(" in block or "torch.server(" in block:  # another model, and batches of its own
             names.update(model=network(), loss=torch.nn.functional.cross_entropy, evaluate=lambda model: None,
                          data=[(torch.arange(5) + RANK, torch.arange(5) % 4)] * 3)
         if "Network.meet" in block:
@@ -91,10 +114,15 @@ def run_help():
             assert name in [test.name for test in tests], f"{place}.{name} has no example"
             if place == "telegrad.integrations" or (name.lower().startswith("fsdp") and not FSDP):
                 continue
-            for test in tests:
-                result = doctest.DocTestRunner().run(test)
-                assert result.failed == 0, name
-                attempted += result.attempted
+            serves = name in ("server", "Worker")
+            if serves and not served.AVAILABLE:
+                continue
+            with served.Server("--optimizer", "sgd:lr=0.01") if serves else contextlib.nullcontext() as server:
+                for test in tests:
+                    test.globs["address"] = server.address if serves else None
+                    result = doctest.DocTestRunner().run(test)
+                    assert result.failed == 0, name
+                    attempted += result.attempted
     print(attempted, "examples")
 
 

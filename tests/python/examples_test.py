@@ -7,6 +7,7 @@ import sys
 import tempfile
 import unittest
 
+import served
 import torch_jobs
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch"
@@ -122,9 +123,24 @@ class Examples(unittest.TestCase):
         self.assertEqual(*found)
         self.refused("ddp_resnet.py", 1, "allowed: a folder with data_batch_1 to 5", self.folder)
 
+    @unittest.skipUnless(served.AVAILABLE, served.WHY)
+    def test_server(self):
+        """Two workers, and one that comes later and saves what they have trained."""
+        import torch
+        with served.Server("--workers", "2", "--mode", "async:staleness=8") as server:
+            ended = jobs.run(EXAMPLES / "server.py", 2, server.address, "--steps", "150", launcher="none")
+            late = jobs.run(EXAMPLES / "server.py", 1, server.address, "--steps", "1", "--save", str(self.folder / "model.pt"), launcher="none")
+        for status, output, errors in [*ended, *late]:
+            self.assertEqual((status, errors), (0, ""), output)
+        lines = sorted(output for _, output, _ in ended)
+        for seat, line in [*enumerate(lines), (0, late[0][1])]:
+            found = re.fullmatch(rf"worker {seat} of at most 2: (\S+) % right, \d+ bytes sent a step, ratio \d+\.\d\n", line)
+            self.assertTrue(found and float(found[1]) > 80, line)
+        self.assertEqual(sum(v.numel() for v in torch.load(self.folder / "model.pt").values()), 256 * 512 + 512 + 5120 + 10)
+
     def test_help(self):
         for path in EXAMPLES.glob("*.py"):
-            if path.name != "ddp_patterns.py":
+            if path.name not in ("ddp_patterns.py", "server.py"):
                 [(status, output, errors)] = jobs.run(path, 1, "--help", launcher="none")
                 self.assertEqual((status, errors), (0, ""))
                 self.assertIn(f"torchrun --nproc-per-node 4 {path.name}", output)
