@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = README + "".join((ROOT / f"docs/{name}.md").read_text(encoding="utf-8") for name in
                             ("command", "optimizers", "data", "cluster", "strategies", "virtual-clock", "report", "advise",
-                             "security", "networks", "tuning", "servers"))
+                             "security", "networks", "tuning", "servers", "mxnet"))
 MPI = shutil.which("mpirun") and "libmpi" in subprocess.run(["ldd", TELEGRAD], capture_output=True, text=True).stdout
 TCP = "libssl" in subprocess.run(["ldd", TELEGRAD], capture_output=True, text=True).stdout
 

@@ -13,7 +13,7 @@ import net_tool
 from cli_tool import run
 from free_port import free_port
 
-PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs/servers.md").read_text(encoding="utf-8").replace("\\\n", "")
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 MLP = ["--model", "mlp:hidden=32", "--data", "glyphs:train=512,test=128", "--method", "topk:density=0.05", "--lr", "0.01"]
 
 
@@ -250,9 +250,15 @@ class Serve(net_tool.NetTest):
         self.assertIn("server 0 has left: its key was removed", done.stderr)
         self.ends(server)
 
-    def test_page(self):
-        """The commands of docs/servers.md."""
-        blocks = [block.splitlines() for block in re.findall(r"^```sh\n(.*?)^```$", PAGE, re.S | re.M) if "key new" in block]
+    def test_pages(self):
+        for name in ("servers", "mxnet"):
+            with self.subTest(name):
+                self.page((DOCS / f"{name}.md").read_text(encoding="utf-8").replace("\\\n", ""))
+                os.remove(self.path("model.safetensors"))
+
+    def page(self, text):
+        """The commands of a page with a server and a worker, each with a key."""
+        blocks = [block.splitlines() for block in re.findall(r"^```sh\n(.*?)^```$", text, re.S | re.M) if "key new" in block]
         self.assertEqual([len(block) for block in blocks], [2, 2])
         here = [[*map(str.strip, line.split()[1:])] for block in blocks for line in block]
         for words in here:

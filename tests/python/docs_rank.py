@@ -30,12 +30,12 @@ def network():
     return torch.nn.Sequential(torch.nn.Embedding(20, 8), torch.nn.Linear(8, 4))
 
 
-def served_here():
-    """A server with keys, that of the workers in this folder. Returns its address and its key."""
+def served_here(path):
+    """A server with keys, that of the workers in a file. Returns its address and its key."""
     import telegrad
     own, workers = telegrad.Key(), telegrad.Key()
     own.save("server.key")
-    workers.save("w1.key")
+    workers.save(path)
     descriptor = os.open("workers", os.O_WRONLY | os.O_CREAT, 0o600)
     os.write(descriptor, f"{workers.public} all\n".encode())
     os.close(descriptor)
@@ -71,7 +71,7 @@ def run_blocks(text):
         if "torch.server(" in block:
             if not served.AVAILABLE:
                 continue
-            told = [served_here() if RANK == 0 else None]
+            told = [served_here(re.search(r'load\("(.*?)"\)', block)[1]) if RANK == 0 else None]
             dist.broadcast_object_list(told)
             block = block.replace("tcp://host-a:4242", told[0][0]).replace("tgk1:...", told[0][1])
         if "Local(" in block or "torch.server(" in block:  # another model, and batches of its own
@@ -92,7 +92,8 @@ def run_blocks(text):
             assert names["hook"].stats()["steps"] == 1
         dist.barrier()  # what one rank saves, another loads
         print("line", line, flush=True)
-    names["net"].close()
+    if "net" in names:
+        names["net"].close()
     dist.barrier()
 
 
@@ -136,6 +137,8 @@ def main():
     folder = pathlib.Path(tempfile.gettempdir(), f"telegrad-docs-{os.getppid()}-{PORT}")  # of all ranks
     folder.mkdir(exist_ok=True)
     os.chdir(folder)
+    if WHAT != "pytorch":  # which says how
+        dist.init_process_group("gloo")
     run_blocks(text)
     os.chdir(ROOT)
     if RANK == 0:  # run_blocks ends with a barrier

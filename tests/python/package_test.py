@@ -8,6 +8,7 @@ import sys
 import unittest
 
 import telegrad.doctor
+import served
 import torch_jobs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -25,8 +26,9 @@ class Package(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (0, ""))
 
     def test_documents(self):
-        """Each block of docs/pytorch.md, on two ranks."""
-        self.assertGreater(jobs.run_alike("docs_rank.py", 2, "pytorch", timeout=100).count("line "), 4)
+        """Each Python block, on two ranks."""
+        for page, most in (("pytorch", 4), ("mxnet", 0)):
+            self.assertGreater(jobs.run_alike("docs_rank.py", 2, page, timeout=100).count("line "), most if served.AVAILABLE else -1)
 
     def test_help(self):
         """Each public name has an example, and they run."""
