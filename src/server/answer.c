@@ -22,7 +22,7 @@ static tg_status new_gathering(tg_server *s, tg__gathering **g_p)
     return TG_OK;
 }
 
-/* Its answer takes no memory any more. */
+/* Release the memory of its answer. */
 static void free_answer(tg_server *s, tg__gathering *g)
 {
     if (g->only >= 0 && g->answer != NULL)
@@ -153,7 +153,7 @@ static tg_status place(tg_server *s, tg__gathering *g)
     return TG_OK;
 }
 
-/* Find what g, which a rank has begun, is about. */
+/* Find the region of g, which a rank has begun, and whose gradients it takes. */
 static tg_status find_place(tg_server *s, tg__gathering *g, int rank)
 {
     TG_TRY(place(s, g));
@@ -188,7 +188,7 @@ tg_status tg__gathering_open(tg_server *s, uint32_t tag, int rank, const tg__env
     return status;
 }
 
-/* The first parameters of a bucket to come. */
+/* Keep the first parameters of a bucket that arrive. */
 static tg_status keep_parameters(tg_server *s, tg__gathering *g)
 {
     tg__region *r;
@@ -227,7 +227,7 @@ tg_status tg__regions_abandon(tg_server *s)
     return tg__snapshot_write(s, s->journal.number + 1);
 }
 
-/* The rank, of those that have not left, with the fewest steps in a region; -1: all have left. */
+/* The rank with the fewest steps in a region, of those that have not left; -1: all have left. */
 static int slowest(const tg_server *s, const tg__region *r)
 {
     int least = -1;
@@ -238,7 +238,7 @@ static int slowest(const tg_server *s, const tg__region *r)
     return least;
 }
 
-/* The gradient's rank is further ahead of the slowest one than allowed. */
+/* Whether the gradient's rank is further ahead of the slowest one than allowed. */
 static bool is_ahead(const tg_server *s, const tg__gathering *g)
 {
     if (g->region == NULL || g->only < 0 || s->mode.staleness == TG__NO_BOUND ||
@@ -246,7 +246,7 @@ static bool is_ahead(const tg_server *s, const tg__gathering *g)
         return false;
     const int rank = slowest(s, g->region);
     const tg__pace_of *p = &g->region->rank[g->only];
-    /* Workers that come and go are counted, not believed. */
+    /* If workers come and go, the server counts their steps itself. */
     const uint64_t own = s->hosts ? p->clock + (p->elements < g->region->n) : g->id.step + 1,
                    least = rank < 0 ? own : g->region->rank[rank].clock;
     return own > least && own - least > (uint64_t)s->mode.staleness;
@@ -262,7 +262,7 @@ int tg__gathering_waits_for(const tg_server *s, const tg__gathering *g)
 
 tg_status tg__gatherings_release(tg_server *s)
 {
-    if (s->unsynced) /* what is to be answered is not on disk yet */
+    if (s->unsynced) /* the gradients to be answered are not on disk yet */
         return TG_OK;
     for (tg__gathering *g = s->active, *next; g != NULL; g = next) {
         next = g->link;
@@ -274,7 +274,7 @@ tg_status tg__gatherings_release(tg_server *s)
     return TG_OK;
 }
 
-/* A worker that has come counts from now on, as one that has made as many steps as the slowest. */
+/* The steps that a new worker begins with: those of the slowest one. */
 static uint64_t base_of(const tg_server *s, const tg__region *r)
 {
     const int rank = slowest(s, r);
@@ -318,7 +318,7 @@ static void note_staleness(tg_server *s, uint64_t steps)
     s->stats.staleness[i]++;
 }
 
-/* All frames of g are in: what they stand for is done. */
+/* Apply g, whose frames have all arrived. */
 static tg_status apply(tg_server *s, tg__gathering *g)
 {
     TG_TRY(tg__gathering_finish(g, &s->store, s->ranks));
@@ -360,12 +360,12 @@ tg_status tg__gathering_complete(tg_server *s, tg__gathering *g)
 
 /* ---- the journal ----------------------------------------------------------------------------- */
 
-/* Mode compensate needs what a worker was answered. The record of an answer is on disk only with
- * the next push, so it may be missing; but then nothing follows it, either. So a push whose answer
- * is not in the journal was answered, if at all, with the parameters at the journal's end: until
- * then it stays active. */
+/* Mode compensate needs the parameters that a worker was sent. The record of an answer reaches the
+ * disk with the next push only, so the last ones may be missing. A push without such a record was
+ * answered, if at all, with the parameters at the end of the journal. So it stays active until the
+ * end of the replay. */
 
-/* The rank's pushes of these elements, except one, wait for nothing any more. */
+/* End a rank's pushes of these elements, except one. */
 static void end_pushes(tg_server *s, int rank, const tg__region *r, uint64_t begin,
                        const tg__gathering *except)
 {
@@ -416,7 +416,7 @@ tg_status tg__gathering_replay(tg_server *s, const tg__journal_record *record, c
         return TG_OK;
     }
     end_gathering(s, g);
-    return status == TG_E_CORRUPT ? TG_OK : status; /* it was refused then, too */
+    return status == TG_E_CORRUPT ? TG_OK : status; /* as when it arrived */
 }
 
 enum { PLACE = 16 };

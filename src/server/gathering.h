@@ -1,5 +1,5 @@
 /* A gathering: the frames of all ranks for one part of one exchange, their sum, and the answer. In
- * modes in which each gradient counts by itself, it is that of one rank. */
+ * modes that apply each gradient separately, it has the frame of one rank. */
 #ifndef TG_SERVER_GATHERING_H
 #define TG_SERVER_GATHERING_H
 
@@ -7,59 +7,60 @@
 #include "server/store.h"
 #include "telegrad/transport.h"
 
-/* A message that waits for those of lower ranks. */
+/* A rank's message, which waits until those of lower ranks are here. */
 typedef struct tg__pushed {
-    uint8_t *msg; /* from the store; NULL: not here, or in the sum already */
+    uint8_t *msg; /* from the store; NULL: not here yet, or already added to the sum */
     size_t len;   /* bytes of the frame in it */
     tg_request answer;
-    bool open;    /* the answer is on its way to the rank */
-    bool flagged; /* with NONFINITE */
+    bool open;    /* the answer is being sent to the rank */
+    bool flagged; /* the message has the flag NONFINITE */
 } tg__pushed;
 
 typedef struct tg__gathering tg__gathering;
 struct tg__gathering {
     uint32_t tag;        /* of the ranks' messages */
-    tg__envelope id;     /* what all of them say; its sender is the first to come */
+    tg__envelope id;     /* the same in all messages; its sender is the first one's */
     tg__star star;       /* likewise */
     uint8_t codec, form; /* of the first frame */
     size_t n;
-    uint16_t flags;     /* those of all */
-    int only;           /* the rank that it is about; -1: all */
-    int next;           /* the frames of ranks below it are in the sum; P: it is complete. With a
-                           robust rule 0 until all frames are here */
-    int sending;        /* answers on their way */
-    bool held;          /* complete, but a rank is too far ahead to be answered */
-    bool again;         /* its message was taken once already, but the answer was lost */
-    int64_t from_ns;    /* when the first came */
-    tg__region *region; /* whose elements it is about; NULL: the answer is the sum */
+    uint16_t flags;     /* of all messages */
+    int only;           /* the only rank of the gathering; -1: all ranks */
+    int next;           /* the sum has the frames of all ranks below this one; P: it is complete.
+                           With a robust rule 0 until all frames are here */
+    int sending;        /* answers that are being sent */
+    bool held;          /* complete, but not answered yet: its rank is too far ahead, or the
+                           journal must be synced first */
+    bool again;         /* its message was applied before, but the answer was lost */
+    int64_t from_ns;    /* when the first message arrived */
+    tg__region *region; /* the parameters that it updates; NULL: the answer is the sum */
     tg__robust *robust; /* the rule that combines the frames; NULL: they are summed */
     uint8_t *answer;    /* from the store */
     tg__gathering *link;
     tg__pushed rank[]; /* (P) */
 };
 
-/* Begin with the first message to come, which has been opened.
- * g  zeroed but for its ranks' messages, which are NULL
+/* Begin with the first message, whose envelope has been opened.
+ * g  all zero, with messages NULL
  * Errors  those of tg__gathering_add */
 TG_NODISCARD tg_status tg__gathering_begin(tg__gathering *g, uint32_t tag, const tg__envelope *id,
                                            const uint8_t *payload, size_t len);
-/* Get memory for the sum: a few bytes can announce many elements, so first check that so many make
- * sense.
+/* Get memory for the sum. A message of a few bytes can announce many elements, so check their
+ * number first.
  * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__gathering_allocate(tg__gathering *g, tg__store *store);
-/* Add a rank's message, which has been opened: its payload is checked, and the frames that have
- * arrived are added up in rank order. The message belongs to the gathering on success.
- * ranks   of which the gathering needs frames; g->only >= 0: of that one only
+/* Add a rank's message, whose envelope has been opened. Checks the payload, and adds the frames
+ * that have arrived, in rank order. The gathering owns the message on success.
+ * ranks   the number of ranks whose frames it needs; with g->only >= 0 it needs that one's only
  * Errors  TG_E_CORRUPT, TG_E_VERSION, TG_E_MISMATCH; the text does not name the rank */
 TG_NODISCARD tg_status tg__gathering_add(tg__gathering *g, tg__store *store, int ranks, int rank,
                                          uint8_t *msg, size_t len, uint16_t flags);
-/* What has been gathered: the frames' sum becomes what it stands for. With a robust rule the frames
- * are combined, and the flag NONFINITE says whether that has failed.
+/* Once all frames have arrived: turn their sum into the result (such as the mean). With a robust
+ * rule, combine the frames; the flag NONFINITE says whether that failed.
  * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__gathering_finish(tg__gathering *g, tg__store *store, int ranks);
-/* The values (n) of the answer: first the sum, in the end what is sent. */
+/* The values (n) of the answer: at first the sum, at the end what is sent. */
 float *tg__gathering_values(const tg__gathering *g);
-/* Complete the answer: seal it as from `sender`. Returns its length. */
+/* Seal the answer, with `sender` as its sender. Returns its length. */
 size_t tg__gathering_seal(tg__gathering *g, int sender);
 
 #endif

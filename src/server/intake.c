@@ -4,8 +4,8 @@
 #include "telegrad/clock.h"
 #include <stdio.h>
 
-/* A rank can be ahead of the others by what it may have under way: with more than this it does not
- * follow the protocol. */
+/* Most bytes that a rank's messages may take while they wait for those of lower ranks. A rank that
+ * follows the protocol stays below it, because it waits for answers itself. */
 #define HELD_MOST (UINT64_C(4) << 30)
 
 const char *tg__server_where(const tg__envelope *id, char text[64])
@@ -23,7 +23,7 @@ tg_status tg__intake_begin(tg_server *s, int rank)
 
 #define OWED_FREE ((uint64_t)64 << 20)
 
-/* The rank has left more answers untaken than two of all that is kept. */
+/* Whether the answers that the rank has not received exceed 64 MiB and twice all parameters. */
 static bool owes_too_much(const tg_server *s, const tg__intake *in)
 {
     uint64_t most = OWED_FREE;
@@ -34,7 +34,7 @@ static bool owes_too_much(const tg_server *s, const tg__intake *in)
     return in->owed > most;
 }
 
-/* Most bytes of a message about a region: twice those of a dense one. */
+/* Most bytes of a message for a region: twice those of a dense gradient, or 64 MiB. */
 static uint64_t longest(const tg_server *s)
 {
     uint64_t n = 0;
@@ -85,7 +85,7 @@ static tg_status await_message(tg_server *s, int rank)
     return s->t->ops->post_recv(s->t, rank, TG__TAG_STAMPED, in->msg, (size_t)len, &in->req);
 }
 
-/* The session that the channel belongs to: what the first good message on it says. */
+/* The session that a channel belongs to: that of the first valid message on it. */
 static uint64_t session_of(const tg_server *s, const tg__envelope *said)
 {
     for (size_t i = 0; i < s->nchannels; i++)
@@ -94,7 +94,7 @@ static uint64_t session_of(const tg_server *s, const tg__envelope *said)
     return said->session;
 }
 
-/* A message on this channel was good. */
+/* Note the session of a channel, after a valid message. */
 static tg_status note_session(tg_server *s, const tg__envelope *said)
 {
     size_t i = 0;
@@ -107,7 +107,7 @@ static tg_status note_session(tg_server *s, const tg__envelope *said)
     return TG_OK;
 }
 
-/* The rank that others wait for has left. */
+/* A rank has left: check that no other rank waits for its gradient. */
 static tg_status missing(tg_server *s, int rank)
 {
     char where[64];
@@ -154,8 +154,8 @@ static bool is_known(const tg__intake *in)
     return in->said.worker != 0 && in->said.worker == in->worker;
 }
 
-/* A worker's first message: parameters of which no gradient has come count as long as those who
- * have offered them, or have been given them, are here or may be back. */
+/* On a new worker's first message: discard parameters for which no gradient has arrived, unless a
+ * worker that has them is here or may come back. */
 static tg_status forget_offers(tg_server *s, int rank)
 {
     const int64_t now = tg_now_ns(s->t->clock);
@@ -222,18 +222,18 @@ tg_status tg__intake_vacate(tg_server *s, int rank)
     in->heard_ns = tg_now_ns(s->t->clock);
     tg__store_give(&s->store, in->msg);
     in->msg = NULL;
-    tg__store_fini(&s->store); /* what one worker needed, the others may not */
+    tg__store_fini(&s->store); /* the other workers may not need as much */
     s->stats.ranks -= in->here;
     in->here = in->met = false;
     for (tg__region *r = s->regions; r != NULL; r = r->next)
         r->rank[rank].counts = false;
     TG_TRY(tg__gatherings_forget(s, rank));
-    if (s->stats.ranks == 0) /* those who come next agree among themselves */
+    if (s->stats.ranks == 0) /* the next workers may have other settings */
         s->nchannels = 0;
     return tg__intake_begin(s, rank);
 }
 
-/* The rank has left. If others do not wait for it, they go on without it. */
+/* The rank has left. The others continue without it, unless they wait for it. */
 static tg_status part(tg_server *s, int rank)
 {
     if (s->hosts)
@@ -245,7 +245,7 @@ static tg_status part(tg_server *s, int rank)
     return tg__gatherings_release(s);
 }
 
-/* What was awaited has come. */
+/* The stamp or message that was awaited has arrived. */
 static tg_status go_on(tg_server *s, int rank, size_t len)
 {
     const tg__intake *in = &s->in[rank];
@@ -269,7 +269,7 @@ tg_status tg__intake_receive(tg_server *s, int rank, bool *any_p)
         bool done = false;
         size_t len = 0;
         if (s->hosts && owes_too_much(s, in))
-            return TG_OK; /* it has to take its answers first */
+            return TG_OK; /* it must receive its answers first */
         tg_status status = s->t->ops->test(s->t, &in->req, &done, &len);
         if (status == TG_OK && !done)
             return TG_OK;
@@ -283,7 +283,7 @@ tg_status tg__intake_receive(tg_server *s, int rank, bool *any_p)
             return part(s, rank);
         TG_TRY(status);
         if (s->hosts && in->awaits == TG__AWAITS_STAMP)
-            return TG_OK; /* others have their turn */
+            return TG_OK; /* now the other ranks' turn */
     }
     return TG_OK;
 }

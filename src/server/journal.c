@@ -71,7 +71,7 @@ static tg_status look(tg__journal *j, uint64_t below, bool *found_p)
             continue;
         }
         if (number < below)
-            (void)unlinkat(dirfd(d), e->d_name, 0); /* what stays is read by nobody */
+            (void)unlinkat(dirfd(d), e->d_name, 0); /* files that remain are not read */
         logs |= !snapshot;
         if (found_p != NULL && snapshot && (!*found_p || number > j->number)) {
             *found_p = true;
@@ -90,7 +90,7 @@ static tg_status look(tg__journal *j, uint64_t below, bool *found_p)
     return TG_OK;
 }
 
-/* A folder that was made must be there after a power failure. */
+/* Sync the parent folder, so that a new folder survives a power failure. */
 static tg_status sync_parent(const char *dir)
 {
     TG__FREED char *parent = NULL;
@@ -205,7 +205,8 @@ tg_status tg__journal_add(tg__journal *j, const tg__journal_record *record, cons
     return append(j, body, (size_t)record->len);
 }
 
-/* Say in the head that all of the log is on disk. If that is lost, an older mark holds, too. */
+/* Write to the head that all of the log is on disk. If this is lost, the older mark is still
+ * valid. */
 static tg_status write_mark(tg__journal *j)
 {
     uint8_t mark[LOG_HEAD - LOG_MARK] = {0};
@@ -298,7 +299,7 @@ static tg_status check_head(const tg__file *f, const uint8_t *bytes)
     return tg__get32(bytes + 12) == crc(bytes, 12) ? TG_OK : fail_at(f, 8, "its head");
 }
 
-/* Read the record at *at_p, and go behind it.
+/* Read the record at *at_p, and advance *at_p past it.
  * *why_p  set to what is wrong if there is no whole record */
 static bool next_record(const tg__file *f, const uint8_t *bytes, size_t *at_p,
                         tg__journal_record *record, const char **why_p)
@@ -325,7 +326,7 @@ static bool next_record(const tg__file *f, const uint8_t *bytes, size_t *at_p,
     return true;
 }
 
-/* Bodies stand anywhere in the log. A message is read where numbers are aligned. */
+/* Bodies are not aligned in the log, but messages must be, so copy them. */
 static tg_status
 replay_all(const tg__file *f, const uint8_t *bytes, size_t *at_p, uint64_t *records_p,
            tg_status (*replay)(void *arg, const tg__journal_record *record, const uint8_t *body),

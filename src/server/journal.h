@@ -1,8 +1,8 @@
-/* What a server that keeps parameters writes to a folder, so that it can begin again where it was
- * when it died: snapshots, and a log of what came after the newest one.
+/* The folder in which a server that keeps parameters saves its state, so that it can continue after
+ * a crash: snapshots, and a log of what has happened since the newest one.
  *
  *   state-<12 digits>.tg  snapshot K, a checkpoint file (state/checkpoint.h)
- *   log-<12 digits>       what came after snapshot K: a head, then records
+ *   log-<12 digits>       what has happened since snapshot K: a head, then records
  *   lock                  locked while a server uses the folder
  *
  *   head     8  magic "TGLOG\r\n" and a zero    record  4  kind
@@ -15,17 +15,17 @@
  *                                                       4  CRC-32C of the 36 bytes before
  *                                                       l  body
  *
- * PUSH    the body is the message, as it came
- * ANSWER  the rank was answered parameters, and mode compensate remembers which. The body says
- *         where they are: channel (2), bucket (2), first element (4), elements (4), zero (4)
- * COME    the rank has offered parameters that the server had already: the same body
+ * PUSH    a gradient. The body is the message as it arrived
+ * ANSWER  the rank was sent parameters, which mode compensate must remember. The body says which:
+ *         channel (2), bucket (2), first element (4), elements (4), zero (4)
+ * COME    the rank offered parameters that the server already had. The same body
  *
- * A push is answered only once it is on disk, so what a worker knows to be applied is not lost. All
- * pushes that have come meanwhile share one fdatasync, after which the head is told how far it
- * reached. The order of records is that in which pushes were applied, so a server that replays them
- * has the bits of the one that died. After a power failure, any part of what was written since the
- * last fdatasync may be missing: from the first record there that is not whole, the log is cut off,
- * because nobody was told of it. Before that, what is not whole is damage, and an error. */
+ * A push is answered only once it is on disk, so no update that a worker knows of is lost. All
+ * pushes that arrived meanwhile share one fdatasync; then the head is set to the length that is on
+ * disk. Records are in the order in which pushes were applied, so a server that replays them has
+ * the same bits. After a power failure, any part of what was written since the last fdatasync may
+ * be missing. The log is cut off there at the first incomplete record, which was never answered. An
+ * incomplete record before that place is damage, and an error. */
 #ifndef TG_SERVER_JOURNAL_H
 #define TG_SERVER_JOURNAL_H
 
@@ -34,15 +34,15 @@
 typedef struct tg__journal {
     char *dir;
     int lock, fd;     /* -1: not open; fd: of the log */
-    uint64_t number;  /* of the newest snapshot, and of the log */
-    uint64_t len;     /* bytes of the log, with those in `out` */
-    uint64_t records; /* in it */
-    uint8_t *out;     /* (TG__JOURNAL_OUT) what is to be written */
+    uint64_t number;  /* of the newest snapshot, and of its log */
+    uint64_t len;     /* bytes of the log, including those in `out` */
+    uint64_t records; /* in the log */
+    uint8_t *out;     /* (TG__JOURNAL_OUT) bytes to be written */
     size_t out_len;
     bool dirty;  /* something is not on disk */
     bool broken; /* writing has failed: nothing more is written */
     uint64_t syncs;
-    int64_t sync_ns; /* that they took */
+    int64_t sync_ns; /* the time they took */
 } tg__journal;
 
 #define TG__JOURNAL_OUT ((size_t)256 << 10)
@@ -56,25 +56,28 @@ typedef struct tg__journal_record {
     uint64_t number;
 } tg__journal_record;
 
-/* Take possession of a folder, which is made unless it exists. j: zeroed.
- * found_p  [out] there is a snapshot, j->number. If not, tg__journal_begin must write one
+/* Open and lock a folder; it is created if it does not exist. j: all zero.
+ * found_p  [out] true: there is a snapshot, j->number. false: write one, then call
+ *          tg__journal_begin
  * Errors   TG_E_IO (also: another server uses it), TG_E_NOMEM; tg__journal_close is needed all the
  *          same */
 TG_NODISCARD tg_status tg__journal_open(tg__journal *j, const char *dir, bool *found_p);
 /* The path of snapshot `number`; free it. NULL: out of memory. */
 char *tg__journal_snapshot(const tg__journal *j, uint64_t number);
-/* Read the log after snapshot j->number, and go on with it: call `replay` for each record.
+/* Read the log of snapshot j->number, call `replay` for each record, and continue the log from its
+ * end.
  * replay  body: aligned to 8, valid during the call. Errors end the reading
- * Errors  those of replay, TG_E_IO, TG_E_CORRUPT, TG_E_VERSION (name file and place), TG_E_NOMEM */
+ * Errors  those of replay, TG_E_IO, TG_E_CORRUPT, TG_E_VERSION (name file and position),
+ *         TG_E_NOMEM */
 TG_NODISCARD tg_status tg__journal_replay(tg__journal *j,
                                           tg_status (*replay)(void *arg,
                                                               const tg__journal_record *record,
                                                               const uint8_t *body),
                                           void *arg);
-/* Snapshot `number` has been written: begin its log, and delete what is older.
+/* After snapshot `number` was written: begin its log, and delete older snapshots and logs.
  * Errors  TG_E_IO */
 TG_NODISCARD tg_status tg__journal_begin(tg__journal *j, uint64_t number);
-/* Append a record. It is not on disk before the sync.
+/* Append a record, which tg__journal_sync puts on disk.
  * Errors  TG_E_IO */
 TG_NODISCARD tg_status tg__journal_add(tg__journal *j, const tg__journal_record *record,
                                        const uint8_t *body);

@@ -10,12 +10,12 @@
 
 typedef struct tg__mode {
     bool keeps;              /* it keeps parameters, and answers with them; false: with sums */
-    bool gathers;            /* a step takes the gradients of all ranks; false: each as it comes */
+    bool gathers;            /* a step takes the gradients of all ranks; false: of one */
     int64_t staleness;       /* steps that a rank may be ahead of the slowest one; TG__NO_BOUND */
     double compensate;       /* lambda of DC-ASGD; 0: none */
-    tg__robust_rule rule;    /* how gradients are combined; it gathers unless this is the mean */
+    tg__robust_rule rule;    /* how gradients are combined; other rules than the mean gather */
     tg_optimizer *optimizer; /* NULL unless it keeps parameters */
-    tg_optimizer *plain;     /* the same without momentum, for methods that own it; NULL: none */
+    tg_optimizer *plain;     /* without momentum, for methods that have their own; NULL: none */
     tg_spec *spec;
 } tg__mode;
 

@@ -52,7 +52,7 @@ static void compensate(float *g, const float *w, const float *seen, float lambda
         g[i] += lambda * g[i] * g[i] * (w[i] - seen[i]);
 }
 
-/* The number of this update of a slice; a coded gradient is that of the whole region at once. */
+/* The number of this update of a slice. A coded gradient updates the whole region at once. */
 static uint64_t next_number(tg__region *r, uint16_t slice, size_t n)
 {
     uint64_t number = r->updates[slice % TG__REGION_SLICES] + 1;

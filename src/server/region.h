@@ -1,5 +1,5 @@
-/* A region: the parameters of a bucket's block that a server keeps, with the optimizer's memory.
- * Ranks push gradients of all of it, or of slices of it. */
+/* A region: a server's block of a bucket's parameters, with the optimizer's memory. Ranks push
+ * gradients of the whole region, or of slices of it. */
 #ifndef TG_SERVER_REGION_H
 #define TG_SERVER_REGION_H
 
@@ -10,13 +10,12 @@ enum { TG__REGION_SLICES = 64, TG__REGION_SLOTS = 2 };
 
 /* A rank's progress in a region. */
 typedef struct tg__pace_of {
-    bool counts; /* others may have to wait for it */
-    uint64_t
-        clock; /* steps of which all elements have come; one that comes later begins with more */
-    uint64_t step;   /* the step that is coming */
-    size_t elements; /* those of it that have come */
-    uint64_t known;  /* updates[0] when the rank was answered last */
-    float *seen;     /* (n) what the rank was answered last, for compensation; NULL: no need */
+    bool counts;     /* the bound of staleness includes it */
+    uint64_t clock;  /* its complete steps; one that joins later begins with the slowest rank's */
+    uint64_t step;   /* the step that is arriving */
+    size_t elements; /* of it that have arrived */
+    uint64_t known;  /* updates[0] when the rank was last answered */
+    float *seen;     /* (n) the parameters of its last answer, for compensation; NULL: not needed */
 } tg__pace_of;
 
 typedef struct tg__region tg__region;
@@ -27,7 +26,7 @@ struct tg__region {
     float *slot[TG__REGION_SLOTS];
     float *g; /* scratch */
     uint64_t updates[TG__REGION_SLICES];
-    uint64_t began; /* clock of the fastest rank when the server was started again */
+    uint64_t began; /* clock of the fastest rank when the server was restarted */
     tg__region *next;
     tg__pace_of rank[]; /* (ranks) */
 };
@@ -38,22 +37,23 @@ TG_NODISCARD tg_status tg__region_create(const tg__mode *m, int ranks, size_t lo
                                          size_t n, tg__region **r_p);
 void tg__region_destroy(tg__region *r, int ranks);
 
-/* One step of the optimizer on elements [begin, begin + n) of the bucket, which the region has.
+/* One step of the optimizer on elements [star->begin, star->begin + n) of the bucket, which are in
+ * the region.
  * g      (n) overwritten if the mode compensates
  * slice  of the exchange
- * rank   whose gradient it is; -1: all ranks' */
+ * rank   whose gradient it is; -1: the mean of all ranks' */
 void tg__region_update(tg__region *r, const tg__mode *m, const tg__star *star, uint16_t slice,
                        int rank, float *g, size_t n);
-/* What the rank is answered from now on is remembered, if the mode compensates.
+/* If the mode compensates: remember the parameters that the rank is answered from now on.
  * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__region_see(tg__region *r, const tg__mode *m, int rank);
-/* A rank counts from now on, with `base` steps behind it. */
+/* Include a rank in the bound of staleness from now on, as if it had made `base` steps. */
 void tg__region_admit(tg__region *r, int rank, uint64_t base);
-/* Copy elements [begin, begin + n) to w, as an answer to a rank; -1: to all. */
+/* Copy elements [begin, begin + n) to w, as the answer to a rank; -1: to all ranks. */
 void tg__region_read(tg__region *r, int rank, size_t begin, float *w, size_t n);
-/* Steps since a rank was answered last, of the first slice. */
+/* Steps of the first slice since a rank was last answered. */
 uint64_t tg__region_staleness(const tg__region *r, int rank);
-/* A rank's gradient of n elements in a step has come. */
+/* Count n elements of a rank's gradient that have arrived, of its step `step`. */
 void tg__region_note(tg__region *r, int rank, uint64_t step, size_t n);
 
 #endif

@@ -14,7 +14,7 @@
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
-/* Leave, and tell ranks because of whom: -1: nobody. */
+/* Leave the transport, and blame a rank; -1: nobody. */
 static tg_status leave(tg_server *s, int rank, tg_status status)
 {
     if (s->failed)
@@ -26,7 +26,7 @@ static tg_status leave(tg_server *s, int rank, tg_status status)
     return status;
 }
 
-/* Find who has kept others waiting for too long. *due_ns_p: when to look again. */
+/* Find a rank that has kept others waiting for too long. *due_ns_p: when to check again. */
 static tg_status check_late(tg_server *s, int64_t now, int64_t *due_ns_p)
 {
     char where[64];
@@ -48,7 +48,7 @@ static tg_status check_late(tg_server *s, int64_t now, int64_t *due_ns_p)
     return TG_OK;
 }
 
-/* What has come is put on disk, and answered. */
+/* Put the gradients that have arrived on disk, and answer them. */
 static tg_status commit(tg_server *s, bool *any_p)
 {
     if (!s->unsynced) /* a record of an answer alone goes with the next gradient */
@@ -58,14 +58,14 @@ static tg_status commit(tg_server *s, bool *any_p)
     s->unsynced = false;
     s->stats.journal_syncs = s->journal.syncs;
     s->stats.journal_ns = s->journal.sync_ns;
-    TG_TRY(tg__gatherings_release(s)); /* first: a snapshot says what was answered */
+    TG_TRY(tg__gatherings_release(s)); /* before the snapshot, which holds what was answered */
     if (s->journal.len > TG__MAX(s->journal_bytes, tg__snapshot_bytes(s)))
         TG_TRY(tg__snapshot_write(s, s->journal.number + 1));
     s->stats.journal_bytes = s->journal.len;
     return TG_OK;
 }
 
-/* Leave the parameters in the journal's folder as a snapshot alone: the next start is quick. */
+/* Replace the journal's log by a snapshot, so that the next start is quick. */
 static tg_status settle(tg_server *s)
 {
     if (s->journal.dir == NULL || s->journal.records == 0)
@@ -101,7 +101,7 @@ static tg_status serve(tg_server *s)
             idle = false;
             continue;
         }
-        if (s->hosts && !idle) { /* what has come in a long round must count before who is late */
+        if (s->hosts && !idle) { /* after a long round: see what has arrived first */
             idle = true;
             TG_TRY(s->t->ops->poll(s->t, tg_now_ns(s->t->clock)));
             continue;
@@ -170,7 +170,7 @@ static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_ser
             s->stats.recovered_step =
                 TG__MAX(s->stats.recovered_step, TG__MAX(r->began, r->rank[rank].clock));
     }
-    for (int rank = 0; rank < s->ranks; rank++) { /* nobody is here */
+    for (int rank = 0; rank < s->ranks; rank++) { /* no worker is connected */
         s->in[rank].heard_ns = tg_now_ns(t->clock);
         for (tg__region *r = s->regions; r != NULL; r = r->next)
             r->rank[rank].counts = false;
@@ -245,7 +245,7 @@ void tg_server_destroy(tg_server *s)
         posted = posted || s->in[rank].awaits != TG__AWAITS_NOTHING;
     if (posted && !s->failed)
         (void)leave(s, -1, TG_OK);
-    if (s->released) { /* otherwise the medium may still read or write what was posted */
+    if (s->released) { /* otherwise the transport may still use posted memory */
         free_gatherings(s, s->active);
         free_gatherings(s, s->idle);
         for (int rank = 0; s->in != NULL && rank < s->ranks; rank++)

@@ -83,7 +83,7 @@ static tg_status put_vectors(const tg_server *s, const tg__region *r, size_t i, 
     return TG_OK;
 }
 
-/* Whose the seats are, so that a message that is sent again is not taken again. */
+/* Which workers have the seats, so that no message is applied twice. */
 static tg_status put_workers(const tg_server *s, tg__ckpt_writer *w)
 {
     TG__FREED uint8_t *entries = NULL;
@@ -166,7 +166,7 @@ static tg_status get_region(tg_server *s, tg__ckpt_reader *c, size_t i, const ui
     return TG_OK;
 }
 
-/* The server may have been started again with another number of seats. */
+/* The server may have been restarted with another number of seats. */
 static tg_status get_workers(tg_server *s, tg__ckpt_reader *c)
 {
     const void *entries;

@@ -9,7 +9,7 @@ typedef struct tg__stored {
 
 _Static_assert(sizeof(tg__stored) <= TG_ALIGN, "it stands before the bytes");
 
-/* More than this times what is wanted is too much to give. */
+/* Memory of more than this many times the wanted size is not given. */
 enum { GENEROUS = 4 };
 
 tg_status tg__store_take(tg__store *store, size_t len, uint8_t **bytes_p)

@@ -1,4 +1,4 @@
-/* Memory for messages, which is used again: a step then needs no new pages. */
+/* Memory for messages, which is reused, so that a step needs no new pages. */
 #ifndef TG_SERVER_STORE_H
 #define TG_SERVER_STORE_H
 

@@ -212,7 +212,7 @@ tg_status tg__servers_check(const char *call, const tg_transport *t, int servers
     return TG_OK;
 }
 
-/* Find out whether servers that are lost can be connected with anew. */
+/* Find out whether the inner transport can reconnect to a lost server. */
 static tg_status prepare_renewal(tg__worker *w)
 {
     const tg_transport_ops *ops = w->inner->ops;

@@ -1,9 +1,10 @@
-/* How ranks reach servers over a transport that delivers by tag: a server cannot know which tag
- * comes next. So a message to a server is two messages with fixed tags: a stamp, which says the tag
- * and the length, and then the message. Each is answered once, by a message of the tag
- * tg__answer_tag, whose receive is posted first. Until then it must stay as it is, also after its
- * send is done: over a transport that can connect anew (renew), it is sent again if the connection
- * breaks off. Such messages are numbered, so that the server takes each of them once. */
+/* How ranks reach servers. Transports deliver by tag, and a server cannot know which tag comes
+ * next. So a message to a server is sent as two messages with fixed tags: a stamp, which gives the
+ * tag and the length, and then the message. The server answers it once, with tag tg__answer_tag,
+ * and the receive for the answer is posted first. Until the answer arrives, the message must not
+ * change, even after its send is done: over a transport that can reconnect (renew), it is sent
+ * again if the connection breaks. Such messages are numbered, so that the server takes each of
+ * them once. */
 #ifndef TG_TRANSPORT_WORKER_H
 #define TG_TRANSPORT_WORKER_H
 
@@ -14,12 +15,12 @@
 #define TG__TAG_STAMP (TG_TAG_LIMIT - 1)
 #define TG__TAG_STAMPED (TG_TAG_LIMIT - 2)
 
-/* Little-endian: tag (4), worker (4), length (8), number (8). */
+/* A stamp, little-endian: tag (4), worker (4), length (8), number (8). */
 #define TG__WORKER_STAMP 24
 
 typedef struct tg__stamp {
     uint32_t tag;
-    uint32_t worker; /* random, the same in all messages of a worker; 0: it does not come back */
+    uint32_t worker; /* random, the same in all stamps of a worker; 0: it does not come back */
     uint64_t len;
     uint64_t number; /* of a worker's messages to this server, from 1; 0 with worker 0 */
 } tg__stamp;

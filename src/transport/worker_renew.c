@@ -1,5 +1,5 @@
-/* A worker whose connection with a server breaks off: what has not been answered is posted again on
- * the next one, in the same order. */
+/* A worker whose connection with a server breaks: what was not answered is posted again on the next
+ * connection, in the same order. */
 #include "telegrad/clock.h"
 #include "transport/worker_impl.h"
 
@@ -44,7 +44,7 @@ tg_status tg__worker_post_kept(tg__worker *w, tg__worker_op *o)
     return post_now(w, o);
 }
 
-/* Test what is open. A connection that has broken off is noted. */
+/* Test the open parts, and note a broken connection. */
 static tg_status look(tg__worker *w, tg__worker_op *o)
 {
     tg_status status = TG_OK;
@@ -92,7 +92,7 @@ tg_status tg__worker_test_kept(tg__worker *w, tg__worker_op *o, bool *done_p, si
     return TG_OK;
 }
 
-/* All that is open is over now: mark what has to be posted again. */
+/* All open parts are over now: mark the operations to post again. */
 static tg_status detach(tg__worker *w, const tg__served *s)
 {
     for (tg__worker_op *o = s->first; o != NULL; o = o->next) {
