@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 TELEGRAD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "telegrad"
@@ -76,6 +77,18 @@ class CliTest(unittest.TestCase):
         done = run(*args, **more)
         self.assertEqual((done.returncode, done.stderr), (0, ""), args)
         return done.stdout
+
+    def wait_for_steps(self, process, path):
+        """Until the first step record stands in the file that grows."""
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            self.assertIsNone(process.poll(), "ended too early")
+            if os.path.exists(path):
+                with open(path, encoding="utf-8") as file:
+                    if '"type":"step"' in file.read():
+                        return
+            time.sleep(0.02)
+        self.fail("no step within a minute")
 
     def refused(self, status, words, *args, **more):
         """Fails with this status and one line that has all the words; says nothing on stdout."""
