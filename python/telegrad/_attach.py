@@ -18,7 +18,7 @@ _text_function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
 
 
 class _Says:
-    """Tells what is waited for while no server has answered."""
+    """Logs what is waited for while no server has answered."""
 
     def __init__(self) -> None:
         self._said, self._when = b"", 0.0

@@ -105,16 +105,16 @@ class _Session:
 
 
 class Worker(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
-    """What `server` returns: an optimizer whose steps the servers make. `step` sends the gradients and takes the parameters
-    that come back into the model; it is the only call that waits for servers. Its one parameter group has `lr`, which goes
-    with each gradient, so that a learning-rate schedule takes it as any optimizer.
+    """What `server` returns: an optimizer whose updates the servers make. `step` sends the gradients and copies the
+    parameters that come back into the model. There is one parameter group, whose `lr` goes with each gradient, so
+    learning-rate schedulers work as with any optimizer.
 
-    optimizer   the servers', such as "sgd:lr=0.01,momentum=0.9", which counts but for its lr
-    seat        the number of this worker among those that are there, 0 to `seats` - 1: for its part of the data
-    seats       most workers at the same time (`telegrad serve --workers`)
-    net         its `stop`, from any thread, ends a wait after a second
+    optimizer   that of the servers, such as "sgd:lr=0.01,momentum=0.9"; its lr has no effect
+    seat        this worker's number, 0 to `seats` - 1, by which to choose its part of the data
+    seats       the most workers at a time (`telegrad serve --workers`)
+    net         `net.stop()`, from any thread, ends a wait for a server after a second, as does Ctrl-C
 
-    `with` closes it. Ctrl-C ends a wait, too.
+    A `with` statement closes it.
 
     >>> import torch, telegrad.torch                          # address: that of "telegrad serve --insecure --listen ADDRESS"
     >>> model = torch.nn.Linear(100, 10)
@@ -155,6 +155,7 @@ class Worker(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
                 t.id = add(handle, t.name, t.memory, _c.TG_TENSOR_TRAINED, view)
             with torch.no_grad():
                 self._session.call(lambda handle: check(_c.tg_session_begin(handle)))
+                self._first = int(_c.tg_session_steps(handle))
                 self._take()
         except BaseException as error:
             self.close()
@@ -170,12 +171,12 @@ class Worker(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
     # ---- the step ---------------------------------------------------------------------------------------------------
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
-        """Send the gradients, and take the parameters that the servers have then. Gradients that are not finite are not sent
-        (`skipped_steps`); the parameters stay. A parameter without a gradient sends zeros, so that the servers' momentum and
-        weight decay go on for it.
+        """Send the gradients, and wait for the new parameters. If a gradient is not finite, nothing is sent, and the parameters
+        stay as they are (`skipped_steps`). A parameter without a gradient counts as one with a gradient of zero, so momentum
+        and weight decay change it.
 
-        Raises  PeerError: a server has left for good, has disconnected this worker, or was called for `timeout` seconds in
-                vain; the text says which, and why. StoppedError. Both are final
+        Raises  PeerError: the server has disconnected this worker, or could not be reached for `timeout` seconds; the text
+                says which server, and why. StoppedError: the wait was ended. Both are final
         """
         loss = None
         if closure is not None:
@@ -216,9 +217,9 @@ class Worker(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
     # ---- as every optimizer -----------------------------------------------------------------------------------------
 
     def add_param_group(self, param_group: Any) -> None:
-        """Refused: the servers have the parameters."""
+        """Refused: the servers know the parameters already."""
         if self._complete:
-            raise StateError("add_param_group: the servers have the parameters that the model had: allowed: all parameters in one group")
+            raise StateError("add_param_group: the servers know the model's parameters already: allowed: one group with all of them")
         super().add_param_group(param_group)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -231,15 +232,15 @@ class Worker(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
     # ---- figures and the end ----------------------------------------------------------------------------------------
 
     def stats(self) -> Dict[str, Any]:
-        """Figures so far: steps, that servers have answered; skipped_steps: those that were left out because a gradient was not
-        finite; bytes_sent: by this worker; ratio: size of the gradient over that of its coded form in the last step."""
+        """Figures of this worker: steps that the servers have answered; skipped_steps: steps that were skipped because a gradient
+        was not finite; bytes_sent; ratio: the gradient's size over that of its coded form in the last step."""
         handle = self.handle()
-        return {"steps": int(_c.tg_session_steps(handle)), "skipped_steps": self._left_out,
+        return {"steps": int(_c.tg_session_steps(handle)) - self._first, "skipped_steps": self._left_out,
                 "bytes_sent": int(_c.tg_session_bytes_sent(handle)), "ratio": self._ratio}
 
     def close(self) -> None:
-        """Leave the servers, which go on. The model keeps the parameters that came last. What the method has not yet sent of the
-        gradients is lost. Does nothing the second time."""
+        """Disconnect from the servers. The model keeps its last parameters. The part of the gradients that the method has not sent
+        yet is lost. Does nothing the second time."""
         if os.getpid() != self._pid:
             return
         with self._lock:
@@ -267,8 +268,8 @@ def _tensors_of(model: torch.nn.Module) -> List[Tensor]:
 def server(model: torch.nn.Module, address: Texts, method: str = "dense", *, lr: float, server_key: Optional[Texts] = None,
            key: Optional[Key] = None, insecure: bool = False, rules: Optional[Dict[str, str]] = None, seed: int = 0, total_steps: int = 0,
            steps_per_epoch: int = 0, timeout: float = 600, threads: int = 1) -> Worker:
-    """Be a worker of `telegrad serve`, which keeps the parameters and makes the steps. Workers come and go at any time, and do
-    not know each other: each process is alone, and needs neither torch.distributed nor DistributedDataParallel.
+    """Train as a worker of `telegrad serve`, which keeps the parameters and updates them. Workers may start and end at any time.
+    Each is a process of its own, and needs neither torch.distributed nor DistributedDataParallel.
 
         opt = telegrad.torch.server(model, "tcp://host-a:4242", "topk:density=0.01", lr=0.1, key=telegrad.Key.load("w1.key"),
                                     server_key="tgk1:...")
@@ -277,28 +278,26 @@ def server(model: torch.nn.Module, address: Texts, method: str = "dense", *, lr:
             loss(model(x), y).backward()
             opt.step()
 
-    Returns once the model has the parameters of the servers; the first worker brings those that training begins with.
+    The first worker brings the initial parameters. Every other one gets the servers': when this returns, the model has them.
 
-    model       the module: its parameters that require a gradient, in host memory; of float32, without a copy. Buffers and
-                frozen parameters stay as they are on this worker
-    address     of the server, as its --listen: "tcp://HOST:PORT"; of several (telegrad serve --shard 0/2 and 1/2), a list in
-                the order of their shards
-    method      how gradients are coded: "topk:density=0.01", "dgc:density=0.001", "2bit", "fp16", ...; those of one round,
-                with exchange=star
-    lr          the learning rate, which goes with each gradient; the servers' optimizer counts otherwise
-    server_key  the server's public key, as telegrad key show prints it; of several, a list
-    key         this worker's, whose public key is on the servers' list (telegrad serve --allow)
-    insecure    neither keys nor encryption, as telegrad serve --insecure
-    rules       methods of parameters by patterns of names: {"*.bias": "f32"}
-    timeout     seconds for which a server is called that does not answer, now or after its connection has broken off; and that
-                an answer may take
+    model       the module, with its parameters in host memory (those in float32 are used without a copy). Frozen parameters and
+                buffers are not exchanged
+    address     the server's, "tcp://HOST:PORT"; for several servers, a list in the order of their --shard
+    method      how gradients are coded: "topk:density=0.01", "dgc:density=0.001", "2bit", "fp16", ... Allowed are methods of one
+                round with exchange=star
+    lr          the learning rate, which goes with each gradient. The servers' --optimizer sets everything else
+    server_key  the server's public key, as telegrad key show prints it; for several servers, a list
+    key         this worker's key. Its public key must be on the servers' list (telegrad serve --allow)
+    insecure    use no keys and no encryption, as telegrad serve --insecure does
+    rules       methods by patterns of parameter names: {"*.bias": "f32"}
+    timeout     seconds to wait for an answer, and to keep calling a server that cannot be reached, now or later
     seed, total_steps, steps_per_epoch, threads   as for telegrad.Reducer
 
-    Workers that are there at the same time give the same method, rules, seed, lengths and shapes; one that differs is
-    disconnected. The log "telegrad" of the module logging tells of long waits.
+    Workers that train at the same time must give the same model, method, rules, seed and lengths; one that differs is
+    disconnected. Long waits are logged (`logging.getLogger("telegrad")`).
 
-    Raises  PeerError: a server does not answer, does not accept the key, has no seat free, or has disconnected this worker; the
-            text says which, and why. MismatchError: it is another shard, or has another key
+    Raises  PeerError: a server cannot be reached, does not accept the key, has no vacant seat, or has disconnected this worker;
+            the text says which, and why. MismatchError: a server has another --shard, or the servers' optimizers differ
 
     >>> import torch, telegrad.torch                          # address: that of "telegrad serve --insecure --listen ADDRESS"
     >>> model = torch.nn.Linear(100, 10)

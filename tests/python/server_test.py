@@ -1,4 +1,5 @@
 """telegrad.torch.server: workers of `telegrad serve`. Status 77: no PyTorch here."""
+import gc
 import logging
 import os
 import pathlib
@@ -295,6 +296,26 @@ class Ends(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
                 server.told("worker 0 (127.0.0.1) has left")
 
+    def test_forgotten(self):
+        """Without close: schedules hold their optimizer in a circle."""
+        with served.Server() as server:
+            model = plain(1)
+            opt = worker(model, server.address)
+            train(opt, model, 0, 2, schedule=torch.optim.lr_scheduler.StepLR(opt, 1))
+            opt.itself = opt
+            del opt
+            gc.collect()
+            server.told("worker 0 (127.0.0.1) has left\n")
+
+    def test_closed_by_its_network(self):
+        with served.Server() as server:
+            opt = worker(plain(1), server.address)
+            opt.net.close()
+            self.assertIn(", closed>", repr(opt))
+            with self.assertRaisesRegex(telegrad.StateError, "the worker is closed"):
+                opt.step()
+            opt.close()
+
     def test_wait_is_told(self):
         with self.assertLogs("telegrad", logging.WARNING) as told, self.assertRaises(telegrad.PeerError):
             worker(plain(1), f"tcp://127.0.0.1:{served.free_port()}", timeout=1.5)
@@ -352,7 +373,7 @@ class Refused(unittest.TestCase):
             for copied in (copy.copy, copy.deepcopy, pickle.dumps):
                 with self.assertRaisesRegex(telegrad.StateError, "neither copied nor pickled"):
                     copied(opt)
-            with self.assertRaisesRegex(telegrad.StateError, "add_param_group: the servers have the parameters"):
+            with self.assertRaisesRegex(telegrad.StateError, "add_param_group: the servers know the model's parameters"):
                 opt.add_param_group({"params": []})
             opt.param_groups[0]["params"][0].data = torch.ones(24, 12)
             with self.assertRaisesRegex(telegrad.StateError, "0.weight was moved or replaced after the worker was created"):
