@@ -1,4 +1,4 @@
-"""The command `telegrad` of the package, without what trains."""
+"""The command `telegrad` of the package, which has no training."""
 import os
 import sys
 from typing import NoReturn

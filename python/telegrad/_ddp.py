@@ -272,8 +272,8 @@ class DdpHook:
 
     def stats(self) -> Dict[str, float]:
         """Figures so far: steps, skipped steps (a gradient was not finite), bytes that this rank has sent in all of these steps, and
-        the ratio of the gradient's size to that of its coded form in the last step. After load_state_dict, those of the state
-        count on: they are of the whole run, as without the interruption."""
+        the ratio of the gradient's size to that of its coded form in the last step. After load_state_dict they continue from
+        the state's, and so cover the whole run."""
         self._check_idle("stats")
         return {"steps": self._step + (self._begun > 0), "skipped_steps": self._skipped + (self._nonfinite > 0),
                 "bytes_sent": self._sent + sent_by(self._parts()), "ratio": ratio_of(self._parts())}
@@ -296,8 +296,9 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mapping
                      matches applies
     scaler           the GradScaler. If a gradient on some rank is not finite, all ranks get infinite gradients, the scaler skips
                      the step on each, and the memory stays. Without a scaler the backward pass then raises NonFiniteError on
-                     each; go on with the next batch
-    optimizer        checked: `dgc` and `csc` apply momentum themselves, so the optimizer's must be 0. Without it they warn
+                     each; continue with the next batch
+    optimizer        to check it: `dgc` and `csc` apply momentum themselves, so the optimizer's must be 0. If it is not given, they
+                     warn
     total_steps, steps_per_epoch, seed, timeout, threads   as for telegrad.Reducer
 
     Errors of the exchange are raised by `loss.backward()`: PeerError names the rank that has died.

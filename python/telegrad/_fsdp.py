@@ -201,8 +201,8 @@ class FsdpHook:
 
     def stats(self) -> Dict[str, float]:
         """Figures so far: steps, skipped steps (a gradient was not finite), bytes that this rank has sent to other replicas in all of
-        these steps, and the ratio of the gradient's size to that of its coded form in the last step. After load_state_dict, those
-        of the state count on."""
+        these steps, and the ratio of the gradient's size to that of its coded form in the last step. After load_state_dict they
+        continue from the state's."""
         return {"steps": self._step, "skipped_steps": self._skipped, "bytes_sent": self._sent + sent_by(self._parts()),
                 "ratio": ratio_of(self._parts())}
 

@@ -1,7 +1,7 @@
 """Finding and loading the shared libraries.
 
-They lie in the package (`telegrad/lib`), where the wheel puts them. TELEGRAD_LIBRARY_DIR names another folder, such as a
-build folder of the sources; without either, the dynamic loader's own search is asked.
+The wheel puts them into the package (`telegrad/lib`). TELEGRAD_LIBRARY_DIR names another folder, such as a build folder of the
+sources. If neither has them, the dynamic loader searches for them.
 """
 import ctypes
 import os

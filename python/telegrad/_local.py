@@ -30,8 +30,8 @@ def _of_inner(name: str) -> Any:
 
 
 class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
-    """An optimizer whose ranks take steps of their own, and exchange what the steps did now and then. Each rank trains on
-    its own data; all ranks call `step` equally often.
+    """An optimizer with which each rank takes steps of its own, and the ranks exchange from time to time what these steps have
+    changed. Each rank trains on its own data; all ranks call `step` equally often.
 
         opt = telegrad.torch.Local(torch.optim.AdamW(model.parameters(), 3e-4), model, "diloco:every=50", net)
         for x, y in data:
@@ -43,24 +43,24 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
 
     optimizer        any optimizer whose step() needs no closure (LBFGS does). Its memory stays on its rank, and is not exchanged.
                      A learning-rate schedule takes it or this one
-    model            the module, not in DistributedDataParallel: all parameters of the optimizer, in host memory; of float32,
-                     without a copy. Buffers of float32, bfloat16 and float16 (statistics of a batch norm) stay on their rank;
-                     `global_weights` shows their means
+    model            the module, not in DistributedDataParallel, which has all parameters of the optimizer, in host memory;
+                     those of float32 are not copied. Buffers of float32, bfloat16 and float16 (statistics of a batch norm) stay on
+                     their rank; `global_weights` shows their means
     spec             a strategy with its settings: "local:every=8", "local:every=8,after=500" (post-local SGD),
                      "diloco:every=100", "streaming:every=100,fragments=4", "sparseloco", "fedavg", "eager", "dga:delay=4",
                      "gossip"; docs/strategies.md lists them. "ssgd", "pipe", and "cd" or "od" with local=sgd and eta_loc
                      give means of gradients to the optimizer. "demo" is an optimizer itself, and is refused
-    net              the ranks. All create it alike. All get the parameters and buffers of rank 0 once, also those parameters that
-                     the optimizer does not have and buffers of other types
+    net              the ranks, which must all give the same arguments. At first all get rank 0's parameters and buffers,
+                     including parameters that the optimizer does not have and buffers of other types
     method           how changes are coded: "qsgd:bits=4", "topk:density=0.01", ...; None: the strategy's own
     rules            methods of parameters by patterns of names: {"*.bias": "f32"}
-    samples          of this rank, by which fedavg weights
-    bucket_bytes     of parameters that are exchanged together; streaming needs as many buckets as fragments. 0: 25 MiB
+    samples          training samples of this rank; fedavg weights by them
+    bucket_bytes     bytes of parameters that are exchanged together; streaming needs as many buckets as fragments. 0: 25 MiB
     total_steps, steps_per_epoch, seed, timeout, threads   as for telegrad.Reducer
 
-    A step whose gradients are not finite on a rank is left out there, and counts as one. GradScaler.step(opt) calls `step`
-    also when it finds such gradients, so ranks stay in step. If parameters themselves are not finite when they are exchanged,
-    the round is lost, and all ranks continue from the last average.
+    A rank whose gradients are not finite leaves the step out, but counts it. GradScaler.step(opt) calls `step` even when it
+    finds such gradients, so ranks make equally many. If parameters are not finite when they are exchanged, the round is lost,
+    and all ranks continue from the last average.
 
     >>> import torch, telegrad, telegrad.torch
     >>> model = torch.nn.Linear(4, 2)
@@ -199,8 +199,8 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """A step of the optimizer inside, and an exchange if one is due. `local`, `fedavg`, `diloco` and `sparseloco` wait for
         other ranks at the end of a round; `ssgd`, `gossip` and the first `after` steps of `local` in every step.
-        `streaming`, `eager`, `dga`, `pipe`, `od`, `cd` and `gossip:overlap=1` exchange while training goes on, and wait only
-        for what is not there when it is due.
+        `streaming`, `eager`, `dga`, `pipe`, `od`, `cd` and `gossip:overlap=1` exchange while training continues, and wait only
+        for results that are late.
 
         Raises  PeerError, CorruptError, StoppedError: final. So is what the optimizer inside raises: this rank leaves the network,
                 so that the others do not wait for it

@@ -63,7 +63,7 @@ class Reducer:
     segments         shapes of the tensors that lie side by side in the array, for methods that work on matrices or single
                      tensors (powersgd, terngrad, ...); None: one vector
     seed             of random numbers; the same on all ranks
-    total_steps      planned length of the run, by which default warm-ups are limited; 0: unknown
+    total_steps      planned length of the run, which limits default warm-ups; 0: unknown
     steps_per_epoch  for settings in epochs ("warmup=4ep"); 0: unknown
     timeout          seconds to wait for a message of another rank
     threads          cores for encoding and decoding

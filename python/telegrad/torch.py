@@ -29,9 +29,9 @@ _networks = 0  # made so far, the same number on all ranks
 class Network(telegrad.Network):
     """TCP between the ranks of a process group of torch.distributed. All ranks of the job call it.
 
-    Addresses and public keys travel by the group's store; each rank makes a key of its own for this job. So the connections
-    are encrypted, and as trustworthy as the store, which anybody who reaches its port can write to. Ports are those that the
-    system chooses. Ctrl-C ends it.
+    Addresses and public keys travel by the group's store, and each rank makes a new key for this job. So connections are
+    encrypted, but no more trustworthy than the store, to which anybody who reaches its port can write. The system chooses the
+    ports. Ctrl-C ends joining.
 
     group     the process group, of which all ranks of the job have one each; None: the default group
     host      the address of rank 0 for the others; None: MASTER_ADDR, if that is the machine of rank 0, else the addresses of
