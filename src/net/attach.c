@@ -3,6 +3,7 @@
 #include "net/attach.h"
 #include "base/arg.h"
 #include "base/mem.h"
+#include "base/sized.h"
 #include "net/fields.h"
 #include "net/seats.h"
 #include "telegrad/clock.h"
@@ -231,8 +232,7 @@ tg_status tg_net_attach(const tg_net_attach_config *config, tg_net **net_p)
     tg_net_attach_config c;
     tg_net *n;
     TG_TRY(tg__net_take_config("tg_net_attach", config,
-                               offsetof(tg_net_attach_config, on_wait_arg) + sizeof c.on_wait_arg,
-                               &c, sizeof c));
+                               TG__FIRST_SIZE(tg_net_attach_config, on_wait_arg), &c, sizeof c));
     TG_TRY(check(&c));
     const tg_net_config own = {.struct_size = sizeof own,
                                .stop = c.stop,

@@ -1,5 +1,6 @@
 #include "net/membership.h"
 #include "base/arg.h"
+#include "base/sized.h"
 #include "net/directory.h"
 #include "net/fields.h"
 #include "net/seats.h"
@@ -192,9 +193,9 @@ tg_status tg__net_take_config(const char *call, const void *from, size_t smalles
 {
     size_t given;
     memcpy(&given, from, sizeof given); /* struct_size comes first */
-    if (given < smallest || given > 4096)
-        return tg_fail(TG_E_ARG, "%s: config->struct_size=%zu: allowed: %zu to 4096", call, given,
-                       smallest);
+    if (given < smallest || given > TG__STRUCT_MAX)
+        return tg_fail(TG_E_ARG, "%s: config->struct_size=%zu: allowed: %zu to %d", call, given,
+                       smallest, TG__STRUCT_MAX);
     for (size_t i = size; i < given; i++)
         if (((const uint8_t *)from)[i] != 0)
             return tg_fail(TG_E_ARG,
@@ -330,9 +331,8 @@ tg_status tg_net_join(const tg_net_config *config, tg_net **net_p)
     TG__ARG(config);
     TG__ARG(net_p);
     tg_net_config c;
-    TG_TRY(tg__net_take_config("tg_net_join", config,
-                               offsetof(tg_net_config, on_wait_arg) + sizeof c.on_wait_arg, &c,
-                               sizeof c));
+    TG_TRY(tg__net_take_config("tg_net_join", config, TG__FIRST_SIZE(tg_net_config, on_wait_arg),
+                               &c, sizeof c));
     tg_net *n;
     TG_TRY(tg__net_create(&c, c.timeout_s > 0 && c.timeout_s <= 1e6 ? c.timeout_s : 0, &n));
     tg_status status = tg__directory_open(n, &c);
@@ -416,10 +416,10 @@ tg_status tg_net_peer(const tg_net *net, int rank, tg_net_peer_info *info)
     TG__ARG(info);
     const size_t size = info->struct_size;
     tg_net_peer_info own = {.way = TG_NET_SELF};
-    const size_t smallest = offsetof(tg_net_peer_info, congestion) + sizeof own.congestion;
-    if (size < smallest || size > 4096)
-        return tg_fail(TG_E_ARG, "tg_net_peer: info->struct_size=%zu: allowed: %zu to 4096", size,
-                       smallest);
+    const size_t smallest = TG__FIRST_SIZE(tg_net_peer_info, congestion);
+    if (size < smallest || size > TG__STRUCT_MAX)
+        return tg_fail(TG_E_ARG, "tg_net_peer: info->struct_size=%zu: allowed: %zu to %d", size,
+                       smallest, TG__STRUCT_MAX);
     if (rank < 0 || rank >= net->size)
         return tg_fail(TG_E_ARG, "tg_net_peer: rank=%d: allowed: 0 to %d", rank, net->size - 1);
     if (rank != net->rank && !net->stream[rank])

@@ -1,5 +1,6 @@
 #include "net/seats.h"
 #include "base/arg.h"
+#include "base/sized.h"
 #include "net/fields.h"
 #include "telegrad/clock.h"
 #include <netinet/in.h>
@@ -390,8 +391,7 @@ tg_status tg_net_serve(const tg_net_serve_config *config, tg_net **net_p)
     tg_net_serve_config c;
     tg_net *n;
     TG_TRY(tg__net_take_config("tg_net_serve", config,
-                               offsetof(tg_net_serve_config, on_event_arg) + sizeof c.on_event_arg,
-                               &c, sizeof c));
+                               TG__FIRST_SIZE(tg_net_serve_config, on_event_arg), &c, sizeof c));
     c.shards = c.shards == 0 && c.shard == 0 ? 1 : c.shards;
     TG_TRY(check(&c));
     const tg_net_config own = {
