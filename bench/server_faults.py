@@ -8,11 +8,10 @@ LAB_DIR has a laboratory as bench/lab.py needs it. Two servers (shards, with jou
 key of its own. Runs:
 
     undisturbed
-    disturbed   after a third of its steps, worker 1 is killed (kill -9), and 5 s later another one takes over its steps; after two thirds
-                of those of worker 0, server 1 is killed, and 5 s later started again
+    disturbed   after a third of its steps, worker 1 is killed (kill -9), and 5 s later another one comes, which begins at the step of the
+                others; after two thirds of those of worker 0, server 1 is killed, and 5 s later started again
 
-The rate is constant: workers that train together must have the same schedule, and a newcomer would begin its own. A JSON line for each
-run goes to OUT.jsonl; a run that is there is not made again."""
+A JSON line for each run goes to OUT.jsonl; a run that is there is not made again."""
 import argparse
 import json
 import os
@@ -58,13 +57,12 @@ class Job:
                              self.path(f"s{q}.key"), "--allow", self.path("workers"), "--journal", self.path(f"journal{q}"), "--mode",
                              "async:staleness=4", "--optimizer", self.args.optimizer)
 
-    def worker(self, i, name, first, evaluates):
-        """The steps from `first` on."""
+    def worker(self, i, name, evaluates):
         a = self.args
         servers = ",".join(f"tcp://h{q}:{PORT}" for q in range(SERVERS))
         return self.start(SERVERS + i, name, "train", "--server", servers, "--server-key", ",".join(self.publics[:SERVERS]), "--key",
                           self.path(f"w{i}.key"), "--model", a.model, "--data", a.data, "--batch", str(a.batch), "--method", a.method, "--optimizer",
-                          a.optimizer, "--lr", str(a.lr), "--precision", a.precision, "--steps", str(a.steps - first), "--out",
+                          a.optimizer, "--lr", str(a.lr), "--precision", a.precision, "--steps", str(a.steps), "--out",
                           self.path(f"{name}.jsonl"), "--log-every", "10", *([] if evaluates else ["--no-eval"]))
 
     def records(self, name):
@@ -97,16 +95,15 @@ class Job:
 def run(job, steps, disturbed):
     begin = time.time()
     servers = [job.server(q) for q in range(SERVERS)]
-    workers = [job.worker(i, f"w{i}", 0, i == 0) for i in range(WORKERS)]
+    workers = [job.worker(i, f"w{i}", i == 0) for i in range(WORKERS)]
     names = [f"w{i}" for i in range(WORKERS)]
     events = []
     if disturbed:
         job.await_step(workers[1], "w1", steps // 3)
         job.kill(workers[1])
-        done = job.step_of("w1")
-        events.append({"s": round(time.time() - begin, 1), "killed": "worker 1", "step": done})
+        events.append({"s": round(time.time() - begin, 1), "killed": "worker 1", "step": job.step_of("w1")})
         time.sleep(AWAY_S)
-        workers[1], names[1] = job.worker(1, "w1b", done, False), "w1b"
+        workers[1], names[1] = job.worker(1, "w1b", False), "w1b"
         job.await_step(workers[0], "w0", 2 * steps // 3)
         job.kill(servers[1])
         events.append({"s": round(time.time() - begin, 1), "killed": "server 1", "step": job.step_of("w0")})

@@ -50,7 +50,7 @@ function seconds(v) {
 }
 
 /* What does not make a run another one: where files lie, when and on what it ran. */
-const INCIDENTAL = new Set(["out", "save", "save_every", "resume", "first_step", "first_epoch", "time", "trace", "dump_gradients",
+const INCIDENTAL = new Set(["out", "save", "save_every", "resume", "first_step", "first_epoch", "joined_step", "time", "trace", "dump_gradients",
     "dump_every", "data_origin", "data_hash", "log_every", "host_threads", "version", "cpu", "workers", "tau_ms", "timeout"]);
 const ORDER = ["method", "rules", "strategy", "link", "links_of", "model", "data", "world", "nodes", "batch", "accumulate",
     "epochs", "steps", "optimizer", "lr_schedule", "lr_scale", "precision", "overlap", "fusion", "shard", "clock", "tau", "slow", "jitter"];

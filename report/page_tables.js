@@ -69,7 +69,8 @@ function label(value, run) {
     if (resumed > 0)
         name.append(el("span", {class: "badge", title: "resumed from a checkpoint; the records before and after are joined"}, `resumed at ${count(resumed)}`));
     if (run.settings.first_step > 0)
-        name.append(el("span", {class: "badge", title: "what was before is in no record of this page: time and bytes count from there"}, `resumed at ${count(run.settings.first_step)}`));
+        name.append(el("span", {class: "badge", title: "what was before is in no record of this page: time and bytes count from there"},
+            `${isNumber(run.settings.joined_step) ? "joined" : "resumed"} at ${count(run.settings.first_step)}`));
     if (!run.end) name.append(el("span", {class: "badge", title: "no record of its end: it was cut, or still runs"}, "cut"));
     else if (run.end.interrupted) name.append(el("span", {class: "badge", title: "stopped by a signal"}, "interrupted"));
     if (clocks === "real and simulated" && isSimulated(run)) name.append(el("span", {class: "badge", title: "its time is that of a virtual clock"}, "simulated"));

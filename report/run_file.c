@@ -183,12 +183,14 @@ static bool same(const json_t *a, const json_t *b, const char *name)
     return x == y || json_equal(x, y);
 }
 
-/* Whether the run that `start` begins resumes `run` from a checkpoint. */
+/* Whether the run that `start` begins resumes `run` from a checkpoint, which one that has joined
+ * others at servers does not. */
 static bool continues(const run_file_run *run, const json_t *start)
 {
-    return run && number(start, "first_step") > 0 && same(run->start, start, "method") &&
-           same(run->start, start, "strategy") && same(run->start, start, "model") &&
-           same(run->start, start, "seed") && same(run->start, start, "world");
+    return run && number(start, "first_step") > 0 && isnan(number(start, "joined_step")) &&
+           same(run->start, start, "method") && same(run->start, start, "strategy") &&
+           same(run->start, start, "model") && same(run->start, start, "seed") &&
+           same(run->start, start, "world");
 }
 
 /* Whether `run`, from another file, ended at the step where `start` begins, with the same

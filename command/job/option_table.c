@@ -158,6 +158,12 @@ const struct option_def option_table[] = {
      OPT_TRAIN,
      FORM_TEXT,
      AT(net.server_key)},
+    {.o = {"anew", 0, NULL, NULL, NULL,
+           "with --server: if no other worker is connected, count steps from 0; the servers' "
+           "parameters stay"},
+     OPT_TRAIN,
+     FORM_FLAG,
+     AT(anew)},
     {.o =
          {"transport", 0, "inproc|mpi|tcp|servers", NULL, NULL,
           "how workers are connected: as threads of this process, as processes started by mpirun "

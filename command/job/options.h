@@ -71,6 +71,7 @@ struct run_options {
     uint64_t nodes;  /* ranks per node; 0: one level; OPT_NODES_AUTO: as the transport finds them */
     uint64_t fusion; /* bytes per bucket; 0: the session's default; or OPT_FUSION_AUTO */
     bool evaluate;
+    bool anew; /* a worker of servers: steps count from 0 if no other one is there */
     struct run_fault faults[OPT_MAX_FAULTS];
     size_t fault_count;
     const char *rules[OPT_MAX_RULES]; /* PATTERN=METHOD */

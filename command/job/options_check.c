@@ -242,6 +242,8 @@ static tg_status check_servers(const struct run_options *o, const struct job_tra
 {
     if (o->net.server)
         return check_worker(o);
+    if (o->anew)
+        return tg_fail(TG_E_SPEC, "--anew requires --server tcp://HOST:PORT");
     if (o->servers == 0 && launch_servers_keep(o))
         return tg_fail(TG_E_SPEC,
                        "--strategy server requires --servers N, with N >= 1, or --server "

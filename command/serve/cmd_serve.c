@@ -358,8 +358,9 @@ const struct cli_command command_serve = {
     .about =
         "Keep the parameters of a network, and update them with the gradients of workers, which "
         "are telegrad train --server on any machine. Workers call the server, and do not talk to "
-        "each other. A worker that joins gets the current parameters; nobody waits for one that "
-        "leaves or dies. The first worker brings the initial parameters.\n\n"
+        "each other. A worker that joins gets the current parameters and continues at the others' "
+        "step; nobody waits for one that leaves or dies. The first worker brings the initial "
+        "parameters.\n\n"
         "The server ends on SIGINT or SIGTERM, and prints what it has done.",
     .options = options,
     .set = set,

@@ -43,6 +43,22 @@ static void warn_of_late(const train_start_info *info, const char *title)
                        title);
 }
 
+/* A worker that has come to servers begins where others are. */
+static void say_joined(const train_start_info *info, bool anew)
+{
+    if (!info->joined || info->first_step == 0)
+        return;
+    if (info->first_step < info->steps)
+        console_note("joined at step %s of %s", format_count(info->first_step).text,
+                     format_count(info->steps).text);
+    else
+        console_note("the job is over: it is at step %s, and this run ends at step %s; to train "
+                     "further, give more --steps or --epochs, or %s",
+                     format_count(info->first_step).text, format_count(info->steps).text,
+                     anew ? "--anew once no other worker is there"
+                          : "--anew, which counts from step 0");
+}
+
 static tg_status on_start(void *arg, const train_start_info *info)
 {
     struct watch *w = arg;
@@ -54,7 +70,8 @@ static tg_status on_start(void *arg, const train_start_info *info)
         TG_TRY(outfile_check("--save-weights", o->save_weights, true));
     TG_TRY(run_result_start(w->result, info));
     run_notes_say(o, w->title);
-    if (!w->about->trial && info->first_step == info->steps)
+    say_joined(info, o->anew);
+    if (!w->about->trial && o->resume_dir && info->first_step == info->steps)
         console_warning("--resume %s: the checkpoint is of step %" PRIu64
                         ", where this run ends, so nothing is left to train: increase --steps or "
                         "--epochs to continue",
@@ -151,6 +168,7 @@ train_job run_job_of(const struct run_options *o, tg_trace *trace)
                        .save_every = o->save_every,
                        .resume_dir = o->resume_dir,
                        .init = o->init,
+                       .count_anew = o->anew,
                        .data_spec = o->data,
                        .holdout = (size_t)o->holdout,
                        .timeout_ms = (int64_t)ceil(options_timeout(o) * 1000),
@@ -244,6 +262,7 @@ tg_status run_result_start(struct run_result *result, const train_start_info *in
     result->steps_planned = info->steps;
     result->first_step = info->first_step;
     result->first_epoch = info->first_epoch;
+    result->joined = info->joined;
     result->steps_per_epoch = info->steps_per_epoch;
     result->params = info->params;
     result->covered = info->covered;

@@ -204,9 +204,13 @@ static void print_result(const struct run_about *about, const struct run_result 
                end->world, o->accumulate, o->batch, train_lr_scale_names[o->lr_scale]);
     if (o->precision != TRAIN_FP32)
         printf("precision      %s\n", train_precision_names[o->precision]);
-    printf("steps          %" PRIu64 " of %" PRIu64 "%s", end->steps, result->steps_planned,
-           end->interrupted ? ", interrupted" : "");
-    if (o->resume_dir)
+    if (result->joined && result->first_step >= result->steps_planned)
+        printf("steps          none: the job is over, at step %" PRIu64, end->steps);
+    else
+        printf("steps          %" PRIu64 " of %" PRIu64 "%s", end->steps, result->steps_planned,
+               end->interrupted ? ", interrupted" : "");
+    if (o->resume_dir ||
+        (result->joined && result->first_step > 0 && end->steps > result->first_step))
         printf("; this run began at step %" PRIu64 ", in epoch %" PRIu64, result->first_step,
                result->first_epoch + 1);
     putchar('\n');

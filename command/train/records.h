@@ -30,7 +30,7 @@ struct run_result {
     verdict verdict;     /* set when the run has ended */
     uint64_t steps_planned, first_step, first_epoch, steps_per_epoch;
     size_t params;
-    bool covered;                                      /* as in train_start_info */
+    bool covered, joined;                              /* as in train_start_info */
     char *method, *strategy, *optimizer, *lr_schedule; /* normal forms; owned */
     double *waited_for,
         *waited_by; /* as in train_waits, (world) each, in one block; NULL: one rank; owned */

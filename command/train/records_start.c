@@ -173,8 +173,8 @@ static json_t *known(uint64_t number)
 static json_t *about_run(const struct run_options *o, const train_start_info *info)
 {
     return json_pack(
-        "{s:s, s:I, s:s, s:I, s:o, s:I, s:I, s:o, s:o, s:I, s:I, s:f, s:s, s:s, s:o, s:o, s:I, "
-        "s:b}",
+        "{s:s, s:I, s:s, s:I, s:o, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:f, s:s, s:s, s:o, s:o, "
+        "s:I, s:b}",
         /**/
         "lr_scale", train_lr_scale_names[o->lr_scale],                               /**/
         "accumulate", (json_int_t)o->accumulate,                                     /**/
@@ -183,6 +183,7 @@ static json_t *about_run(const struct run_options *o, const train_start_info *in
         "steps_per_epoch", known(info->steps_per_epoch),                             /**/
         "first_step", (json_int_t)info->first_step,                                  /**/
         "first_epoch", (json_int_t)info->first_epoch,                                /**/
+        "joined_step", info->joined ? integer(info->first_step) : json_null(),       /**/
         "resumed_workers", known((uint64_t)info->resumed),                           /**/
         "started_anew", jsonl_text(info->anew && info->anew[0] ? info->anew : NULL), /**/
         "params", (json_int_t)info->params, "tensors", (json_int_t)info->tensors,    /**/

@@ -83,6 +83,8 @@ static void look_at_loss(verdict *v, const verdict_run *run)
 static void look_at_starts(verdict *v, const verdict_run *run, const char *kind,
                            const tg_spec *spec)
 {
+    if (run->end->steps == run->first_step) /* nothing was left to train */
+        return;
     for (const tg_key *key = tg_spec_entry(spec)->keys; key && key->name; key++) {
         uint64_t steps;
         if (key->type != TG_KEY_DURATION || !(key->share > 0 || strcmp(key->name, "warmup") == 0))

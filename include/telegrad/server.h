@@ -108,9 +108,9 @@ TG_API TG_NODISCARD tg_status tg_server_create(tg_transport *transport, int serv
 
 /* Serve until all ranks have left; if workers come and go (tg_net_serve), until `stop` is set. Call
  * it once. Workers that come and go require mode async. A new worker gets the server's current
- * parameters, and a bound of staleness counts its steps from where the slowest worker is. A worker
- * that leaves, breaks the rules, or is silent while others wait for it is disconnected, and the
- * others continue.
+ * parameters, and begins at the step of the slowest worker; if there is none, after the last step
+ * that was made (tg_session_config.count_anew). A worker that leaves, breaks the rules, or is
+ * silent while others wait for it is disconnected, and the others continue.
  * Errors   TG_E_STATE (it has run before), TG_E_PEER (a rank has left, or sends nothing, while
  *          others wait for its gradient; the text names it), TG_E_MISMATCH, TG_E_CORRUPT,
  *          TG_E_VERSION (a rank sent something else than is expected; the text names it),
@@ -142,8 +142,8 @@ typedef struct tg_server_stats {
      * 2^i - 1; the last one: 2^(i-1) or more */
     uint64_t staleness[TG_STALENESS];
     uint64_t repeated; /* messages that workers sent again, because an answer was lost */
-    /* Read from the journal when the server was created: the number of parameters, and the last
-     * step of the fastest worker. 0, 0: nothing, so the first worker brings the parameters */
+    /* Read from the journal when the server was created: the number of parameters, and the step at
+     * which the next worker begins. 0, 0: nothing, so the first worker brings the parameters */
     uint64_t recovered, recovered_step;
 } tg_server_stats;
 

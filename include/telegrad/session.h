@@ -149,6 +149,12 @@ typedef struct tg_session_config {
      * the optimizer is external, it also ends its waits (external.h). A signal handler may set it.
      * Borrowed; NULL: none. */
     const volatile sig_atomic_t *stop;
+    /* With servers whose workers come and go (net.h). 0: the session begins at the step of the
+     * workers that are there, of the slowest one, or, if there are none, after the last step that
+     * was made; tg_session_steps tells it after tg_session_begin. 1: the same if workers are there;
+     * otherwise steps count from 0 again, and the servers' parameters and the optimizer's memory
+     * stay. */
+    uint64_t count_anew;
 } tg_session_config;
 
 /* Create a session. Nothing is sent yet.
@@ -206,7 +212,9 @@ TG_API TG_NODISCARD tg_status tg_session_add(tg_session *s, const tg_tensor *t, 
  *    differs.
  * 2. With exchange=auto: the ranks measure the network, rank 0 chooses the exchange of each bucket
  *    for all, and tg_log is told (TG_LOG_INFO).
- * 3. All ranks get rank 0's tensors.
+ * 3. All ranks get rank 0's tensors. With strategy "server", they then get the servers'; where
+ *    workers come and go, tg_session_steps is then the step at which this one begins, and rates,
+ *    warm-ups and what else depends on the step go on from there.
  * Errors  TG_E_SPEC (a rule that matches no tensor, rules that exclude each other),
  *         TG_E_ARG (config.buckets does not cover all tensors; parameters of two tensors, or one's
  *         gradient and another's parameters, share memory),
@@ -346,7 +354,8 @@ TG_API void tg_session_request_stop(tg_session *s);
 /* 64-bit hash of the global parameters in the order added: names, shapes, values.
  * Errors  TG_E_STATE (before begin) */
 TG_API TG_NODISCARD tg_status tg_session_params_hash(tg_session *s, uint64_t *hash_p);
-/* Steps taken; a resumed run counts on from the checkpoint's. */
+/* Steps taken; a resumed run counts on from the checkpoint's, a worker that comes to servers from
+ * those that others have made (count_anew). */
 TG_API uint64_t tg_session_steps(const tg_session *s);
 /* Bytes handed to the transport, handshake included. */
 TG_API uint64_t tg_session_bytes_sent(const tg_session *s);

@@ -163,6 +163,10 @@ struct tg__exchange {
      * gradient, 0: unknown. Set by the creator: its method owns the momentum */
     double rate;
     bool owns_momentum;
+    /* star, of parameters. Set before start: if no other worker is there, steps count from 0. Out,
+     * by done: the step at which this worker begins, of all servers the latest */
+    bool anew;
+    uint64_t step;
     int hop;        /* push: distance to the receiving rank; set before start */
     tg__pool *pool; /* cores for decoding; NULL: the calling one. Borrowed, set by the creator */
     /* (nparts) the exchange cuts and places them; the caller encodes its vector into them before

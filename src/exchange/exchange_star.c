@@ -50,6 +50,12 @@ static size_t begin_of(const tg__exchange *x, size_t i)
            tg__block_begin(tg__block_len(x->n, x->servers, q), (int)s->slices, c);
 }
 
+/* Bytes behind the frame of an answer. */
+static size_t step_bytes(const tg__exchange *x)
+{
+    return x->combine == &tg__combine_parameters ? TG__STAR_STEP : 0;
+}
+
 static tg_status star_init(tg__exchange *x)
 {
     star *s = x->impl;
@@ -71,7 +77,7 @@ static tg_status star_init(tg__exchange *x)
         cap = TG__MAX(cap, TG__F32_BYTES(x->parts[i].hi - x->parts[i].lo));
     }
     TG_TRY(tg__messages_alloc(x, &s->push, x->nparts, TG__STAR_HEAD + cap));
-    TG_TRY(tg__messages_alloc(x, &s->pull, x->nparts, cap));
+    TG_TRY(tg__messages_alloc(x, &s->pull, x->nparts, cap + step_bytes(x)));
     for (size_t i = 0; i < x->nparts; i++) {
         x->parts[i].dst = tg__message_frame(&s->push, i) + TG__STAR_HEAD;
         x->parts[i].cap = cap;
@@ -84,7 +90,8 @@ static tg_status star_start(tg__exchange *x)
     star *s = x->impl;
     for (size_t i = 0; i < x->nparts; i++) {
         const tg__star head = {.combine = x->combine,
-                               .flags = x->owns_momentum ? TG__STAR_OWNS_MOMENTUM : 0,
+                               .flags = (uint16_t)((x->owns_momentum ? TG__STAR_OWNS_MOMENTUM : 0) |
+                                                   (x->anew ? TG__STAR_ANEW : 0)),
                                .begin = x->parts[i].lo,
                                .rate = x->rate};
         tg__star_head(tg__message_frame(&s->push, i), &head);
@@ -92,6 +99,7 @@ static tg_status star_start(tg__exchange *x)
     }
     s->told = s->from = s->over = 0;
     s->spoilt = false;
+    x->step = 0;
     return TG_OK;
 }
 
@@ -131,6 +139,21 @@ static bool slice_is_here(const tg__exchange *x, uint32_t c)
     return true;
 }
 
+static tg_status take_step(tg__exchange *x, uint32_t id, size_t len)
+{
+    const star *s = x->impl;
+    const size_t at = len - TG__MIN(len, step_bytes(x));
+    const uint64_t step =
+        at + TG__STAR_STEP == len ? tg__get64(tg__message_frame(&s->pull, id) + at) : UINT64_MAX;
+    if (step > TG__STAR_STEP_MOST)
+        return tg_fail(TG_E_CORRUPT,
+                       "server %u: the step in an answer of %zu bytes: allowed: 0 to "
+                       "2^53",
+                       id / s->slices, len);
+    x->step = TG__MAX(x->step, step);
+    return TG_OK;
+}
+
 static tg_status star_done(tg__exchange *x, uint32_t id, size_t len)
 {
     star *s = x->impl;
@@ -138,6 +161,10 @@ static tg_status star_done(tg__exchange *x, uint32_t id, size_t len)
     if (id >= x->nparts)
         return TG_OK;
     const tg__part *part = &x->parts[id];
+    if (step_bytes(x) > 0) {
+        TG_TRY(take_step(x, id, len));
+        len -= TG__STAR_STEP;
+    }
     const tg_status status =
         tg__frame_check(tg__message_frame(&s->pull, id), len, part->hi - part->lo, -1);
     if (status != TG_OK)

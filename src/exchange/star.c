@@ -47,9 +47,12 @@ tg_status tg__star_read(const uint8_t head[TG__STAR_HEAD], tg__star *star)
     star->flags = tg__get16(head + 2);
     star->begin = tg__get64(head + 8);
     memcpy(&star->rate, &rate, sizeof star->rate);
-    if ((star->flags & ~TG__STAR_OWNS_MOMENTUM) != 0 || tg__get32(head + 4) != 0)
-        return tg_fail(TG_E_CORRUPT, "flags=%#x, %#x: known are 0x1, 0", star->flags,
+    if ((star->flags & ~(TG__STAR_OWNS_MOMENTUM | TG__STAR_ANEW)) != 0 || tg__get32(head + 4) != 0)
+        return tg_fail(TG_E_CORRUPT, "flags=%#x, %#x: known are 0x3, 0", star->flags,
                        tg__get32(head + 4));
+    if ((star->flags & TG__STAR_ANEW) != 0 && star->combine != &tg__combine_parameters)
+        return tg_fail(TG_E_CORRUPT, "flags=%#x with combine=%s: 0x2 is of parameters alone",
+                       star->flags, star->combine->name);
     if (star->begin > TG_MAX_ELEMENTS || !(star->rate >= 0 && star->rate <= 1e30))
         return tg_fail(TG_E_CORRUPT, "element %llu, rate %g: allowed: 0..%zu, 0..1e30",
                        (unsigned long long)star->begin, star->rate, TG_MAX_ELEMENTS);

@@ -1,7 +1,8 @@
 /* What a rank sends to a server: the payload of a message of the exchange `star` is a head, then a
- * frame. The answer's payload is a frame.
+ * frame. The answer's payload is a frame; that to parameters, also the step (8) at which the worker
+ * begins.
  *
- *   0  1  version (1)            4  4  zero
+ *   0  1  version (2)            4  4  zero
  *   1  1  how to combine         8  8  first element of the frame, in the vector
  *   2  2  flags                 16  8  learning rate, f64; 0: unknown
  * docs/wire-format.md is the specification. */
@@ -11,12 +12,18 @@
 #include "exchange/message.h"
 
 #define TG__STAR_HEAD 24u
-#define TG__STAR_VERSION 1
+#define TG__STAR_VERSION 2
+#define TG__STAR_STEP 8u /* bytes of the step in the answer to parameters */
+/* More is refused: numbers with the step remain exact. */
+#define TG__STAR_STEP_MOST (UINT64_C(1) << 53)
 
 /* Rounds of the exchange, in tags and envelopes. */
 enum { TG__STAR_PUSH, TG__STAR_PULL };
 
-enum { TG__STAR_OWNS_MOMENTUM = 1 }; /* the optimizer's momentum is in the gradient already */
+enum {
+    TG__STAR_OWNS_MOMENTUM = 1, /* the optimizer's momentum is in the gradient already */
+    TG__STAR_ANEW = 2           /* of parameters: if no other worker is there, steps count from 0 */
+};
 
 typedef struct tg__star {
     const tg__combine *combine; /* one that servers know: tg__star_knows */

@@ -270,7 +270,7 @@ static void send_first(tg_transport *t, uint16_t bucket)
     size_t len;
     memset(msg, 0, MSG);
     uint8_t *head = msg + TG__ENVELOPE_BYTES;
-    head[0] = 1; /* version */
+    head[0] = 2; /* version */
     head[1] = 4; /* parameters */
     tg__frame_head(head + HEAD, 1, TG__FORM_DENSE, 0, ELEMENTS, BYTES);
     tg__envelope_seal(msg, &e, MSG - TG__ENVELOPE_BYTES);

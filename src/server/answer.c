@@ -69,7 +69,8 @@ static tg_status answer(tg_server *s, tg__gathering *g)
         TG_TRY(note_answer(s, g));
     if (g->region != NULL)
         tg__region_read(g->region, g->only, (size_t)g->star.begin, tg__gathering_values(g), g->n);
-    const size_t len = tg__gathering_seal(g, s->hosts ? 1 + s->shard : s->t->rank);
+    const uint64_t step = s->hosts && g->only >= 0 ? s->in[g->only].base : 0;
+    const size_t len = tg__gathering_seal(g, s->hosts ? 1 + s->shard : s->t->rank, step);
     for (int rank = 0; rank < s->ranks; rank++)
         if (g->only < 0 || g->only == rank)
             TG_TRY(answer_one(s, g, rank, len));
@@ -227,37 +228,12 @@ tg_status tg__regions_abandon(tg_server *s)
     return tg__snapshot_write(s, s->journal.number + 1);
 }
 
-/* The rank with the fewest steps in a region, of those that have not left; -1: all have left. */
-static int slowest(const tg_server *s, const tg__region *r)
-{
-    int least = -1;
-    for (int rank = 0; rank < s->ranks; rank++)
-        if (!tg__has_left(s, rank) && r->rank[rank].counts &&
-            (least < 0 || r->rank[rank].clock < r->rank[least].clock))
-            least = rank;
-    return least;
-}
-
-/* Whether the gradient's rank is further ahead of the slowest one than allowed. */
-static bool is_ahead(const tg_server *s, const tg__gathering *g)
-{
-    if (g->region == NULL || g->only < 0 || s->mode.staleness == TG__NO_BOUND ||
-        g->star.combine == &tg__combine_parameters)
-        return false;
-    const int rank = slowest(s, g->region);
-    const tg__pace_of *p = &g->region->rank[g->only];
-    /* If workers come and go, the server counts their steps itself. */
-    const uint64_t own = s->hosts ? p->clock + (p->elements < g->region->n) : g->id.step + 1,
-                   least = rank < 0 ? own : g->region->rank[rank].clock;
-    return own > least && own - least > (uint64_t)s->mode.staleness;
-}
-
 int tg__gathering_waits_for(const tg_server *s, const tg__gathering *g)
 {
     int rank = g->next;
     while (rank < s->ranks && g->rank[rank].msg != NULL)
         rank++;
-    return g->held ? slowest(s, g->region) : rank < s->ranks ? rank : -1;
+    return g->held ? tg__clocks_slowest(s, g->region) : rank < s->ranks ? rank : -1;
 }
 
 tg_status tg__gatherings_release(tg_server *s)
@@ -266,33 +242,12 @@ tg_status tg__gatherings_release(tg_server *s)
         return TG_OK;
     for (tg__gathering *g = s->active, *next; g != NULL; g = next) {
         next = g->link;
-        if (!g->held || is_ahead(s, g))
+        if (!g->held || tg__clocks_ahead(s, g))
             continue;
         g->held = false;
         TG_TRY(answer(s, g));
     }
     return TG_OK;
-}
-
-/* The steps that a new worker begins with: those of the slowest one. */
-static uint64_t base_of(const tg_server *s, const tg__region *r)
-{
-    const int rank = slowest(s, r);
-    if (rank >= 0)
-        return r->rank[rank].clock;
-    uint64_t base = r->began;
-    for (int other = 0; other < s->ranks; other++)
-        base = TG__MAX(base, r->rank[other].clock);
-    return base;
-}
-
-void tg__regions_readmit(const tg_server *s, int rank)
-{
-    for (tg__region *r = s->regions; r != NULL; r = r->next) {
-        tg__pace_of *p = &r->rank[rank];
-        p->clock = TG__MAX(p->clock, base_of(s, r));
-        p->counts = true;
-    }
 }
 
 tg_status tg__gatherings_forget(tg_server *s, int rank)
@@ -326,16 +281,16 @@ static tg_status apply(tg_server *s, tg__gathering *g)
     if (g->star.combine == &tg__combine_parameters) {
         TG_TRY(keep_parameters(s, g));
         if (s->hosts && !g->again)
-            tg__region_admit(g->region, g->only, base_of(s, g->region));
+            tg__region_admit(g->region, g->only, s->in[g->only].base);
         return tg__region_see(g->region, &s->mode, g->only);
     }
     if (g->region == NULL)
         return TG_OK;
-    s->founded = s->hosts;
     if (!tg__kernel()->all_finite(tg__gathering_values(g), g->n))
         g->flags |= TG__FLAG_NONFINITE;
     if (g->again)
         return TG_OK;
+    s->founded = s->hosts;
     if (g->only >= 0 && g->star.begin == g->region->lo)
         note_staleness(s, tg__region_staleness(g->region, g->only));
     if ((g->flags & TG__FLAG_NONFINITE) == 0)
@@ -343,7 +298,7 @@ static tg_status apply(tg_server *s, tg__gathering *g)
                           tg__gathering_values(g), g->n);
     for (int rank = 0; rank < s->ranks; rank++)
         if (g->only < 0 || g->only == rank)
-            tg__region_note(g->region, rank, g->id.step, g->n);
+            tg__clocks_note(s, g, rank);
     return TG_OK;
 }
 
@@ -354,7 +309,7 @@ tg_status tg__gathering_complete(tg_server *s, tg__gathering *g)
         end_gathering(s, g);
         return status;
     }
-    g->held = s->unsynced || is_ahead(s, g);
+    g->held = s->unsynced || tg__clocks_ahead(s, g);
     return g->held ? TG_OK : answer(s, g);
 }
 
@@ -409,6 +364,8 @@ tg_status tg__gathering_replay(tg_server *s, const tg__journal_record *record, c
     TG_TRY(tg__gathering_add(g, &s->store, s->ranks, rank, msg, len, flags));
     s->in[rank].worker = record->worker;
     s->in[rank].number = record->number;
+    if (g->star.combine == &tg__combine_parameters) /* the first of all */
+        s->in[rank].base = 0;
     const tg_status status = apply(s, g);
     if (status == TG_OK && s->mode.compensate > 0) {
         free_answer(s, g);
@@ -419,26 +376,38 @@ tg_status tg__gathering_replay(tg_server *s, const tg__journal_record *record, c
     return status == TG_E_CORRUPT ? TG_OK : status; /* as when it arrived */
 }
 
-enum { PLACE = 16 };
+enum { PLACE = 24, ANEW = 1 };
 
 /* The body of ANSWER and COME. */
-static void put_place(uint8_t body[PLACE], const tg__gathering *g)
+static void put_place(uint8_t body[PLACE], const tg__gathering *g, uint64_t step)
 {
     memset(body, 0, PLACE);
     tg__put16(body, g->id.channel);
     tg__put16(body + 2, g->id.bucket);
     tg__put32(body + 4, (uint32_t)g->star.begin);
     tg__put32(body + 8, (uint32_t)g->n);
+    tg__put32(body + 12, g->anew ? ANEW : 0);
+    tg__put64(body + 16, step);
 }
 
 static tg_status note_answer(tg_server *s, const tg__gathering *g)
 {
     uint8_t body[PLACE];
-    put_place(body, g);
+    put_place(body, g, 0);
     return tg__journal_add(
         &s->journal,
         &(tg__journal_record){
             .kind = TG__RECORD_ANSWER, .rank = (uint32_t)g->only, .tag = g->tag, .len = PLACE},
+        body);
+}
+
+tg_status tg__gathering_note_return(tg_server *s, int rank, uint64_t step)
+{
+    uint8_t body[8];
+    tg__put64(body, step);
+    return tg__journal_add(
+        &s->journal,
+        &(tg__journal_record){.kind = TG__RECORD_BACK, .rank = (uint32_t)rank, .len = sizeof body},
         body);
 }
 
@@ -447,7 +416,7 @@ tg_status tg__gathering_note(tg_server *s, const tg__gathering *g, int rank, con
     const tg__stamp *said = &s->in[rank].said;
     const bool comes = g->region != NULL && g->star.combine == &tg__combine_parameters;
     uint8_t body[PLACE];
-    put_place(body, g);
+    put_place(body, g, s->in[rank].base);
     return tg__journal_add(&s->journal,
                            &(tg__journal_record){.kind = comes ? TG__RECORD_COME : TG__RECORD_PUSH,
                                                  .rank = (uint32_t)rank,
@@ -470,6 +439,9 @@ tg_status tg__gathering_replay_place(tg_server *s, const tg__journal_record *rec
     tg__region *r = find_region(s, &id);
     if (r == NULL || begin < r->lo || begin + n > r->lo + r->n)
         return tg_fail(TG_E_CORRUPT, "elements that are not kept");
+    if (tg__get32(body + 12) > ANEW || tg__get64(body + 16) > TG__STAR_STEP_MOST)
+        return tg_fail(TG_E_CORRUPT, "flags %#x, step %llu: allowed: 0x1, 0 to 2^53",
+                       tg__get32(body + 12), (unsigned long long)tg__get64(body + 16));
     end_pushes(s, rank, r, begin, NULL);
     if (record->kind == TG__RECORD_ANSWER) {
         tg__region_read(r, rank, begin, r->g, n);
@@ -477,7 +449,10 @@ tg_status tg__gathering_replay_place(tg_server *s, const tg__journal_record *rec
     }
     s->in[rank].worker = record->worker;
     s->in[rank].number = record->number;
-    tg__region_admit(r, rank, base_of(s, r));
+    s->in[rank].base = tg__get64(body + 16);
+    if (tg__get32(body + 12) == ANEW)
+        tg__clocks_clear(s);
+    tg__region_admit(r, rank, s->in[rank].base);
     TG_TRY(tg__region_see(r, &s->mode, rank));
     if (s->mode.compensate <= 0)
         return TG_OK;

@@ -31,7 +31,7 @@ tg_status tg__gathering_begin(tg__gathering *g, uint32_t tag, const tg__envelope
     g->flags = 0;
     g->only = -1;
     g->next = g->sending = 0;
-    g->held = g->again = false;
+    g->held = g->again = g->anew = false;
     g->region = NULL;
     g->robust = NULL;
     return TG_OK;
@@ -39,7 +39,8 @@ tg_status tg__gathering_begin(tg__gathering *g, uint32_t tag, const tg__envelope
 
 tg_status tg__gathering_allocate(tg__gathering *g, tg__store *store)
 {
-    TG_TRY(tg__store_take(store, TG__ENVELOPE_BYTES + TG__F32_BYTES(g->n), &g->answer));
+    TG_TRY(tg__store_take(store, TG__ENVELOPE_BYTES + TG__F32_BYTES(g->n) + TG__STAR_STEP,
+                          &g->answer));
     memset(tg__gathering_values(g), 0, g->n * sizeof(float));
     return TG_OK;
 }
@@ -136,9 +137,13 @@ tg_status tg__gathering_finish(tg__gathering *g, tg__store *store, int ranks)
     return TG_OK;
 }
 
-size_t tg__gathering_seal(tg__gathering *g, int sender)
+size_t tg__gathering_seal(tg__gathering *g, int sender, uint64_t step)
 {
-    const size_t len = tg__f32_frame(g->answer + TG__ENVELOPE_BYTES, g->n);
+    size_t len = tg__f32_frame(g->answer + TG__ENVELOPE_BYTES, g->n);
+    if (g->star.combine == &tg__combine_parameters) {
+        tg__put64(g->answer + TG__ENVELOPE_BYTES + len, step);
+        len += TG__STAR_STEP;
+    }
     tg__envelope e = g->id;
     e.sender = (uint32_t)sender;
     e.flags = g->flags;

@@ -31,6 +31,7 @@ struct tg__gathering {
     bool held;          /* complete, but not answered yet: its rank is too far ahead, or the
                            journal must be synced first */
     bool again;         /* its message was applied before, but the answer was lost */
+    bool anew;          /* its worker has joined, and steps count from 0 again */
     int64_t from_ns;    /* when the first message arrived */
     tg__region *region; /* the parameters that it updates; NULL: the answer is the sum */
     tg__robust *robust; /* the rule that combines the frames; NULL: they are summed */
@@ -60,7 +61,8 @@ TG_NODISCARD tg_status tg__gathering_add(tg__gathering *g, tg__store *store, int
 TG_NODISCARD tg_status tg__gathering_finish(tg__gathering *g, tg__store *store, int ranks);
 /* The values (n) of the answer: at first the sum, at the end what is sent. */
 float *tg__gathering_values(const tg__gathering *g);
-/* Seal the answer, with `sender` as its sender. Returns its length. */
-size_t tg__gathering_seal(tg__gathering *g, int sender);
+/* Seal the answer, with `sender` as its sender. Returns its length.
+ * step  of answers to parameters: the step at which the worker begins */
+size_t tg__gathering_seal(tg__gathering *g, int sender, uint64_t step);
 
 #endif

@@ -170,6 +170,22 @@ static tg_status forget_offers(tg_server *s, int rank)
     return tg__regions_abandon(s);
 }
 
+/* A worker's first message since it came, which g is about. */
+static tg_status meet(tg_server *s, int rank, tg__gathering *g)
+{
+    const uint64_t step = tg__clocks_now(s);
+    if (!is_known(&s->in[rank])) {
+        tg__clocks_begin(s, rank, g);
+        return TG_OK;
+    }
+    if (s->journal.dir != NULL) {
+        TG_TRY(tg__gathering_note_return(s, rank, step));
+        s->unsynced = true;
+    }
+    tg__clocks_return(s, rank, step);
+    return TG_OK;
+}
+
 /* A message has arrived in in->msg. */
 static tg_status take(tg_server *s, int rank)
 {
@@ -182,6 +198,8 @@ static tg_status take(tg_server *s, int rank)
     TG_TRY(forget_offers(s, rank));
     TG_TRY(gathering_of(s, rank, &want, &len, &flags, &g));
     g->again = is_known(in) && in->said.number <= in->number;
+    if (s->hosts && !in->met)
+        TG_TRY(meet(s, rank, g));
     if (s->journal.dir != NULL && !g->again) {
         TG_TRY(tg__gathering_note(s, g, rank, in->msg));
         s->unsynced = true;
@@ -191,8 +209,6 @@ static tg_status take(tg_server *s, int rank)
     in->msg = NULL;
     s->stats.bytes_in += in->said.len;
     s->stats.repeated += g->again;
-    if (!in->met && is_known(in))
-        tg__regions_readmit(s, rank);
     in->met = true;
     if (!g->again) {
         in->worker = in->said.worker;

@@ -6,7 +6,7 @@
  *   lock                  locked while a server uses the folder
  *
  *   head     8  magic "TGLOG\r\n" and a zero    record  4  kind
- *            4  version (2)                             4  rank
+ *            4  version (3)                             4  rank
  *            4  CRC-32C of the 12 bytes before          4  tag
  *            8  bytes known to be on disk               4  CRC-32C of the body
  *            4  CRC-32C of the 8 bytes before           8  length of the body
@@ -17,8 +17,11 @@
  *
  * PUSH    a gradient. The body is the message as it arrived
  * ANSWER  the rank was sent parameters, which mode compensate must remember. The body says which:
- *         channel (2), bucket (2), first element (4), elements (4), zero (4)
- * COME    the rank offered parameters that the server already had. The same body
+ *         channel (2), bucket (2), first element (4), elements (4), zero (12)
+ * COME    the rank offered parameters that the server already had. The same body, but in place of
+ *         the zeros: 1 if steps count from 0 again (4), and the step at which the rank begins (8)
+ * BACK    the worker came back to its seat. The body is the step (8) from which it counts if it has
+ *         made fewer
  *
  * A push is answered only once it is on disk, so no update that a worker knows of is lost. All
  * pushes that arrived meanwhile share one fdatasync; then the head is set to the length that is on
@@ -47,7 +50,7 @@ typedef struct tg__journal {
 
 #define TG__JOURNAL_OUT ((size_t)256 << 10)
 
-enum tg__record_kind { TG__RECORD_PUSH = 1, TG__RECORD_ANSWER, TG__RECORD_COME };
+enum tg__record_kind { TG__RECORD_PUSH = 1, TG__RECORD_ANSWER, TG__RECORD_COME, TG__RECORD_BACK };
 
 typedef struct tg__journal_record {
     uint32_t kind, rank, tag;

@@ -115,5 +115,5 @@ tg_status tg__region_see(tg__region *r, const tg__mode *m, int rank)
 void tg__region_admit(tg__region *r, int rank, uint64_t base)
 {
     tg__pace_of *p = &r->rank[rank];
-    *p = (tg__pace_of){.counts = true, .clock = base, .seen = p->seen};
+    *p = (tg__pace_of){.counts = true, .fresh = true, .clock = base, .seen = p->seen};
 }

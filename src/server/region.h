@@ -11,6 +11,7 @@ enum { TG__REGION_SLICES = 64, TG__REGION_SLOTS = 2 };
 /* A rank's progress in a region. */
 typedef struct tg__pace_of {
     bool counts;     /* the bound of staleness includes it */
+    bool fresh;      /* no gradient of it has arrived since it joined */
     uint64_t clock;  /* its complete steps; one that joins later begins with the slowest rank's */
     uint64_t step;   /* the step that is arriving */
     size_t elements; /* of it that have arrived */

@@ -164,17 +164,14 @@ static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_ser
                        "and go");
     s->journal_bytes = c->journal_bytes == 0 ? JOURNAL_BYTES : c->journal_bytes;
     TG_TRY(tg__snapshot_recover(s, c->journal));
-    for (const tg__region *r = s->regions; r != NULL; r = r->next) {
+    for (const tg__region *r = s->regions; r != NULL; r = r->next)
         s->stats.recovered += r->n;
-        for (int rank = 0; rank < s->ranks; rank++)
-            s->stats.recovered_step =
-                TG__MAX(s->stats.recovered_step, TG__MAX(r->began, r->rank[rank].clock));
-    }
     for (int rank = 0; rank < s->ranks; rank++) { /* no worker is connected */
         s->in[rank].heard_ns = tg_now_ns(t->clock);
         for (tg__region *r = s->regions; r != NULL; r = r->next)
             r->rank[rank].counts = false;
     }
+    s->stats.recovered_step = tg__clocks_now(s);
     return TG_OK;
 }
 

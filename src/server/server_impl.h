@@ -21,6 +21,7 @@ typedef struct tg__intake {
     uint32_t worker;  /* the worker that has the seat, by its stamps. It keeps the seat while it is
                          away, because it may come back. 0: none, or one that does not come back */
     uint64_t number;  /* of the last message that was accepted from it */
+    uint64_t base;    /* the step at which it began */
     bool met;         /* a message was accepted since it joined */
     uint64_t held;    /* bytes in gatherings that wait for lower ranks */
     uint64_t owed;    /* bytes of answers to its own gatherings that it has not received yet */
@@ -81,8 +82,6 @@ TG_NODISCARD tg_status tg__intake_receive(tg_server *s, int rank, bool *any_p);
 TG_NODISCARD tg_status tg__gathering_open(tg_server *s, uint32_t tag, int rank,
                                           const tg__envelope *id, const uint8_t *payload,
                                           size_t len, tg__gathering **g_p);
-/* Include a worker that has come back to its seat in the bound of staleness again. */
-void tg__regions_readmit(const tg_server *s, int rank);
 /* Apply a record of the journal, without answering. */
 TG_NODISCARD tg_status tg__gathering_replay(tg_server *s, const tg__journal_record *record,
                                             const uint8_t *body);
@@ -92,6 +91,8 @@ TG_NODISCARD tg_status tg__gathering_replay_place(tg_server *s, const tg__journa
  * msg  (said.len) */
 TG_NODISCARD tg_status tg__gathering_note(tg_server *s, const tg__gathering *g, int rank,
                                           const uint8_t *msg);
+/* Write to the journal that a worker has come back to its seat (tg__clocks_return). */
+TG_NODISCARD tg_status tg__gathering_note_return(tg_server *s, int rank, uint64_t step);
 /* After reading the journal, to its end or until an error, `status`, which is returned. */
 TG_NODISCARD tg_status tg__gatherings_end_replay(tg_server *s, tg_status status);
 /* Once all frames of g have arrived: form the answer, and send it unless it must be held. */
@@ -106,5 +107,26 @@ TG_NODISCARD tg_status tg__gatherings_forget(tg_server *s, int rank);
 TG_NODISCARD tg_status tg__answers_progress(tg_server *s, bool *any_p);
 /* The rank that g waits for: the first one whose frame is missing, or the slowest; -1: none. */
 int tg__gathering_waits_for(const tg_server *s, const tg__gathering *g);
+
+/* ---- clocks.c: how many steps workers have made ---- */
+
+/* The rank with the fewest steps in a region, of those that have not left; -1: all have left. */
+int tg__clocks_slowest(const tg_server *s, const tg__region *r);
+/* The most steps that any worker has made in a region. */
+uint64_t tg__clocks_newest(const tg_server *s, const tg__region *r);
+/* The step at which a new worker begins: that of the slowest worker; if none is connected, the one
+ * after the last that was made; 0 if there are no parameters yet. */
+uint64_t tg__clocks_now(const tg_server *s);
+/* Set the step at which a worker begins, which has sent its first message, that of g. */
+void tg__clocks_begin(tg_server *s, int rank, tg__gathering *g);
+/* Count steps from 0 again. */
+void tg__clocks_clear(tg_server *s);
+/* Include a worker that has come back to its seat in the bound of staleness again. If it has made
+ * fewer steps than `step`, it counts as if it had made so many. */
+void tg__clocks_return(tg_server *s, int rank, uint64_t step);
+/* Count the gradient of a rank, that of g, which was applied. */
+void tg__clocks_note(const tg_server *s, const tg__gathering *g, int rank);
+/* Whether the rank of g, which is complete, is further ahead of the slowest one than allowed. */
+bool tg__clocks_ahead(const tg_server *s, const tg__gathering *g);
 
 #endif

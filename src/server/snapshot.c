@@ -8,9 +8,13 @@
 
 /* A region in the section "regions": numbers, little-endian. The vectors of region 3 are sections:
  * "w 3 0", "slot 3 1", "seen 3 5", which is what rank 5 was answered. */
-enum { ENTRY = 8 * (5 + TG__REGION_SLICES) };
-/* A seat in the section "workers": tg__stamp.worker (4), number of the last message taken (8). */
-enum { WORKER = 12 };
+enum { HEAD = 6, ENTRY = 8 * (HEAD + TG__REGION_SLICES) };
+/* A seat in the section "workers": tg__stamp.worker (4), number of the last message taken (8), step
+ * at which it began (8). */
+enum { WORKER = 20 };
+/* A seat in the section "clocks 3 0", of region 3: clock (8), step that is coming (8), elements of
+ * it that have come (8), fresh (8). */
+enum { CLOCK = 32 };
 
 static const char *section(char text[64], const char *what, size_t region, size_t k)
 {
@@ -26,7 +30,7 @@ static tg_status write_identity(const tg_server *s, char *text, size_t room)
     const size_t before = lr == NULL ? strlen(optimizer) : (size_t)(lr - optimizer),
                  rate = lr == NULL ? 0 : strcspn(lr, ",") + (strchr(lr, ',') != NULL);
     const int len = snprintf(
-        text, room, "server=1\nshard=%d\nshards=%d\ncompensate=%.17g\noptimizer=%.*s%s\n", s->shard,
+        text, room, "server=2\nshard=%d\nshards=%d\ncompensate=%.17g\noptimizer=%.*s%s\n", s->shard,
         s->shards, s->mode.compensate, (int)before, optimizer, optimizer + before + rate);
     return len > 0 && (size_t)len < room
                ? TG_OK
@@ -51,27 +55,35 @@ static size_t count_regions(const tg_server *s)
     return count;
 }
 
-static uint64_t newest(const tg_server *s, const tg__region *r)
-{
-    uint64_t clock = r->began;
-    for (int rank = 0; rank < s->ranks; rank++)
-        clock = TG__MAX(clock, r->rank[rank].clock);
-    return clock;
-}
-
 static void put_entry(const tg_server *s, const tg__region *r, uint8_t entry[ENTRY])
 {
-    const uint64_t head[] = {r->channel, r->bucket, r->lo, r->n, newest(s, r)};
+    const uint64_t head[HEAD] = {r->channel, r->bucket, r->lo, r->n, tg__clocks_newest(s, r),
+                                 s->founded};
     for (size_t i = 0; i < TG_COUNT(head); i++)
         tg__put64(entry + 8 * i, head[i]);
     for (size_t i = 0; i < TG__REGION_SLICES; i++)
         tg__put64(entry + 8 * (TG_COUNT(head) + i), r->updates[i]);
 }
 
+static tg_status put_clocks(const tg_server *s, const tg__region *r, size_t i, tg__ckpt_writer *w)
+{
+    TG__FREED uint8_t *entries = NULL;
+    char name[64];
+    TG_TRY(tg_alloc((size_t)s->ranks, CLOCK, &entries));
+    for (int rank = 0; rank < s->ranks; rank++) {
+        const tg__pace_of *p = &r->rank[rank];
+        const uint64_t entry[] = {p->clock, p->step, p->elements, p->fresh};
+        for (size_t k = 0; k < TG_COUNT(entry); k++)
+            tg__put64(entries + CLOCK * rank + 8 * k, entry[k]);
+    }
+    return tg__ckpt_put(w, section(name, "clocks", i, 0), entries, CLOCK * (size_t)s->ranks);
+}
+
 static tg_status put_vectors(const tg_server *s, const tg__region *r, size_t i, tg__ckpt_writer *w)
 {
     char name[64];
     const size_t len = r->n * sizeof *r->w;
+    TG_TRY(put_clocks(s, r, i, w));
     TG_TRY(tg__ckpt_put(w, section(name, "w", i, 0), r->w, len));
     for (size_t k = 0; k < TG__REGION_SLOTS; k++)
         if (r->slot[k] != NULL)
@@ -91,6 +103,7 @@ static tg_status put_workers(const tg_server *s, tg__ckpt_writer *w)
     for (int rank = 0; rank < s->ranks; rank++) {
         tg__put32(entries + WORKER * rank, s->in[rank].worker);
         tg__put64(entries + WORKER * rank + 4, s->in[rank].number);
+        tg__put64(entries + WORKER * rank + 12, s->in[rank].base);
     }
     return tg__ckpt_put(w, "workers", entries, WORKER * (size_t)s->ranks);
 }
@@ -131,9 +144,28 @@ tg_status tg__snapshot_write(tg_server *s, uint64_t number)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+static tg_status get_clocks(const tg_server *s, tg__ckpt_reader *c, size_t i, tg__region *r)
+{
+    const void *entries;
+    char name[64];
+    size_t len;
+    TG_TRY(tg__ckpt_get(c, section(name, "clocks", i, 0), SIZE_MAX, &entries, &len));
+    if (len % CLOCK != 0)
+        return tg_fail(TG_E_CORRUPT, "snapshot: %s takes %zu bytes", name, len);
+    for (size_t rank = 0; rank < len / CLOCK && rank < (size_t)s->ranks; rank++) {
+        const uint8_t *entry = (const uint8_t *)entries + CLOCK * rank;
+        tg__pace_of *p = &r->rank[rank];
+        p->clock = tg__get64(entry);
+        p->step = tg__get64(entry + 8);
+        p->elements = (size_t)tg__get64(entry + 16);
+        p->fresh = tg__get64(entry + 24) != 0;
+    }
+    return TG_OK;
+}
+
 static tg_status get_region(tg_server *s, tg__ckpt_reader *c, size_t i, const uint8_t *entry)
 {
-    uint64_t head[5];
+    uint64_t head[HEAD];
     char name[64];
     const void *w;
     tg__region *r;
@@ -150,7 +182,8 @@ static tg_status get_region(tg_server *s, tg__ckpt_reader *c, size_t i, const ui
     r->channel = (uint16_t)head[0];
     r->bucket = (uint16_t)head[1];
     r->began = head[4];
-    s->founded |= r->began > 0;
+    TG_TRY(get_clocks(s, c, i, r));
+    s->founded |= head[5] != 0;
     for (size_t k = 0; k < TG__REGION_SLICES; k++)
         r->updates[k] = tg__get64(entry + 8 * (TG_COUNT(head) + k));
     for (size_t k = 0; k < TG__REGION_SLOTS; k++)
@@ -178,6 +211,7 @@ static tg_status get_workers(tg_server *s, tg__ckpt_reader *c)
         const uint8_t *entry = (const uint8_t *)entries + WORKER * rank;
         s->in[rank].worker = tg__get32(entry);
         s->in[rank].number = tg__get64(entry + 4);
+        s->in[rank].base = tg__get64(entry + 12);
     }
     return TG_OK;
 }
@@ -217,6 +251,10 @@ static tg_status replay(void *arg, const tg__journal_record *record, const uint8
                        s->ranks);
     if (record->kind == TG__RECORD_PUSH)
         return tg__gathering_replay(s, record, body);
+    if (record->kind == TG__RECORD_BACK && record->len == 8) {
+        tg__clocks_return(s, (int)record->rank, tg__get64(body));
+        return TG_OK;
+    }
     if (record->kind == TG__RECORD_ANSWER || record->kind == TG__RECORD_COME)
         return tg__gathering_replay_place(s, record, body);
     return tg_fail(TG_E_CORRUPT, "kind %u, %llu bytes", record->kind,

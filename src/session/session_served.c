@@ -27,7 +27,8 @@ tg_status tg__session_takes_served(const tg_session *s, const tg__rule *rule)
 }
 
 /* Offer a bucket's parameters to the servers, and take theirs. */
-static tg_status share(tg_session *s, uint32_t index, tg_codec *codec, float *values, tg__op *op)
+static tg_status share(tg_session *s, uint32_t index, tg_codec *codec, float *values, tg__op *op,
+                       uint64_t *step_p)
 {
     const bucket *b = &s->bucket[index];
     for (uint32_t k = 0; k < b->count; k++) {
@@ -37,6 +38,7 @@ static tg_status share(tg_session *s, uint32_t index, tg_codec *codec, float *va
     TG_TRY(tg__exchange_create_served(tg__exchange_find("star"), s->transport->rank,
                                       s->transport->size, tg__servers_of(s->transport), b->n, codec,
                                       &tg__combine_parameters, &op->x));
+    op->x->anew = s->config.count_anew != 0;
     op->task.step = s->t;
     op->flight.bucket = (uint16_t)index;
     TG_TRY(tg__codec_encode(codec, NULL, values, b->n, op->x->parts, op->x->nparts, NULL));
@@ -47,18 +49,23 @@ static tg_status share(tg_session *s, uint32_t index, tg_codec *codec, float *va
         const tg__wtensor *x = &s->wtensor[b->member[k]];
         memcpy(x->w, values + x->offset, x->n * sizeof *values);
     }
+    *step_p = TG__MAX(*step_p, op->x->step);
     return TG_OK;
 }
 
+/* The latest step is that of all servers to begin with: in no server this worker then counts as one
+ * that has made more steps than it has. */
 static tg_status share_all(tg_session *s, tg_codec *codec, float *values)
 {
+    uint64_t step = 0;
     for (uint32_t index = 0; index < s->nbuckets; index++) {
         tg__op *op;
         TG_TRY(tg_alloc(1, sizeof *op, &op));
-        const tg_status status = share(s, index, codec, values, op);
+        const tg_status status = share(s, index, codec, values, op, &step);
         tg__op_release(s->engine, op);
         TG_TRY(status);
     }
+    s->t = step;
     return TG_OK;
 }
 

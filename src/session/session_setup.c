@@ -98,6 +98,9 @@ static tg_status copy_config(tg_session *s, const tg_session_config *config)
     if (config->codec_threads > TG__POOL_MAX)
         return tg_fail(TG_E_ARG, "tg_session_create: config->codec_threads=%u: allowed: 0 to %u",
                        config->codec_threads, TG__POOL_MAX);
+    if (config->count_anew > 1)
+        return tg_fail(TG_E_ARG, "tg_session_create: config->count_anew=%llu: allowed: 0, 1",
+                       (unsigned long long)config->count_anew);
     TG_TRY(check_choice("driver", (int)config->driver, TG_DRIVER_INLINE));
     TG_TRY(check_choice("on_nonfinite", (int)config->on_nonfinite, TG_NONFINITE_FAIL));
     TG_TRY(check_choice("on_unready", (int)config->on_unready, TG_UNREADY_ZERO));

@@ -5,6 +5,7 @@ import pathlib
 import re
 import signal
 import socket
+import threading
 import time
 import unittest
 import urllib.error
@@ -26,12 +27,15 @@ class Serve(net_tool.NetTest):
     def told(self, process, part):
         """Waits until the process says this on stderr."""
         process.said = getattr(process, "said", "")
-        until = time.time() + 60
+        patience = threading.Timer(60, process.kill)  # a silent process ends the reading
+        patience.start()
         while part not in process.said:
             line = process.stderr.readline()
             process.said += line
-            if not line or time.time() > until:
+            if not line:
+                patience.cancel()
                 self.fail(f"{part!r} was not said: {process.said}")
+        patience.cancel()
         return process
 
     def until(self, fact):
@@ -56,7 +60,7 @@ class Serve(net_tool.NetTest):
         return done
 
     def test_workers_come_and_go(self):
-        """One is killed, one comes later and goes on from where the others are."""
+        """One is killed, one comes later and goes on with what the others have trained."""
         server = self.serve("--workers", "3")
         killed, stays = self.worker("--steps", "100000", "--no-eval"), self.worker("--steps", "400", "--out", self.path("stays.jsonl"))
         self.told(server, "worker 1 (127.0.0.1) has come")
@@ -65,11 +69,60 @@ class Serve(net_tool.NetTest):
         self.told(server, "has left: ")
         with open(self.path("stays.jsonl"), encoding="utf-8") as file:
             losses = [record["loss"] for record in map(json.loads, file) if record.get("type") == "step"]
-        late = self.fine(self.worker("--steps", "4", "--out", self.path("late.jsonl")))
+        late = self.fine(self.worker("--steps", "4", "--anew", "--out", self.path("late.jsonl")))
         self.assertIn("(servers)", late.stdout)
         with open(self.path("late.jsonl"), encoding="utf-8") as file:
             first = next(record["loss"] for record in map(json.loads, file) if record.get("type") == "step")
         self.assertLess(first, losses[0] / 2)
+        self.ends(server)
+
+    def records(self, name, kind):
+        """Those of a file that may be growing."""
+        try:
+            with open(self.path(name), encoding="utf-8") as file:
+                all_records = [json.loads(line) for line in file if line.endswith("\n")]
+        except OSError:
+            return []
+        return [record for record in all_records if record["type"] == kind]
+
+    def test_newcomer(self):
+        """A worker begins at the step of the others, with their rate, and ends where the job does."""
+        journal = self.path("journal")
+        server = self.serve("--journal", journal)
+        options = ["--steps", "100000", "--lr-schedule", "cosine", "--no-eval", "--log-every", "1"]
+        first = self.worker(*options, "--out", self.path("first.jsonl"))
+        self.until(lambda: len(self.records("first.jsonl", "step")) > 50)
+        second = self.worker(*options, "--out", self.path("second.jsonl"))
+        self.until(lambda: self.records("second.jsonl", "step"))
+        for worker in (first, second):
+            worker.send_signal(signal.SIGINT)
+            done = net_tool.Done(worker)
+            self.assertEqual(done.returncode, 130, done.stderr)
+        start, step = (self.records("second.jsonl", kind)[0] for kind in ("start", "step"))
+        joined = start["joined_step"]
+        self.assertGreater(joined, 50)
+        self.assertIn(f"joined at step {joined:,} of 100,000", done.stderr)
+        self.assertEqual((start["first_step"], start["first_epoch"], step["step"]), (joined, joined // start["steps_per_epoch"], joined + 1))
+        self.assertEqual(step["lr"], next(record["lr"] for record in self.records("first.jsonl", "step") if record["step"] == joined + 1))
+        self.assertEqual(self.records("first.jsonl", "start")[0]["joined_step"], 0)
+
+        weights = [self.path("over.safetensors"), self.path("anew.safetensors")]
+        over = self.fine(self.worker("--steps", "5", "--out", self.path("over.jsonl"), "--save-weights", weights[0]))
+        self.assertIn("the job is over: it is at step ", over.stderr)
+        self.assertIn("steps          none: the job is over, at step ", self.fine(self.worker("--steps", "5")).stdout)
+        self.assertEqual(self.records("over.jsonl", "step"), [])
+        anew = self.fine(self.worker("--steps", "8", "--anew", "--no-eval", "--save-weights", weights[1]))
+        self.assertNotIn("joined at", anew.stderr)
+        self.assertNotEqual(*(pathlib.Path(path).read_bytes() for path in weights))
+
+        self.told(server, "has left\n")
+        server.kill()
+        server.communicate()
+        server = self.told(self.serve("--journal", journal), "continues with 27,882 parameters, after step 8")
+        more = self.fine(self.worker("--steps", "12", "--no-eval", "--out", self.path("more.jsonl"), "--log-every", "1"))
+        self.assertIn("joined at step 8 of 12", more.stderr)
+        self.assertIn("12 of 12; this run began at step 8, in epoch 9", more.stdout)
+        self.assertEqual([record["step"] for record in self.records("more.jsonl", "step")], [9, 10, 11, 12])
         self.ends(server)
 
     def test_alone_is_sequential(self):
@@ -145,7 +198,8 @@ class Serve(net_tool.NetTest):
                 server.kill()
                 server.communicate()
                 server = self.serve("--journal", journal, "--optimizer", "adam:lr=0.01")
-            done = self.fine(self.worker("--steps", "20", "--no-eval", "--optimizer", "adam"))
+            done = self.fine(self.worker("--steps", "40", "--no-eval", "--optimizer", "adam"))
+            self.assertIn("joined at step 20 of 40", done.stderr)
             hashes.append(re.search(r"params hash +(\w+)", done.stdout).group(1))
             self.ends(server)
             self.assertEqual(sorted(os.listdir(journal)), ["lock", "log-000000000001", "state-000000000001.tg"])
@@ -223,7 +277,7 @@ class Serve(net_tool.NetTest):
         self.assertEqual(done.returncode, 1)
         self.assertIn("File too large", done.stderr)
         server = self.serve("--journal", journal)
-        self.fine(self.worker("--steps", "4", "--no-eval"))
+        self.fine(self.worker("--steps", "4", "--no-eval", "--anew"))
         self.ends(server)
 
     def test_port_taken(self):
@@ -311,6 +365,7 @@ BAD_WORKERS = [
     (["--server", "tcp://h:1", "--insecure", "--method", "dct"], "this method does not have exchange=star"),
     (["--server", "tcp://h:1", "--insecure", "--link", "1gbit"], "--server and --link cannot be combined"),
     (["--server-key", "tgk1:x"], "--server-key requires --server"),
+    (["--anew"], "--anew requires --server"),
 ]
 
 

@@ -173,7 +173,9 @@ static size_t make_message(seat *s, bool parameters, size_t lies, uint8_t *msg)
     const size_t what = fuzz_take(&world.input, 1);
     const size_t begin = what & 16 ? N / 2 : 0, n = parameters || !(what & 32) ? N : N / 2;
     const tg__star head = {.combine = parameters ? &tg__combine_parameters : &tg__combine_mean,
-                           .flags = what & 64 ? TG__STAR_OWNS_MOMENTUM : 0,
+                           .flags = !(what & 64) ? 0
+                                    : parameters ? TG__STAR_ANEW
+                                                 : TG__STAR_OWNS_MOMENTUM,
                            .begin = parameters || n == N ? 0 : begin,
                            .rate = 0.125};
     tg__envelope e = {.session = 7,
@@ -256,7 +258,7 @@ static const tg_transport_ops ops = {.struct_size = sizeof ops,
                                      .destroy = destroy,
                                      .drop = drop};
 
-/* Both keep the same, in the same order. */
+/* Both keep the same, in the same order, and have counted the same steps. */
 static void compare(const tg_server *a, const tg_server *b)
 {
     const tg__region *x = a->regions, *y = b->regions;
@@ -265,11 +267,15 @@ static void compare(const tg_server *a, const tg_server *b)
         must(x->channel == y->channel && x->bucket == y->bucket && x->lo == y->lo && x->n == y->n);
         must(memcmp(x->w, y->w, len) == 0);
         must(memcmp(x->updates, y->updates, sizeof x->updates) == 0);
+        for (int i = 0; i < SEATS; i++)
+            must(x->rank[i].clock == y->rank[i].clock);
         for (size_t i = 0; i < TG__REGION_SLOTS; i++)
             must(!x->slot[i] == !y->slot[i] &&
                  (!x->slot[i] || memcmp(x->slot[i], y->slot[i], len) == 0));
     }
-    must(!x && !y);
+    must(!x && !y && a->founded == b->founded);
+    for (int i = 0; i < SEATS; i++)
+        must(a->in[i].base == b->in[i].base);
 }
 
 static tg_server *create(tg_transport *t, uint8_t how, const char *journal)

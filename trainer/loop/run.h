@@ -85,6 +85,12 @@ static inline double run_before(const run *r)
     return r->job->times ? r->before_s : 0;
 }
 
+/* Whether it is a worker of servers, where workers come and go. */
+static inline bool run_is_seated(const run *r)
+{
+    return TG_HAS(tg_transport, r->transport, seats) && r->transport->seats > 0;
+}
+
 /* Training time so far, without tests and file output; in simulated time including that of the runs
  * that this one resumes. */
 static inline double run_seconds(const run *r)

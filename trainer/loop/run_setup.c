@@ -63,7 +63,7 @@ tg_status run_context(const char *model_spec, size_t context, train_unit unit, s
 loader_config run_loader_config(const run *r)
 {
     const tg_transport *t = r->transport;
-    const bool seated = TG_HAS(tg_transport, t, seats) && t->seats > 0; /* among other workers */
+    const bool seated = run_is_seated(r);
     return (loader_config){.batch = r->job->batch,
                            .context = r->context,
                            .seed = r->job->seed,
@@ -181,6 +181,7 @@ static tg_status make_session(run *r, const run_metadata *about)
     config.timeout_ms = r->job->timeout_ms;
     config.driver = r->job->driver;
     config.job = text;
+    config.count_anew = r->job->count_anew;
     config.trace = r->job->trace;
     config.codec_threads = r->job->codec_threads;
     config.metadata = about->list;
@@ -332,10 +333,20 @@ static tg_status other_model(const run *r, tg_status why)
     return tg_fail(why, "%s", text);
 }
 
+/* A worker that comes to servers begins at the step of those that are there. */
+static void join(run *r)
+{
+    r->step = r->first_step = tg_session_steps(r->session);
+    r->loss_steps = r->step < r->steps ? r->step % r->steps_per_epoch : 0;
+}
+
 static tg_status begin(run *r)
 {
-    if (!r->job->resume_dir)
-        return tg_session_begin(r->session);
+    if (!r->job->resume_dir) {
+        TG_TRY(tg_session_begin(r->session));
+        join(r);
+        return TG_OK;
+    }
     const void *extra;
     size_t len;
     tg_resumed from = {.struct_size = sizeof from};

@@ -69,6 +69,7 @@ typedef struct train_job {
     const char *save_weights; /* file of the weights at the end; NULL: none */
     uint64_t save_every;      /* steps; 0: only at the end, or when interrupted */
     const char *resume_dir;   /* any number of ranks may have saved it */
+    bool count_anew;          /* see session.h */
     const char *init;         /* file of initial weights, which rank 0 reads; NULL: random ones */
     const char *data_spec;    /* the spec of the data. It goes into saved weights with `holdout`, so
                              * that they can be evaluated; NULL: the data's name */
@@ -112,7 +113,8 @@ typedef struct train_start_info {
     size_t params, tensors;
     size_t context; /* of tokens; 0: images */
     const char *shard;
-    uint64_t steps, first_step; /* first_step > 0 after a resume */
+    uint64_t steps, first_step; /* first_step > 0 after a resume, or if it joins others */
+    bool joined;                /* the run is a worker of servers, and began where others were */
     uint64_t until;             /* the last step of this run; steps, unless it pauses */
     uint64_t first_epoch;       /* 0, 1, ...: that of first_step */
     int resumed;                /* ranks that saved the checkpoint it resumes from; 0: none */

@@ -117,6 +117,7 @@ static tg_status announce_here(const run *r, uint64_t job)
                                    .until = r->until,
                                    .steps_per_epoch = r->steps_per_epoch,
                                    .first_step = r->first_step,
+                                   .joined = run_is_seated(r),
                                    .first_epoch = run_position(r) / r->steps_per_epoch,
                                    .resumed = r->resumed,
                                    .anew = r->anew,

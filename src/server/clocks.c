@@ -1,0 +1,89 @@
+/* How many steps workers have made: for the bound of staleness, and for workers that join later. */
+#include "base/mem.h"
+#include "server/server_impl.h"
+
+int tg__clocks_slowest(const tg_server *s, const tg__region *r)
+{
+    int least = -1;
+    for (int rank = 0; rank < s->ranks; rank++)
+        if (!tg__has_left(s, rank) && r->rank[rank].counts &&
+            (least < 0 || r->rank[rank].clock < r->rank[least].clock))
+            least = rank;
+    return least;
+}
+
+uint64_t tg__clocks_newest(const tg_server *s, const tg__region *r)
+{
+    uint64_t clock = r->began;
+    for (int rank = 0; rank < s->ranks; rank++)
+        clock = TG__MAX(clock, r->rank[rank].clock);
+    return clock;
+}
+
+/* The least over all regions, because a step is complete once its gradients have arrived for all of
+ * them. */
+uint64_t tg__clocks_now(const tg_server *s)
+{
+    uint64_t step = UINT64_MAX;
+    for (const tg__region *r = s->regions; r != NULL; r = r->next) {
+        const int rank = tg__clocks_slowest(s, r);
+        step = TG__MIN(step, rank >= 0 ? r->rank[rank].clock : tg__clocks_newest(s, r));
+    }
+    return s->regions == NULL ? 0 : step;
+}
+
+void tg__clocks_clear(tg_server *s)
+{
+    for (tg__region *r = s->regions; r != NULL; r = r->next) {
+        r->began = 0;
+        for (int rank = 0; rank < s->ranks; rank++)
+            r->rank[rank].clock = 0;
+    }
+}
+
+void tg__clocks_begin(tg_server *s, int rank, tg__gathering *g)
+{
+    const bool comes = g->region != NULL && g->star.combine == &tg__combine_parameters;
+    bool others = false;
+    for (int other = 0; other < s->ranks; other++)
+        others |= other != rank && s->in[other].met;
+    g->anew = comes && (g->star.flags & TG__STAR_ANEW) != 0 && !others;
+    if (g->anew)
+        tg__clocks_clear(s);
+    if (g->star.combine == &tg__combine_parameters)
+        s->in[rank].base = tg__clocks_now(s);
+}
+
+void tg__clocks_return(tg_server *s, int rank, uint64_t step)
+{
+    for (tg__region *r = s->regions; r != NULL; r = r->next) {
+        tg__pace_of *p = &r->rank[rank];
+        p->clock = TG__MAX(p->clock, step);
+        p->counts = true;
+    }
+}
+
+/* If workers come and go, the server counts their steps itself. Only the first gradient of a worker
+ * may say a later step, which another server has told it: at most one more than the fastest worker
+ * has made. */
+void tg__clocks_note(const tg_server *s, const tg__gathering *g, int rank)
+{
+    tg__region *r = g->region;
+    tg__pace_of *p = &r->rank[rank];
+    if (p->fresh)
+        p->clock = TG__MAX(p->clock, TG__MIN(g->id.step, tg__clocks_newest(s, r) + 1));
+    p->fresh = false;
+    tg__region_note(r, rank, g->id.step, g->n);
+}
+
+bool tg__clocks_ahead(const tg_server *s, const tg__gathering *g)
+{
+    if (g->region == NULL || g->only < 0 || s->mode.staleness == TG__NO_BOUND ||
+        g->star.combine == &tg__combine_parameters)
+        return false;
+    const int rank = tg__clocks_slowest(s, g->region);
+    const tg__pace_of *p = &g->region->rank[g->only];
+    const uint64_t own = s->hosts ? p->clock + (p->elements < g->region->n) : g->id.step + 1,
+                   least = rank < 0 ? own : g->region->rank[rank].clock;
+    return own > least && own - least > (uint64_t)s->mode.staleness;
+}
