@@ -139,7 +139,9 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         """A session with the tensors, which has not begun."""
         handle = ctypes.c_void_p()
         check(_c.tg_session_create(ctypes.byref(self._config), self.net.handle(), ctypes.byref(handle)))
+        assert handle.value is not None
         self._handle = handle.value
+        self.net._handles[handle.value] = _c.tg_session_destroy
         try:
             for t in self._tensors:
                 t.id = add(self.handle(), t.name, t.memory, _c.TG_TENSOR_TRAINED if t.trained else _c.TG_TENSOR_AVERAGED)
@@ -412,7 +414,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
             return
         with self._lock:
             handle, self._handle = self._handle, None
-            _c.tg_session_destroy(handle)
+            self.net._free(handle)
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None:

@@ -4,7 +4,7 @@ import ctypes
 import os
 import threading
 import weakref
-from typing import Any, Callable, List, Optional, Sequence, Set
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 
 from telegrad import _c
 from telegrad._checks import check_seconds, check_whole, text_of
@@ -92,6 +92,8 @@ class Network:
         self._pid = os.getpid()
         self._stop = ctypes.c_int(0)
         self._reducers: "weakref.WeakSet[Any]" = weakref.WeakSet()
+        # Their handles, and how to destroy these: garbage is finalized in any order, but they use the transport.
+        self._handles: Dict[int, Callable[[int], None]] = {}
         self._before_close: List[Callable[[], None]] = []
         head = _c.tg_transport.from_address(transport)
         self.rank: int = head.rank
@@ -161,8 +163,16 @@ class Network:
         self._before_close.clear()
         for reducer in list(self._reducers):
             reducer.close()
+        for handle in list(self._handles):
+            self._free(handle)
         transport, self._transport = self._transport, None
         _c.tg_transport_destroy(transport)
+
+    def _free(self, handle: int) -> None:
+        """Destroy what has this handle, once."""
+        destroy = self._handles.pop(handle, None)
+        if destroy is not None:
+            destroy(handle)
 
     def __enter__(self) -> "Network":
         return self

@@ -101,7 +101,9 @@ class Reducer:
             config.segments, config.nsegments = ctypes.addressof(cut), len(cut)
         handle = ctypes.c_void_p()
         check(_c.tg_reducer_create(text, net.handle(), n, ctypes.byref(config), ctypes.byref(handle)))
+        assert handle.value is not None
         self._handle = handle.value
+        net._handles[handle.value] = _c.tg_reducer_destroy
         net._reducers.add(self)
 
     def handle(self) -> int:
@@ -209,10 +211,11 @@ class Reducer:
         if self._handle is None or os.getpid() != self._pid:
             return
         with self._lock:
-            self._last = (self.bytes_sent, self.ratio)
+            if self._handle in self.net._handles:
+                self._last = (self.bytes_sent, self.ratio)
             handle, self._handle = self._handle, None
             self._operation = None
-            _c.tg_reducer_destroy(handle)
+            self.net._free(handle)
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None:

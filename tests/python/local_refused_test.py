@@ -1,5 +1,6 @@
 """telegrad.torch.Local: gradients that are not finite, and what is refused. Status 77: no PyTorch here."""
 import copy
+import gc
 import pickle
 import unittest
 
@@ -196,6 +197,17 @@ class Refused(unittest.TestCase):
                 with self.assertRaisesRegex(telegrad.StateError, "its step or its load_state_dict has failed"):
                     opt.step()
         ranks.in_threads(2, body)
+
+    def test_garbage(self):
+        """An optimizer and its network that hold each other: the session ends first, whichever Python finalizes first."""
+        with ranks.ends_of("tg_session_destroy") as calls:
+            net, model = telegrad.Network.local(1)[0], Fixed()
+            net.itself = opt = Local(torch.optim.SGD(model.parameters(), 0.1), model, "local", net)
+            opt.itself = net
+            calls.clear()
+            del net, opt
+            gc.collect()
+        self.assertEqual(calls, ["tg_session_destroy", "tg_transport_destroy"])
 
     def test_copies(self):
         def body(net):

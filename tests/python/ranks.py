@@ -1,8 +1,10 @@
 """Ranks for tests: threads of this process over a local network, and processes over 127.0.0.1."""
+import contextlib
 import os
 import subprocess
 import sys
 import threading
+import unittest.mock
 
 import telegrad
 
@@ -30,6 +32,19 @@ def in_threads(size, body):
     if errors:
         raise errors[0]
     return results
+
+
+@contextlib.contextmanager
+def ends_of(name):
+    """Inside of `with`, the calls of this function and of tg_transport_destroy, in order."""
+    calls = []
+    with contextlib.ExitStack() as patches:
+        for each in (name, "tg_transport_destroy"):
+            def call(handle, each=each, real=getattr(telegrad._c, each)):
+                calls.append(each)
+                real(handle)
+            patches.enter_context(unittest.mock.patch.object(telegrad._c, each, call))
+        yield calls
 
 
 def start(script, size, *arguments, environment=None):

@@ -327,6 +327,16 @@ class Networks(unittest.TestCase):
             telegrad.Reducer("dgc:warmup=4ep", 4, net)
         telegrad.Reducer("dgc:warmup=4ep", 4, net, steps_per_epoch=10)
 
+    def test_garbage(self):
+        """A reducer and its network that hold each other: the reducer ends first, whichever Python finalizes first."""
+        with ranks.ends_of("tg_reducer_destroy") as calls:
+            net = telegrad.Network.local(1)[0]
+            net.itself = reducer = telegrad.Reducer("dense", 4, net)
+            reducer.itself = net
+            del net, reducer
+            gc.collect()
+        self.assertEqual(calls, ["tg_reducer_destroy", "tg_transport_destroy"])
+
     def test_closed(self):
         net = telegrad.Network.local(1)[0]
         reducer = telegrad.Reducer("fp16", 4, net)
