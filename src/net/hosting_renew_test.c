@@ -242,14 +242,7 @@ static void offer(const house *h, bool in_order, float *w)
                                       .method = "dense:exchange=star",
                                       .strategy = "server",
                                       .optimizer = h->optimizer};
-    const size_t shape = TOKENS;
     float g[TOKENS] = {0};
-    const tg_tensor tensor = {.struct_size = sizeof tensor,
-                              .name = "w",
-                              .shape = &shape,
-                              .ndim = 1,
-                              .param = tg_array_f32(w, TOKENS),
-                              .grad = tg_array_f32(g, TOKENS)};
     tg_net_attach_config to = attach_config(h);
     tg_net *net;
     tg_transport *t;
@@ -258,8 +251,7 @@ static void offer(const house *h, bool in_order, float *w)
     to.again_s = 30;
     assert_int_equal(attach(&to, &net, &t), TG_OK);
     assert_int_equal(tg_session_create(&config, t, &s), TG_OK);
-    assert_int_equal(tg_session_add(s, &tensor, &id), TG_OK);
-    assert_int_equal(tg_session_begin(s), TG_OK);
+    assert_int_equal(one_tensor_begin(s, w, g, TOKENS, &id), TG_OK);
     if (!in_order)
         (void)shutdown(net->stream[1]->fd, SHUT_RDWR);
     tg_session_destroy(s);

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "one_tensor.h"
 
 #include "base/virtual_clock.h"
 #include "telegrad/telegrad.h"
@@ -60,13 +61,7 @@ static tg_status train(rank *r, tg_session *s)
 {
     const job *j = r->job;
     uint32_t id;
-    const tg_tensor t = {.struct_size = sizeof t,
-                         .name = "w",
-                         .shape = (const size_t[]){N},
-                         .ndim = 1,
-                         .param = tg_array_f32(r->w, N),
-                         .grad = tg_array_f32(r->g, N)};
-    TG_TRY(tg_session_add(s, &t, &id));
+    TG_TRY(one_tensor_add(s, r->w, r->g, N, &id));
     assert_int_equal(tg_session_set_costs(s, &(tg_bucket_cost){0}, 1), TG_E_STATE);
     TG_TRY(tg_session_begin(s));
     if (j->measure)

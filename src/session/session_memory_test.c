@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "one_tensor.h"
 
 #include "telegrad/telegrad.h"
 
@@ -51,16 +52,8 @@ static pthread_barrier_t all_leave;
 
 static tg_status train(rank *r, tg_session *s, float *w, float *g)
 {
-    static const size_t shape[1] = {N};
-    const tg_tensor tensor = {.struct_size = sizeof tensor,
-                              .name = "w",
-                              .shape = shape,
-                              .ndim = 1,
-                              .param = tg_array_f32(w, N),
-                              .grad = tg_array_f32(g, N)};
     uint32_t id;
-    TG_TRY(tg_session_add(s, &tensor, &id));
-    TG_TRY(tg_session_begin(s));
+    TG_TRY(one_tensor_begin(s, w, g, N, &id));
     if (r->leave_after >= 0) {
         const tg_status status = r->leave_after > 0 ? tg_session_grad_ready(s, id) : TG_OK;
         pthread_barrier_wait(&all_leave);

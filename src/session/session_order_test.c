@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "one_tensor.h"
 
 #include "telegrad/session.h"
 
@@ -32,18 +33,10 @@ static tg_status one_step(tg_session *s, uint32_t id)
 static tg_status train(const rank *r, tg_session *s)
 {
     static float w[P][N], g[P][N];
-    const size_t shape[] = {N};
     const int me = r->t->rank;
     double x = 1;
     uint32_t id;
-    const tg_tensor tensor = {.struct_size = sizeof tensor,
-                              .name = "w",
-                              .shape = shape,
-                              .ndim = 1,
-                              .param = tg_array_f32(w[me], N),
-                              .grad = tg_array_f32(g[me], N)};
-    TG_TRY(tg_session_add(s, &tensor, &id));
-    TG_TRY(tg_session_begin(s));
+    TG_TRY(one_tensor_begin(s, w[me], g[me], N, &id));
     TG_TRY(one_step(s, id));
     if (!r->differs)
         return one_step(s, id);

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "one_tensor.h"
 
 #include "telegrad/telegrad.h"
 
@@ -36,17 +37,10 @@ static const char destroyed[] = "the transport was destroyed on this rank (1)";
 
 static tg_status make(rank *k)
 {
-    static const size_t shape = N;
     const tg_session_config config = {.struct_size = sizeof config, .driver = k->driver};
-    const tg_tensor t = {.struct_size = sizeof t,
-                         .name = "w",
-                         .shape = &shape,
-                         .ndim = 1,
-                         .param = tg_array_f32(k->w, N),
-                         .grad = tg_array_f32(k->g, N)};
     TG_TRY(tg_reducer_create("topk", k->t, N, NULL, &k->r));
     TG_TRY(tg_session_create(&config, k->t, &k->s));
-    return tg_session_add(k->s, &t, &k->id);
+    return one_tensor_add(k->s, k->w, k->g, N, &k->id);
 }
 
 static tg_status step(rank *k)

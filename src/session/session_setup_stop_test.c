@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "one_tensor.h"
 
 #include "telegrad/telegrad.h"
 
@@ -56,20 +57,14 @@ static void *ask_later(void *arg)
 
 static tg_status make(rank *k)
 {
-    const size_t shape = k->scene->n == 0 ? N : k->scene->n;
+    const size_t n = k->scene->n == 0 ? N : k->scene->n;
     const tg_session_config config = {.struct_size = sizeof config,
                                       .driver = k->scene->driver,
                                       .timeout_ms = TIMEOUT_MS,
                                       .stop = &k->stop};
-    const tg_tensor t = {.struct_size = sizeof t,
-                         .name = "w",
-                         .shape = &shape,
-                         .ndim = 1,
-                         .param = tg_array_f32(k->w, shape),
-                         .grad = tg_array_f32(k->g, shape)};
     uint32_t id;
     TG_TRY(tg_session_create(&config, k->t, &k->s));
-    return tg_session_add(k->s, &t, &id);
+    return one_tensor_add(k->s, k->w, k->g, n, &id);
 }
 
 static tg_status wait_for_end(const rank *k)

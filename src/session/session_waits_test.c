@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "one_tensor.h"
 
 #include "base/virtual_clock.h"
 #include "telegrad/telegrad.h"
@@ -53,17 +54,9 @@ static tg_status train(rank *r, tg_session *s)
     float w[N] = {0}, g[N];
     uint32_t id;
     int64_t before[P];
-    const size_t shape[] = {N};
     const tg_clock *clock = r->t->clock;
     const bool slow = r->t->rank == SLOW;
-    const tg_tensor tensor = {.struct_size = sizeof tensor,
-                              .name = "w",
-                              .shape = shape,
-                              .ndim = 1,
-                              .param = tg_array_f32(w, N),
-                              .grad = tg_array_f32(g, N)};
-    TG_TRY(tg_session_add(s, &tensor, &id));
-    TG_TRY(tg_session_begin(s));
+    TG_TRY(one_tensor_begin(s, w, g, N, &id));
     TG_TRY(tg_session_waited(s, before));
     for (int step = 0; step < STEPS; step++) {
         tg_step_info info = {.struct_size = sizeof info};
