@@ -1,5 +1,5 @@
 """A worker of a parameter server (telegrad serve). Start as many as you like, anywhere, at any time: each trains on batches of
-its own, and takes over the parameters that the server has.
+its own, begins with the server's parameters at the step of the others, and ends after step --steps of the job.
 
     telegrad serve --listen tcp://0.0.0.0:4242 --insecure --workers 8 --mode async:staleness=8
     python server.py tcp://host-a:4242 --save model.pt
@@ -8,6 +8,7 @@ its own, and takes over the parameters that the server has.
 A small network learns patterns under noise, so nothing is downloaded.
 """
 import argparse
+import math
 
 import torch
 
@@ -37,9 +38,10 @@ def main(o):
     model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
     key = telegrad.Key.load(o.key) if o.key else None
     with telegrad.torch.server(model, o.address, o.method, lr=o.rate, key=key, server_key=o.server_key, insecure=key is None) as opt:
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(opt, o.steps)
-        generator = torch.Generator().manual_seed(opt.seat)  # its own part of the data
-        for _ in range(o.steps):
+        first = opt.first_step  # a worker that joins others continues at their step
+        schedule = torch.optim.lr_scheduler.LambdaLR(opt, lambda step: (1 + math.cos(math.pi * (first + step) / o.steps)) / 2)
+        generator = torch.Generator().manual_seed(opt.seat + opt.seats * first)  # its own part of the data
+        for _ in range(first, o.steps):
             images, labels = batch(generator)
             opt.zero_grad()
             torch.nn.functional.cross_entropy(model(images), labels).backward()

@@ -112,6 +112,8 @@ class Worker(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
     optimizer   that of the servers, such as "sgd:lr=0.01,momentum=0.9"; its lr has no effect
     seat        this worker's number, 0 to `seats` - 1, by which to choose its part of the data
     seats       the most workers at a time (`telegrad serve --workers`)
+    first_step  the step of the job at which this worker begins: that of the slowest worker; if no other is connected, the one
+                after the last that was made
     net         `net.stop()`, from any thread, ends a wait for a server after a second, as does Ctrl-C
 
     A `with` statement closes it.
@@ -155,7 +157,7 @@ class Worker(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
                 t.id = add(handle, t.name, t.memory, _c.TG_TENSOR_TRAINED, view)
             with torch.no_grad():
                 self._session.call(lambda handle: check(_c.tg_session_begin(handle)))
-                self._first = int(_c.tg_session_steps(handle))
+                self.first_step = int(_c.tg_session_steps(handle))
                 self._take()
         except BaseException as error:
             self.close()
@@ -235,7 +237,7 @@ class Worker(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         """Figures of this worker: steps that the servers have answered; skipped_steps: steps that were skipped because a gradient
         was not finite; bytes_sent; ratio: the gradient's size over that of its coded form in the last step."""
         handle = self.handle()
-        return {"steps": int(_c.tg_session_steps(handle)) - self._first, "skipped_steps": self._left_out,
+        return {"steps": int(_c.tg_session_steps(handle)) - self.first_step, "skipped_steps": self._left_out,
                 "bytes_sent": int(_c.tg_session_bytes_sent(handle)), "ratio": self._ratio}
 
     def close(self) -> None:
@@ -267,7 +269,7 @@ def _tensors_of(model: torch.nn.Module) -> List[Tensor]:
 
 def server(model: torch.nn.Module, address: Texts, method: str = "dense", *, lr: float, server_key: Optional[Texts] = None,
            key: Optional[Key] = None, insecure: bool = False, rules: Optional[Dict[str, str]] = None, seed: int = 0, total_steps: int = 0,
-           steps_per_epoch: int = 0, timeout: float = 600, threads: int = 1) -> Worker:
+           steps_per_epoch: int = 0, timeout: float = 600, threads: int = 1, anew: bool = False) -> Worker:
     """Train as a worker of `telegrad serve`, which keeps the parameters and updates them. Workers may start and end at any time.
     Each is a process of its own, and needs neither torch.distributed nor DistributedDataParallel.
 
@@ -278,7 +280,11 @@ def server(model: torch.nn.Module, address: Texts, method: str = "dense", *, lr:
             loss(model(x), y).backward()
             opt.step()
 
-    The first worker brings the initial parameters. Every other one gets the servers': when this returns, the model has them.
+    The first worker brings the initial parameters. Every other one gets the servers': when this returns, the model has them. It
+    continues at the others' step, and so do warm-ups of the method. The learning rate and the end of training are yours:
+
+        schedule = torch.optim.lr_scheduler.LambdaLR(opt, lambda step: factor(opt.first_step + step))
+        for step in range(opt.first_step, steps):
 
     model       the module, with its parameters in host memory (those in float32 are used without a copy). Frozen parameters and
                 buffers are not exchanged
@@ -291,6 +297,7 @@ def server(model: torch.nn.Module, address: Texts, method: str = "dense", *, lr:
     insecure    use no keys and no encryption, as telegrad serve --insecure does
     rules       methods by patterns of parameter names: {"*.bias": "f32"}
     timeout     seconds to wait for an answer, and to keep calling a server that cannot be reached, now or later
+    anew        count steps from 0 if no other worker is connected; the servers' parameters and the optimizer's memory stay
     seed, total_steps, steps_per_epoch, threads   as for telegrad.Reducer
 
     Workers that train at the same time must give the same model, method, rules, seed and lengths; one that differs is
@@ -325,5 +332,5 @@ def server(model: torch.nn.Module, address: Texts, method: str = "dense", *, lr:
     config = _c.tg_session_config(
         struct_size=ctypes.sizeof(_c.tg_session_config), method=own_method, strategy=b"server", seed=seed, steps_per_epoch=steps_per_epoch,
         timeout_ms=max(1, round(timeout * 1000)), driver=_c.TG_DRIVER_INLINE, rules=ctypes.addressof(listed) if texts else None,
-        nrules=len(texts), codec_threads=threads, total_steps=total_steps, job=b"telegrad.torch.server")
+        nrules=len(texts), codec_threads=threads, total_steps=total_steps, job=b"telegrad.torch.server", count_anew=int(bool(anew)))
     return Worker(model, Servers(address, server_key, key, insecure, timeout), rate, config, (texts, listed))

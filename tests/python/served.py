@@ -37,10 +37,10 @@ class Server:
         for line in self.process.stderr:
             self.said += line
 
-    def told(self, part, seconds=60):
-        """Wait until it has said this."""
+    def told(self, part, seconds=60, times=1):
+        """Wait until it has said this, so many times."""
         until = time.monotonic() + seconds
-        while part not in self.said:
+        while self.said.count(part) < times:
             if time.monotonic() > until:
                 raise AssertionError(f"{part!r} was not said: {self.said}")
             time.sleep(0.01)

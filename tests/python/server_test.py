@@ -144,6 +144,24 @@ class Several(unittest.TestCase):
             train(opt, first, 4, 5)  # the other has left
             self.assertEqual(opt.stats()["steps"], 5)
 
+    def test_steps_of_the_others(self):
+        model, other_model = plain(1), plain(2)
+        with worker(model, self.server.address, anew=True) as opt:
+            self.assertEqual(opt.first_step, 0)
+            train(opt, model, 0, 3)
+            with worker(other_model, self.server.address, anew=True) as other:  # somebody is there
+                self.assertEqual(other.first_step, 3)
+                train(other, other_model, 3, 5)
+                self.assertEqual(other.stats()["steps"], 2)
+        left = "worker 0 (127.0.0.1) has left\n"
+        self.server.told(left)
+        self.server.told("worker 1 (127.0.0.1) has left\n")
+        with worker(plain(1), self.server.address) as opt:
+            self.assertEqual(opt.first_step, 5)
+        self.server.told(left, times=2)
+        with worker(plain(1), self.server.address, anew=True) as opt:
+            self.assertEqual(opt.first_step, 0)
+
     def test_others_are_refused(self):
         """Another model or method, while a worker is there and later."""
         model, other = plain(1), torch.nn.Linear(12, 3)
