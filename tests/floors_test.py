@@ -53,6 +53,11 @@ class Includes(unittest.TestCase):
             problems.append(f"src/base/way{number}.c {problem}")
         self.assertEqual((1, problems), check(**files))
 
+    def test_long_files(self):
+        self.assertEqual((1, ["src/base/long.c has 500 lines: allowed: fewer than 500", "tests/long.py has 501 lines: allowed: fewer than 500"]),
+                         check(**{"src/base/long.c": "\n" * 500, "src/base/less.c": "\n" * 499, "tests/long.py": "\n" * 501,
+                                  "tests/golden/golden_long.h": "\n" * 900}))
+
     def test_programs_see_public_headers_only(self):
         self.assertEqual((1, ["trainer/nn/nn.h includes src/base/mem.h: only bench looks inside of the library"]),
                          check(**{"trainer/nn/nn.h": "#include <src/base/mem.h>\n"}))

@@ -44,9 +44,8 @@ typedef struct tg_session tg_session;
 
 /* What happens to a step whose gradients are not finite (NaN or infinity), or whose arithmetic
  * leaves the range of f32: the sum of gradients over ranks, their sum within a node, or a rank's
- * gradient plus what it remembers. A gradient that is huge but within the range (1e38) is exchanged
- * as any other: what is not sent of it stays in the memory, and is sent later. The optimizer's
- * update is not checked: with an absurd learning rate, parameters may overflow. */
+ * gradient plus what it remembers. A huge gradient within the range (1e38) is exchanged as usual.
+ * The optimizer's update is not checked: with an absurd learning rate, parameters may overflow. */
 typedef enum tg_nonfinite {
     /* No rank applies the step; training continues with the next one. Coded payloads of finite
      * ranks return to their residuals; a dense step is lost.
@@ -109,8 +108,7 @@ typedef struct tg_session_config {
      * be used for all tensors or for none. Copied. */
     const char *const *rules;
     size_t nrules;
-    unsigned codec_threads; /* cores for encoding and decoding; 0: one. Any number gives the same
-                             * bits; ranks may differ */
+    unsigned codec_threads; /* cores for coding; 0: one. Same bits with any; ranks may differ */
     /* (nmetadata) "NAME=TEXT" for the header of saved weights (weights.h), e.g. "model=lenet5".
      * Rank 0's are written. Copied. */
     const char *const *metadata;
@@ -150,10 +148,8 @@ typedef struct tg_session_config {
      * Borrowed; NULL: none. */
     const volatile sig_atomic_t *stop;
     /* With servers whose workers come and go (net.h). 0: the session begins at the step of the
-     * workers that are there, of the slowest one, or, if there are none, after the last step that
-     * was made; tg_session_steps tells it after tg_session_begin. 1: the same if workers are there;
-     * otherwise steps count from 0 again, and the servers' parameters and the optimizer's memory
-     * stay. */
+     * slowest connected worker; if there is none, after the last step that was made. 1: if there is
+     * none, at step 0; the servers' parameters and optimizer memory stay. */
     uint64_t count_anew;
 } tg_session_config;
 
@@ -212,9 +208,8 @@ TG_API TG_NODISCARD tg_status tg_session_add(tg_session *s, const tg_tensor *t, 
  *    differs.
  * 2. With exchange=auto: the ranks measure the network, rank 0 chooses the exchange of each bucket
  *    for all, and tg_log is told (TG_LOG_INFO).
- * 3. All ranks get rank 0's tensors. With strategy "server", they then get the servers'; where
- *    workers come and go, tg_session_steps is then the step at which this one begins, and rates,
- *    warm-ups and what else depends on the step go on from there.
+ * 3. All ranks get rank 0's tensors. With strategy "server", they then get the servers'. If workers
+ *    come and go, the session begins at the others' step (count_anew), as tg_session_steps says.
  * Errors  TG_E_SPEC (a rule that matches no tensor, rules that exclude each other),
  *         TG_E_ARG (config.buckets does not cover all tensors; parameters of two tensors, or one's
  *         gradient and another's parameters, share memory),
@@ -354,8 +349,8 @@ TG_API void tg_session_request_stop(tg_session *s);
 /* 64-bit hash of the global parameters in the order added: names, shapes, values.
  * Errors  TG_E_STATE (before begin) */
 TG_API TG_NODISCARD tg_status tg_session_params_hash(tg_session *s, uint64_t *hash_p);
-/* Steps taken; a resumed run counts on from the checkpoint's, a worker that comes to servers from
- * those that others have made (count_anew). */
+/* Steps taken, including those before a resume, and those of the workers that this one has joined
+ * (count_anew). */
 TG_API uint64_t tg_session_steps(const tg_session *s);
 /* Bytes handed to the transport, handshake included. */
 TG_API uint64_t tg_session_bytes_sent(const tg_session *s);
@@ -431,10 +426,8 @@ TG_API TG_NODISCARD tg_status tg_session_load(tg_session *s, const char *dir, co
 /* The same in memory, for a program that saves it with state of its own: what this rank needs to
  * resume, all parameters included. All ranks call it after the same step. What is in flight is
  * received and stored unapplied.
- * bytes_p  [out] (len) valid until the next tg_session_save_memory, or until the session is
- *          destroyed
- * Errors   TG_E_STATE (in the middle of a step), TG_E_PEER, TG_E_NOMEM: the session continues
- *          after TG_E_STATE and TG_E_NOMEM */
+ * bytes_p  [out] (len) valid until the next tg_session_save_memory, or the session's end
+ * Errors   TG_E_STATE (in a step), TG_E_NOMEM: the session continues. TG_E_PEER ends it */
 TG_API TG_NODISCARD tg_status tg_session_save_memory(tg_session *s, const void **bytes_p,
                                                      size_t *len_p);
 /* Resume from what the same rank saved: call it in place of tg_session_begin, on all ranks. It
@@ -444,8 +437,7 @@ TG_API TG_NODISCARD tg_status tg_session_save_memory(tg_session *s, const void *
 TG_API TG_NODISCARD tg_status tg_session_load_memory(tg_session *s, const void *bytes, size_t len);
 /* The same with any number of ranks: from what all old ranks saved after the same step. Another
  * number of ranks takes over as in tg_session_load.
- * bytes   (ranks) what rank 0, 1, ... saved. If `ranks` is the number of ranks, only this rank's is
- *         read
+ * bytes   (ranks) what each saved; if `ranks` is the number of ranks, only this rank's is read
  * len     (ranks) the bytes of each
  * ranks   that saved them
  * Errors  TG_E_ARG (ranks), those of tg_session_load_memory */
@@ -462,8 +454,7 @@ typedef struct tg_resumed {
      * less the step at which a run with today's epochs would have been at the same position,
      * rounded down to whole steps. */
     int64_t epoch_shift;
-    const char *anew; /* what could not be restored and starts afresh, in words; "": nothing. Lives
-                       * as long as the session */
+    const char *anew; /* what starts afresh, in words; "": nothing. Lives as long as the session */
 } tg_resumed;
 
 /* Errors  TG_E_ARG (NULL, struct_size) */
