@@ -39,7 +39,7 @@ def main(o):
     key = telegrad.Key.load(o.key) if o.key else None
     with telegrad.torch.server(model, o.address, o.method, lr=o.rate, key=key, server_key=o.server_key, insecure=key is None) as opt:
         first = opt.first_step  # a worker that joins others continues at their step
-        schedule = torch.optim.lr_scheduler.LambdaLR(opt, lambda step: (1 + math.cos(math.pi * (first + step) / o.steps)) / 2)
+        schedule = torch.optim.lr_scheduler.LambdaLR(opt, lambda step: (1 + math.cos(math.pi * (first + step) / max(1, o.steps))) / 2)
         generator = torch.Generator().manual_seed(opt.seat + opt.seats * first)  # its own part of the data
         for _ in range(first, o.steps):
             images, labels = batch(generator)

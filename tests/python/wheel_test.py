@@ -62,6 +62,7 @@ with tempfile.TemporaryDirectory() as name:
     assert done.stdout.startswith("telegrad ") and "\noneDNN none\n" in done.stdout and "\nMPI none\n" in done.stdout, done
     assert run(command, "key", "new", folder / "a.key", env=clean).startswith("tgk1:")
     assert "topk" in run(command, "methods", env=clean)
+    assert "--listen" in run(command, "serve", "--help", env=clean)
     assert "train" not in run(command, "--help", env=clean).split("Commands:")[1].split("  methods")[0]
     done = subprocess.run([command, "train"], capture_output=True, text=True, env=clean)
     assert done.returncode == 2 and "built without a trainer, which needs oneDNN: it has no \"train\"" in done.stderr, done
