@@ -16,6 +16,7 @@
 #define LOG_HEAD 32u
 #define LOG_MARK 16u /* where the head says how far the disk has it */
 #define RECORD_HEAD 40u
+#define LOG_ASIDE "log.tmp" /* a log that is not whole yet */
 
 static uint32_t crc(const void *bytes, size_t len)
 {
@@ -55,6 +56,13 @@ static bool read_name(const char *name, const char *stem, const char *end, uint6
     return strcmp(name, expected) == 0;
 }
 
+/* Whether a log has no records: it was begun, but its snapshot was never written. */
+static bool is_bare(int folder, const char *name)
+{
+    struct stat info;
+    return fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0 && info.st_size == LOG_HEAD;
+}
+
 /* Find the newest snapshot; or, with `below`, delete snapshots and logs of lower numbers. */
 static tg_status look(tg__journal *j, uint64_t below, bool *found_p)
 {
@@ -67,12 +75,13 @@ static tg_status look(tg__journal *j, uint64_t below, bool *found_p)
         const bool snapshot = read_name(e->d_name, "state", ".tg", &number);
         if (!snapshot && !read_name(e->d_name, "log", "", &number)) {
             others |= e->d_name[0] != '.' && strcmp(e->d_name, "lock") != 0 &&
-                      strncmp(e->d_name, "state-", strlen("state-")) != 0;
+                      strncmp(e->d_name, "state-", strlen("state-")) != 0 &&
+                      strcmp(e->d_name, LOG_ASIDE) != 0;
             continue;
         }
         if (number < below)
             (void)unlinkat(dirfd(d), e->d_name, 0); /* files that remain are not read */
-        logs |= !snapshot;
+        logs |= !snapshot && (number > 0 || !is_bare(dirfd(d), e->d_name));
         if (found_p != NULL && snapshot && (!*found_p || number > j->number)) {
             *found_p = true;
             j->number = number;
@@ -219,6 +228,17 @@ static tg_status write_mark(tg__journal *j)
                    (unsigned long long)j->number, j->dir, strerror(errno));
 }
 
+/* Somebody may have deleted the folder: then nothing of the log can be found again. */
+static tg_status check_linked(tg__journal *j)
+{
+    struct stat info;
+    if (fstat(j->fd, &info) != 0 || info.st_nlink > 0)
+        return TG_OK;
+    j->broken = true;
+    return tg_fail(TG_E_IO, "log %llu of journal %s was deleted while the server was using it",
+                   (unsigned long long)j->number, j->dir);
+}
+
 tg_status tg__journal_sync(tg__journal *j)
 {
     if (!j->dirty)
@@ -231,18 +251,19 @@ tg_status tg__journal_sync(tg__journal *j)
                        (unsigned long long)j->number, j->dir, strerror(errno));
     }
     TG_TRY(write_mark(j));
+    TG_TRY(check_linked(j));
     j->dirty = false;
     j->syncs++;
     j->sync_ns += tg_now_ns(tg_clock_monotonic()) - begin;
     return TG_OK;
 }
 
-/* Open log `number` to write behind its first `len` bytes; 0: it is new. */
-static tg_status open_log(tg__journal *j, uint64_t number, uint64_t len)
+/* Write to a file from now on.
+ * path    the log; or the name under which it is begun, then `len` is 0
+ * number  of the log
+ * len     what follows its first bytes of this number is cut off */
+static tg_status open_log(tg__journal *j, const char *path, uint64_t number, uint64_t len)
 {
-    TG__FREED char *path = log_of(j, number);
-    if (path == NULL)
-        return tg_fail(TG_E_NOMEM, "out of memory: journal");
     const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (fd < 0 || ftruncate(fd, (off_t)len) != 0 || lseek(fd, 0, SEEK_END) < 0) {
         const int error = errno;
@@ -261,16 +282,36 @@ static tg_status open_log(tg__journal *j, uint64_t number, uint64_t len)
     return TG_OK;
 }
 
-tg_status tg__journal_begin(tg__journal *j, uint64_t number)
+static tg_status begin(tg__journal *j, uint64_t number, const char *aside, const char *path)
 {
     uint8_t head[LOG_HEAD] = LOG_MAGIC;
-    TG_TRY(open_log(j, number, 0));
+    TG_TRY(open_log(j, aside, number, 0));
     tg__put32(head + 8, LOG_VERSION);
     tg__put32(head + 12, crc(head, 12));
     TG_TRY(append(j, head, sizeof head));
     TG_TRY(tg__journal_sync(j));
-    TG_TRY(tg__folder_sync(j->dir));
-    return look(j, number, NULL);
+    if (fdatasync(j->fd) != 0 || rename(aside, path) != 0)
+        return tg_fail(TG_E_IO, "cannot begin log %s: %s", path, strerror(errno));
+    return tg__folder_sync(j->dir);
+}
+
+tg_status tg__journal_begin(tg__journal *j, uint64_t number)
+{
+    TG__FREED char *path = log_of(j, number);
+    TG__FREED char *aside = NULL;
+    if (asprintf(&aside, "%s/" LOG_ASIDE, j->dir) < 0)
+        aside = NULL;
+    const tg_status status = path != NULL && aside != NULL
+                                 ? begin(j, number, aside, path)
+                                 : tg_fail(TG_E_NOMEM, "out of memory: journal");
+    if (status != TG_OK)
+        j->broken = true; /* the older log is no longer written to */
+    return status;
+}
+
+tg_status tg__journal_forget(tg__journal *j)
+{
+    return look(j, j->number, NULL);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -287,10 +328,14 @@ static tg_status fail_at(const tg__file *f, size_t at, const char *what)
     return tg_fail(TG_E_CORRUPT, "journal %s is damaged at byte %zu: %s", f->path, at, what);
 }
 
+/* A log has its name only once its head is on disk. */
 static tg_status check_head(const tg__file *f, const uint8_t *bytes)
 {
-    if (f->len < LOG_HEAD || is_zero(bytes, f->len))
-        return TG_OK; /* it was never begun: nothing was answered */
+    if (f->len < LOG_HEAD)
+        return tg_fail(TG_E_CORRUPT, "journal %s is damaged: it has %zu bytes, but its head %u",
+                       f->path, f->len, LOG_HEAD);
+    if (is_zero(bytes, f->len))
+        return fail_at(f, 0, "all bytes are zero");
     if (memcmp(bytes, LOG_MAGIC, 8) != 0)
         return fail_at(f, 0, "this is no log of a server");
     if (tg__get32(bytes + 8) != LOG_VERSION)
@@ -362,30 +407,25 @@ tg_status tg__journal_replay(tg__journal *j,
     if (path == NULL)
         return tg_fail(TG_E_NOMEM, "out of memory: journal");
     if (access(path, F_OK) != 0 && errno == ENOENT) {
-        tg_log(TG_LOG_WARN,
-               "journal %s is not there: what came after the snapshot is lost, unless the server "
-               "died just as it had written that",
-               path);
-        return tg__journal_begin(j, j->number);
+        tg_log(TG_LOG_WARN, "journal %s is not there: what came after the snapshot is lost", path);
+        TG_TRY(tg__journal_begin(j, j->number));
+        return tg__journal_forget(j);
     }
     TG_TRY(tg__file_open(path, "log", &f));
     tg_status status = tg__file_read(&f, &bytes);
     if (status == TG_OK)
         status = check_head(&f, bytes);
-    const bool begun = status == TG_OK && f.len >= LOG_HEAD && !is_zero(bytes, f.len);
-    if (begun)
+    if (status == TG_OK)
         status = replay_all(&f, bytes, &at, &records, replay, arg);
     tg__file_close(&f);
     TG_TRY(status);
-    if (!begun)
-        return tg__journal_begin(j, j->number);
     if (at < f.len)
         tg_log(TG_LOG_WARN,
                "journal %s: its last %zu bytes are an incomplete record, which nobody was told of: "
                "they are cut off",
                path, f.len - at);
-    TG_TRY(open_log(j, j->number, at));
+    TG_TRY(open_log(j, path, j->number, at));
     j->records = records;
     TG_TRY(tg__journal_sync(j));
-    return look(j, j->number, NULL);
+    return tg__journal_forget(j);
 }

@@ -3,6 +3,7 @@
  *
  *   state-<12 digits>.tg  snapshot K, a checkpoint file (state/checkpoint.h)
  *   log-<12 digits>       what has happened since snapshot K: a head, then records
+ *   log.tmp               a log that is being begun
  *   lock                  locked while a server uses the folder
  *
  *   head     8  magic "TGLOG\r\n" and a zero    record  4  kind
@@ -60,8 +61,8 @@ typedef struct tg__journal_record {
 } tg__journal_record;
 
 /* Open and lock a folder; it is created if it does not exist. j: all zero.
- * found_p  [out] true: there is a snapshot, j->number. false: write one, then call
- *          tg__journal_begin
+ * found_p  [out] true: there is a snapshot, j->number. false: call tg__journal_begin, then
+ *          write one
  * Errors   TG_E_IO (also: another server uses it), TG_E_NOMEM; tg__journal_close is needed all the
  *          same */
 TG_NODISCARD tg_status tg__journal_open(tg__journal *j, const char *dir, bool *found_p);
@@ -77,9 +78,14 @@ TG_NODISCARD tg_status tg__journal_replay(tg__journal *j,
                                                               const tg__journal_record *record,
                                                               const uint8_t *body),
                                           void *arg);
-/* After snapshot `number` was written: begin its log, and delete older snapshots and logs.
- * Errors  TG_E_IO */
+/* Begin log `number`, which is on disk when this returns. Write snapshot `number` after that, so
+ * that each snapshot has a whole log, however the server dies: a log that is shorter than its head
+ * is damage.
+ * Errors  TG_E_IO, TG_E_NOMEM; then nothing more can be written */
 TG_NODISCARD tg_status tg__journal_begin(tg__journal *j, uint64_t number);
+/* After snapshot j->number was written: delete older snapshots and logs.
+ * Errors  TG_E_IO */
+TG_NODISCARD tg_status tg__journal_forget(tg__journal *j);
 /* Append a record, which tg__journal_sync puts on disk.
  * Errors  TG_E_IO */
 TG_NODISCARD tg_status tg__journal_add(tg__journal *j, const tg__journal_record *record,

@@ -163,9 +163,7 @@ static void test_cut(void **state)
             assert_int_equal(file_size(file(log_name)), begin_of(RECORDS));
             const long at = begin_of(i) - back[b];
             size_t whole = 0;
-            if (at < HEAD && i > 0)
-                continue;
-            if (at < 0)
+            if (at < HEAD)
                 continue;
             while (whole < RECORDS && begin_of(whole + 1) <= at)
                 whole++;
@@ -231,17 +229,92 @@ static void test_zeros(void **state)
     cut(begin_of(RECORDS) + 5000);
     assert_int_equal(recover(), TG_OK);
     assert_int_equal(replayed, RECORDS);
-    clear();
-    write_log();
-    cut(0);
-    cut(4096);
+}
+
+/* A log whose head is not whole never had its name: it is damaged, and stays as it is. */
+static void test_short(void **state)
+{
+    static const struct {
+        long len, then;
+    } cases[] = {{0, 0}, {1, 1}, {HEAD - 1, HEAD - 1}, {0, HEAD}, {0, 4096}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        clear();
+        write_log();
+        cut(cases[i].len);
+        cut(cases[i].then);
+        assert_int_equal(recover(), TG_E_CORRUPT);
+        assert_non_null(strstr(tg_error(), log_name));
+        assert_non_null(strstr(tg_error(), "is damaged"));
+        assert_int_equal(file_size(file(log_name)), cases[i].then);
+    }
+    assert_int_equal(unlink(file(log_name)), 0); /* the user has moved it away */
     assert_int_equal(recover(), TG_OK);
     assert_int_equal(replayed, 0);
+}
+
+static void write_file(const char *name, const char *text)
+{
+    FILE *f = fopen(file(name), "w");
+    assert_true(f && fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+/* The server dies while it begins the next log, and before the snapshot that follows. */
+static void test_begun(void **state)
+{
+    tg__journal j = {0};
+    bool found;
+    (void)state;
     clear();
     write_log();
-    assert_int_equal(unlink(file(log_name)), 0);
+    write_file("log.tmp", "TGL");
     assert_int_equal(recover(), TG_OK);
-    assert_int_equal(replayed, 0);
+    assert_int_equal(replayed, RECORDS);
+    clear();
+    write_log();
+    assert_int_equal(tg__journal_open(&j, folder, &found), TG_OK);
+    assert_int_equal(tg__journal_begin(&j, 8), TG_OK);
+    tg__journal_close(&j);
+    assert_int_equal(file_size(file("log-000000000008")), HEAD);
+    assert_int_equal(recover(), TG_OK);
+    assert_int_equal(replayed, RECORDS);
+    clear(); /* the first one of all */
+    write_file("log.tmp", "TGL");
+    assert_int_equal(tg__journal_open(&j, folder, &found), TG_OK);
+    assert_false(found);
+    assert_int_equal(tg__journal_begin(&j, 0), TG_OK);
+    tg__journal_close(&j);
+    assert_int_equal(tg__journal_open(&j, folder, &found), TG_OK);
+    assert_false(found);
+    assert_int_equal(tg__journal_begin(&j, 0), TG_OK);
+    assert_int_equal(
+        tg__journal_add(&j, &(tg__journal_record){TG__RECORD_PUSH, 1, 1, 1, 0, 0}, (uint8_t *)"m"),
+        TG_OK);
+    assert_int_equal(tg__journal_sync(&j), TG_OK);
+    tg__journal_close(&j);
+    assert_int_equal(tg__journal_open(&j, folder, &found), TG_E_CORRUPT);
+    assert_non_null(strstr(tg_error(), "but not the snapshot"));
+    tg__journal_close(&j);
+}
+
+/* Somebody deletes the log while the server writes to it. */
+static void test_deleted(void **state)
+{
+    tg__journal j = {0};
+    bool found;
+    const tg__journal_record record = {TG__RECORD_PUSH, 1, 1, 1, 0, 0};
+    (void)state;
+    clear();
+    write_log();
+    assert_int_equal(tg__journal_open(&j, folder, &found), TG_OK);
+    replayed = 0;
+    assert_int_equal(tg__journal_replay(&j, replay, NULL), TG_OK);
+    clear();
+    assert_int_equal(tg__journal_add(&j, &record, (uint8_t *)"m"), TG_OK);
+    assert_int_equal(tg__journal_sync(&j), TG_E_IO);
+    assert_non_null(strstr(tg_error(), "was deleted while the server was using it"));
+    assert_true(j.broken);
+    tg__journal_close(&j);
 }
 
 /* The newest snapshot counts; what is older goes. Other files stay. One server at a time. */
@@ -305,7 +378,9 @@ static void test_full(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cut),    cmocka_unit_test(test_damage), cmocka_unit_test(test_zeros),
+        cmocka_unit_test(test_cut),    cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_zeros),  cmocka_unit_test(test_short),
+        cmocka_unit_test(test_begun),  cmocka_unit_test(test_deleted),
         cmocka_unit_test(test_folder), cmocka_unit_test(test_full),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

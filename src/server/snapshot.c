@@ -1,5 +1,7 @@
 #include "server/snapshot.h"
 #include "base/mem.h"
+#include "base/settings.h"
+#include "state/checkpoint.h"
 #include "state/state.h"
 #include "strategy/optimizers.h"
 #include <stdio.h>
@@ -29,9 +31,15 @@ static tg_status write_identity(const tg_server *s, char *text, size_t room)
     const char *lr = strstr(optimizer, "lr=");
     const size_t before = lr == NULL ? strlen(optimizer) : (size_t)(lr - optimizer),
                  rate = lr == NULL ? 0 : strcspn(lr, ",") + (strchr(lr, ',') != NULL);
+    char compensate[32];
+    for (int digits = 1; digits <= 17; digits++) { /* as it was given */
+        snprintf(compensate, sizeof compensate, "%.*g", digits, s->mode.compensate);
+        if (strtod(compensate, NULL) == s->mode.compensate)
+            break;
+    }
     const int len = snprintf(
-        text, room, "server=2\nshard=%d\nshards=%d\ncompensate=%.17g\noptimizer=%.*s%s\n", s->shard,
-        s->shards, s->mode.compensate, (int)before, optimizer, optimizer + before + rate);
+        text, room, "server=2\nshard=%d\nshards=%d\ncompensate=%s\noptimizer=%.*s%s\n", s->shard,
+        s->shards, compensate, (int)before, optimizer, optimizer + before + rate);
     return len > 0 && (size_t)len < room
                ? TG_OK
                : tg_fail(TG_E_ARG, "optimizer of %zu characters is too long", strlen(optimizer));
@@ -124,7 +132,7 @@ static tg_status put_all(const tg_server *s, tg__ckpt_writer *w)
     return TG_OK;
 }
 
-tg_status tg__snapshot_write(tg_server *s, uint64_t number)
+static tg_status write_snapshot(tg_server *s, uint64_t number)
 {
     char identity[1024];
     tg__ckpt_writer *w;
@@ -134,12 +142,21 @@ tg_status tg__snapshot_write(tg_server *s, uint64_t number)
     TG_TRY(write_identity(s, identity, sizeof identity));
     TG_TRY(tg__ckpt_create(path, identity, &w));
     const tg_status status = put_all(s, w);
+    if (status == TG_OK)
+        return tg__ckpt_commit(w);
+    tg__ckpt_abandon(w);
+    return status;
+}
+
+tg_status tg__snapshot_write(tg_server *s, uint64_t number)
+{
+    TG_TRY(tg__journal_begin(&s->journal, number));
+    const tg_status status = write_snapshot(s, number);
     if (status != TG_OK) {
-        tg__ckpt_abandon(w);
+        s->journal.broken = true; /* its log, which has begun, would not be read */
         return status;
     }
-    TG_TRY(tg__ckpt_commit(w));
-    return tg__journal_begin(&s->journal, number);
+    return tg__journal_forget(&s->journal);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -229,6 +246,21 @@ static tg_status get_all(tg_server *s, tg__ckpt_reader *c)
     return TG_OK;
 }
 
+static tg_status check_identity(const tg_server *s, tg__ckpt_reader *c, const char *identity)
+{
+    const void *text;
+    size_t len;
+    tg__unlike u;
+    TG_TRY(tg__ckpt_get(c, TG__CKPT_IDENTITY, SIZE_MAX, &text, &len));
+    if (!tg__settings_differ((tg__settings){text, len}, (tg__settings){identity, strlen(identity)},
+                             NULL, &u))
+        return TG_OK;
+    return tg_fail(TG_E_MISMATCH,
+                   "journal %s is of another server: it was written with \"%s\", this server has "
+                   "\"%s\"",
+                   s->journal.dir, u.has[0] ? u.text[0] : "", u.has[1] ? u.text[1] : "");
+}
+
 static tg_status read_snapshot(tg_server *s)
 {
     char identity[1024];
@@ -237,10 +269,13 @@ static tg_status read_snapshot(tg_server *s)
     if (path == NULL)
         return tg_fail(TG_E_NOMEM, "out of memory: snapshot");
     TG_TRY(write_identity(s, identity, sizeof identity));
-    TG_TRY(tg__ckpt_open(path, identity, &c));
-    const tg_status status = get_all(s, c);
+    TG_TRY(tg__ckpt_open(path, NULL, &c));
+    tg_status status = check_identity(s, c, identity);
+    if (status == TG_OK)
+        status = get_all(s, c);
     tg__ckpt_close(c);
-    return status == TG_OK ? TG_OK : tg_fail(status, "%s: %s", path, tg_error());
+    return status == TG_OK || status == TG_E_MISMATCH ? status
+                                                      : tg_fail(status, "%s: %s", path, tg_error());
 }
 
 static tg_status replay(void *arg, const tg__journal_record *record, const uint8_t *body)
@@ -268,5 +303,12 @@ tg_status tg__snapshot_recover(tg_server *s, const char *dir)
     if (!found)
         return tg__snapshot_write(s, 0);
     TG_TRY(read_snapshot(s));
-    return tg__gatherings_end_replay(s, tg__journal_replay(&s->journal, replay, s));
+    const uint64_t step = tg__clocks_now(s);
+    tg_status status = tg__journal_replay(&s->journal, replay, s);
+    if (status == TG_E_CORRUPT)
+        status = tg_fail(status,
+                         "%s; to continue from the snapshot, after step %llu, move that log to "
+                         "another folder: all gradients that came since then are lost",
+                         tg_error(), (unsigned long long)step);
+    return tg__gatherings_end_replay(s, status);
 }

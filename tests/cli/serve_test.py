@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import threading
@@ -238,6 +239,36 @@ class Serve(net_tool.NetTest):
         done = run("serve", "--listen", self.meeting, "--insecure", "--journal", journal)
         self.assertEqual(done.returncode, 1)
         self.assertIn("log-000000000000 is damaged at byte", done.stderr)
+        self.assertIn("after step 0, move that log to another folder", done.stderr)
+        os.remove(os.path.join(journal, "log-000000000000"))
+        server = self.serve("--journal", journal)
+        self.assertIn("log-000000000000 is not there: what came after the snapshot is lost", server.said)
+        for steps in ("10", "20"):
+            self.fine(self.worker("--steps", steps, "--no-eval"))
+            self.told(server, "has left\n")
+            if steps == "10":
+                self.ends(server)
+                server = self.told(self.serve("--journal", journal), "after step 10")
+        server.kill()
+        server.communicate()
+        with open(os.path.join(journal, "log-000000000001"), "wb"):
+            pass
+        done = run("serve", "--listen", self.meeting, "--insecure", "--journal", journal)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("log-000000000001 is damaged: it has 0 bytes, but its head 32", done.stderr)
+        self.assertIn("after step 10, move that log to another folder", done.stderr)
+
+    def test_deleted_journal(self):
+        """The server does not go on without the folder of its journal."""
+        journal = self.path("journal")
+        server = self.serve("--journal", journal)
+        worker = self.worker("--steps", "1000000", "--no-eval", "--timeout", "1")
+        self.told(server, "has come")
+        shutil.rmtree(journal)
+        done = net_tool.Done(server)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("was deleted while the server was using it", done.stderr)
+        self.assertEqual(net_tool.Done(worker).returncode, 1)
 
     def test_folder_of_others(self):
         """Files of others stay as they are; a journal is that of one shard of so many."""
@@ -259,7 +290,9 @@ class Serve(net_tool.NetTest):
         self.ends(self.told(self.serve("--journal", journal), "continues with 27,882 parameters, after step 7"))
         done = run("serve", "--listen", self.meeting, "--insecure", "--journal", journal, "--shard", "0/2")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("shards=1", done.stderr)
+        self.assertIn(f"journal {journal} is of another server: it was written with \"shards=1\", this server has \"shards=2\"", done.stderr)
+        done = run("serve", "--listen", self.meeting, "--insecure", "--journal", journal, "--mode", "async:compensate=0.1")
+        self.assertIn("it was written with \"compensate=0\", this server has \"compensate=0.1\"", done.stderr)
         os.remove(next(os.path.join(journal, name) for name in os.listdir(journal) if name.startswith("log-")))
         self.ends(self.told(self.serve("--journal", journal), "is not there: what came after the snapshot is lost"))
 
