@@ -2,10 +2,13 @@
  *
  *     FAILING_IO=fsync:5:step-000000000004.tmp/rank    CALL:ERRNO:PART, part of the path
  *
- * CALL is write, fsync, close, rename or mkdir; for rename either path may match. */
+ * CALL is write, fsync, close, rename or mkdir; for rename either path may match. With
+ * FAILING_IO_AFTER=N the first N of these calls succeed. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +17,14 @@
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
+
+/* Whether calls that match still succeed. */
+static bool spared(void)
+{
+    static atomic_long matched;
+    const char *after = getenv("FAILING_IO_AFTER");
+    return after && atomic_fetch_add(&matched, 1) < atol(after);
+}
 
 /* The errno with which `call` fails on path; 0: it may proceed. */
 static int failure(const char *call, const char *path)
@@ -24,7 +35,7 @@ static int failure(const char *call, const char *path)
     if (!wanted || strncmp(wanted, call, len) != 0 || wanted[len] != ':')
         return 0;
     const long error = strtol(wanted + len + 1, &end, 10);
-    return *end == ':' && strstr(path, end + 1) ? (int)error : 0;
+    return *end == ':' && strstr(path, end + 1) && !spared() ? (int)error : 0;
 }
 
 static int failure_of(const char *call, int fd)

@@ -147,8 +147,10 @@ static tg_status one(const struct work *w, const struct run_options *o, const ch
 {
     const struct run_about about = {
         .name = name, .launch = w->launch, .options = o, .data = w->data};
-    if (!o->sim_only)
-        return run_job(&about, title, w->records, NULL, result_p);
+    if (!o->sim_only) {
+        TG_TRY(run_job(&about, title, w->records, NULL, result_p));
+        return run_result_written(result_p);
+    }
     run_notes_say(o, title);
     return sim_only_run(&about, &w->sim, w->records, result_p);
 }

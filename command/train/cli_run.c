@@ -240,8 +240,9 @@ tg_status run_job(const struct run_about *about, const char *title, struct recor
         if (!about->trial)
             verdict_say(&result.verdict, title);
     }
-    if (status == TG_OK && about->launch->rank == 0)
-        status = records_end(records, &result);
+    snprintf(result.unwritten, sizeof result.unwritten, "%s", result.end.untold);
+    if (status == TG_OK && about->launch->rank == 0 && records_status(records) == TG_OK)
+        run_result_note(&result, records_end(records, &result));
     if (status != TG_OK) {
         const uint64_t planned = result.steps_planned;
         run_result_free(&result);
@@ -280,6 +281,21 @@ void run_result_free(struct run_result *result)
     free(result->lr_schedule);
     free(result->waited_for);
     *result = (struct run_result){0};
+}
+
+void run_result_note(struct run_result *result, tg_status status)
+{
+    if (status != TG_OK && !result->unwritten[0])
+        snprintf(result->unwritten, sizeof result->unwritten, "%s", tg_error());
+}
+
+tg_status run_result_written(struct run_result *result)
+{
+    if (!result->unwritten[0])
+        return TG_OK;
+    const tg_status status = tg_fail(TG_E_IO, "%s", result->unwritten);
+    run_result_free(result);
+    return status;
 }
 
 void run_warn_of_unused(const struct launch *l, const struct run_options *o)

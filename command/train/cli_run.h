@@ -11,7 +11,8 @@ train_job run_job_of(const struct run_options *o, tg_trace *trace);
 
 /* Train as `about` says. records: NULL for none. title: shown in front of the progress bar, "" for
  * none. trace: NULL for none. *result_p is set on success only; release it with run_result_free.
- * Errors those of train_run and of the records */
+ * Records that can no longer be written stop the run, which saves: the result tells why. Errors
+ * those of train_run, and of the records before the first step */
 TG_NODISCARD tg_status run_job(const struct run_about *about, const char *title,
                                struct records *records, tg_trace *trace,
                                struct run_result *result_p);
@@ -19,6 +20,10 @@ TG_NODISCARD tg_status run_job(const struct run_about *about, const char *title,
  * TG_E_NOMEM */
 TG_NODISCARD tg_status run_result_start(struct run_result *result, const train_start_info *info);
 void run_result_free(struct run_result *result);
+/* Note why a file could not be written, from tg_error(), if it is the first. */
+void run_result_note(struct run_result *result, tg_status status);
+/* For commands that fail then. Errors TG_E_IO, with the reason; it has then freed the result */
+TG_NODISCARD tg_status run_result_written(struct run_result *result);
 
 /* Warn, on ranks other than 0 that met over a network, of options that have an effect on rank 0
  * only. */

@@ -8,6 +8,7 @@
 #include "command/job/clock_options.h"
 #include "command/job/options_check.h"
 #include "command/output/outfile.h"
+#include "command/output/output.h"
 #include "command/train/run_defaults.h"
 #include "command/train/run_notes.h"
 #include "command/train/save_folder.h"
@@ -136,17 +137,29 @@ static void print_saved(const struct run_options *o, const struct run_result *re
     free(folder);
 }
 
+/* Why the run ended early, in words. */
+static void tell_cause(const train_end_info *end, char words[128])
+{
+    if (end->stopped_by)
+        snprintf(words, 128, "%s", stop_words());
+    else if (end->untold[0])
+        snprintf(words, 128, "stopped because a file could not be written,");
+    else
+        snprintf(words, 128, "stopped because rank %d could not write a file,", end->stopped_at);
+}
+
 /* Batch jobs may log the result elsewhere, or late, so the interruption is also reported on
  * stderr. */
 static void say_interrupted(const struct run_options *o, const struct run_result *result)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], cause[128];
     const train_end_info *end = &result->end;
     const bool saved = o->save_dir && !end->unsaved[0];
     char *word = saved ? format_shell(o->save_dir) : NULL;
     if (saved)
         save_folder_checkpoint(o->save_dir, end->steps, path);
-    console_note("%s after step %" PRIu64 " of %" PRIu64 "; %s%s%s%s", stop_words(), end->steps,
+    tell_cause(end, cause);
+    console_note("%s after step %" PRIu64 " of %" PRIu64 "; %s%s%s%s", cause, end->steps,
                  result->steps_planned,
                  saved         ? "saved: "
                  : o->save_dir ? "not saved"
@@ -246,7 +259,7 @@ static tg_status keep(struct records **records_p, struct tracing *tracing, tg_st
     return tg_fail(why, "%s", text);
 }
 
-/* Train once everything is open, then commit the files. */
+/* Train once everything is open, then commit the files; the result notes the first that fails. */
 static tg_status train(const struct run_about *about, struct records **records_p,
                        struct tracing *tracing, struct run_result *result_p)
 {
@@ -256,15 +269,37 @@ static tg_status train(const struct run_about *about, struct records **records_p
         return result.steps_planned > 0 ? keep(records_p, tracing, status) : status;
     struct records *records = *records_p;
     *records_p = NULL;
-    status = records_commit(records);
-    if (status == TG_OK)
-        status = write_trace(tracing);
-    if (status != TG_OK) {
-        run_result_free(&result);
-        return status;
-    }
+    if (records_status(records) == TG_OK)
+        run_result_note(&result, records_commit(records));
+    else
+        records_abandon(records);
+    run_result_note(&result, write_trace(tracing));
     *result_p = result;
     return TG_OK;
+}
+
+/* Print the result, and then what went wrong. Returns the exit status. */
+static int report(const struct run_about *about, const struct run_result *result)
+{
+    const struct run_options *o = about->options;
+    const struct launch *l = about->launch;
+    int exit_status = CLI_OK;
+    if (l->rank == 0 && !outfile_is_stdout(o->out))
+        print_result(about, result);
+    else if (l->alone && l->rank > 0)
+        print_own(about, result);
+    if (result->verdict.failed || result->end.unsaved[0])
+        exit_status = CLI_FAILED;
+    if (result->end.interrupted) {
+        say_interrupted(o, result);
+        exit_status = result->end.stopped_by ? stop_exit_status() : CLI_FAILED;
+    }
+    if (result->unwritten[0]) {
+        if (output_flush() == TG_OK || l->rank > 0) /* else that is what output_end says */
+            console_error("%s", result->unwritten);
+        exit_status = exit_status == CLI_OK ? CLI_FAILED : exit_status;
+    }
+    return exit_status;
 }
 
 static tg_status open_and_train(const struct launch *l, const struct run_options *o,
@@ -287,18 +322,8 @@ static tg_status open_and_train(const struct launch *l, const struct run_options
     const struct run_about about = {.launch = l, .options = o, .data = data};
     if (status == TG_OK)
         status = train(&about, &records, &tracing, &result);
-    if (status == TG_OK) {
-        if (l->rank == 0 && !outfile_is_stdout(o->out))
-            print_result(&about, &result);
-        else if (l->alone && l->rank > 0)
-            print_own(&about, &result);
-        if (result.verdict.failed || result.end.unsaved[0])
-            *exit_status_p = CLI_FAILED;
-        if (result.end.interrupted) {
-            say_interrupted(o, &result);
-            *exit_status_p = stop_exit_status();
-        }
-    }
+    if (status == TG_OK)
+        *exit_status_p = report(&about, &result);
     run_result_free(&result);
     records_abandon(records);
     train_data_close(data);

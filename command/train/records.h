@@ -26,6 +26,7 @@ struct run_about {
 /* What is known once a run has ended. */
 struct run_result {
     train_end_info end;
+    char unwritten[512]; /* why a file of this run could not be written; "": all of them are */
     double highest_loss; /* the largest mean training loss of an epoch, or part of one */
     verdict verdict;     /* set when the run has ended */
     uint64_t steps_planned, first_step, first_epoch, steps_per_epoch;

@@ -118,6 +118,8 @@ static tg_status train(const struct run_about *about, const char *title,
     TG_TRY(records_open(o->out, o->resume_dir != NULL, &records));
     tg_status status = run_job(about, title, records, NULL, result_p);
     if (status == TG_OK)
+        status = run_result_written(result_p);
+    if (status == TG_OK)
         return records_commit(records);
     snprintf(why, sizeof why, "%s", tg_error());
     if (status == TG_E_NONFINITE && records_status(records) == TG_OK &&

@@ -58,15 +58,39 @@ class FailingIo(CliTest):
                 self.assertEqual([r["what"] for r in end["remarks"]], ["not_saved"])
                 os.remove(out)
 
+    def test_records_that_cannot_be_written_stop_the_run(self):
+        """After the step, as an interrupt does: it saves, prints the result, and says why, with status 1."""
+        out, folder = self.path("run.jsonl"), self.path("ck")
+        whole = params_hash(self.ok(*JOB, "--steps", "40"))
+        done = run(*JOB, "--steps", "40", "--log-every", "1", "--save", folder, "--out", out, LD_PRELOAD=SHIM,
+                   FAILING_IO=f"write:{errno.ENOSPC}:run.jsonl", FAILING_IO_AFTER="5")
+        stopped, why = done.stderr.splitlines()
+        self.assertEqual((done.returncode, why), (1, f"telegrad: {out}: cannot be written: No space left on device"))
+        self.assertRegex(stopped, "stopped because a file could not be written, after step 6 of 40; saved: .*; to continue: --resume ")
+        self.assertRegex(done.stdout, "(?m)^steps +6 of 40, interrupted$")
+        self.assertEqual(params_hash(self.ok(*JOB, "--steps", "40", "--resume", folder)), whole)
+        self.assertEqual([r["type"] for r in records(out)], ["start"] + 4 * ["step"])
+
+    def test_the_last_record(self):
+        out = self.path("run.jsonl")
+        done = run(*JOB, "--steps", "4", "--log-every", "100", "--out", out, LD_PRELOAD=SHIM,
+                   FAILING_IO=f"write:{errno.ENOSPC}:run.jsonl", FAILING_IO_AFTER="3")
+        self.assertEqual((done.returncode, done.stderr), (1, f"telegrad: {out}: cannot be written: No space left on device\n"))
+        self.assertEqual(params_hash(done.stdout), params_hash(self.ok(*JOB, "--steps", "4")))
+
     def test_files_that_are_replaced(self):
         """Traces and gradients: the old one stays, or none is there."""
         path = self.path("trace.json")
+        whole = params_hash(self.ok(*JOB, "--steps", "2"))
         old = '{"displayTimeUnit": "ms", "traceEvents": []}\n'  # --trace replaces no other files
         for call, error in (("write", errno.ENOSPC), ("fsync", errno.EIO), ("close", errno.EDQUOT), ("rename", errno.EIO)):
             with self.subTest(call=call):
                 with open(path, "w", encoding="utf-8") as file:
                     file.write(old)
-                self.fails(call, error, "trace.json", *JOB, "--steps", "2", "--trace", path, words=["trace.json"])
+                done = run(*JOB, "--steps", "2", "--trace", path, LD_PRELOAD=SHIM, FAILING_IO=f"{call}:{error}:trace.json")
+                self.assertEqual((done.returncode, len(done.stderr.splitlines())), (1, 1), done.stderr)
+                self.assertRegex(done.stderr, f"^telegrad: --trace: .*trace.json.*{REASONS[error]}")
+                self.assertEqual(params_hash(done.stdout), whole)
                 with open(path, encoding="utf-8") as file:
                     self.assertEqual(file.read(), old)
                 self.assertEqual(os.listdir(self.folder), ["trace.json"])

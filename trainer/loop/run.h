@@ -173,6 +173,15 @@ void run_waits_free(run *r);
  * after every 16th step, on all ranks alike; otherwise does nothing. Errors TG_E_PEER */
 TG_NODISCARD tg_status run_agree_on_stop(run *r, bool *stop_p);
 
+/* Whether this rank still tells its callbacks of steps: none has failed. */
+static inline bool run_tells(const run *r)
+{
+    return r->events && !r->end.untold[0];
+}
+/* Called with what a callback returned. After TG_E_IO it asks all ranks to stop and returns TG_OK;
+ * where they could not agree on that, and in all other cases, it returns `status`. */
+TG_NODISCARD tg_status run_told(run *r, tg_status status);
+
 /* Called after the run by all ranks: sets end.stopped_by and end.stopped_at.
  * Errors  TG_E_NOMEM, TG_E_PEER */
 TG_NODISCARD tg_status run_agree_on_signal(run *r);
@@ -185,7 +194,7 @@ TG_NODISCARD tg_status run_save_weights(run *r);
 
 /* Pass the gradient in the model to rank 0's callback, if that of this step is wanted.
  * (run_gradient.c) */
-TG_NODISCARD tg_status run_report_gradient(const run *r);
+TG_NODISCARD tg_status run_report_gradient(run *r);
 
 /* Set the model's state to zero, at the start of an epoch. */
 void run_clear_state(run *r);

@@ -49,6 +49,8 @@ static tg_status compare(run *r, const setting *own, double *all)
 
 static bool asked_to_stop(const run *r)
 {
+    if (r->end.untold[0])
+        return true;
     return r->job->stop && __atomic_load_n(r->job->stop, __ATOMIC_RELAXED) != 0;
 }
 
@@ -108,8 +110,21 @@ tg_status run_agree_on_signal(run *r)
     if (!r->end.interrupted)
         return TG_OK;
     TG_TRY(find_largest(r, own, &r->end.stopped_by, &r->end.stopped_at));
+    if (r->end.stopped_by == 0) {
+        int failed = 0;
+        return find_largest(r, r->end.untold[0] != 0, &failed, &r->end.stopped_at);
+    }
     if (own == r->end.stopped_by)
         r->end.stopped_at = r->transport->rank;
+    return TG_OK;
+}
+
+tg_status run_told(run *r, tg_status status)
+{
+    if (status != TG_E_IO || (r->apart && !r->job->stop))
+        return status;
+    snprintf(r->end.untold, sizeof r->end.untold, "%s", tg_error());
+    tg_session_request_stop(r->session);
     return TG_OK;
 }
 

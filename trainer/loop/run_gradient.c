@@ -6,10 +6,10 @@
 static bool wanted(const run *r)
 {
     const uint64_t every = r->job->gradient_every ? r->job->gradient_every : r->steps_per_epoch;
-    return r->events && r->events->gradient && r->step % every == 0;
+    return run_tells(r) && r->events->gradient && r->step % every == 0;
 }
 
-tg_status run_report_gradient(const run *r)
+tg_status run_report_gradient(run *r)
 {
     const model *m = r->model;
     train_gradient *list;
@@ -25,5 +25,5 @@ tg_status run_report_gradient(const run *r)
     }
     tg_status status = r->events->gradient(r->events->arg, r->step + 1, list, count);
     free(list);
-    return status;
+    return run_told(r, status);
 }

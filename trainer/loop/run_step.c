@@ -131,7 +131,7 @@ void run_clear_state(run *r)
 /* Whether the coming step is logged: every log_every-th and the last one. */
 static bool logged(const run *r)
 {
-    return r->events && r->events->step && r->job->log_every > 0 &&
+    return run_tells(r) && r->events->step && r->job->log_every > 0 &&
            ((r->step + 1) % r->job->log_every == 0 || r->step + 1 == r->until);
 }
 
@@ -183,7 +183,7 @@ tg_status run_step_once(run *r, tg_step_info *info)
                              .decode_ns = (double)info->decode_ns,
                              .coded = info->coded};
     TG_TRY(run_stats_add(&r->stats, &record));
-    if (!r->events || !r->events->step)
+    if (!run_tells(r) || !r->events->step)
         return TG_OK;
     const train_step_info event = {.step = r->step,
                                    .epoch = (run_position(r) - 1) / r->steps_per_epoch,
@@ -193,5 +193,5 @@ tg_status run_step_once(run *r, tg_step_info *info)
                                    .compute_ms = record.compute_ms,
                                    .step_ms = record.step_ms,
                                    .seconds = run_seconds(r)};
-    return r->events->step(r->events->arg, &event);
+    return run_told(r, r->events->step(r->events->arg, &event));
 }

@@ -197,11 +197,15 @@ typedef struct train_end_info {
     uint64_t params_hash;
     bool interrupted;
     int stopped_by; /* if interrupted, the largest *job->stop of any rank; else 0 */
-    int stopped_at; /* the lowest rank that has this one; the rank itself if it does */
+    /* The lowest rank that has this one, the rank itself if it does. With stopped_by 0: the rank
+     * whose callback failed. */
+    int stopped_at;
     bool unchanged; /* on rank 0: no parameter has changed by more than rounding, 6e-8 */
     /* Why the checkpoint or the weights of the end could not be written; "": they are, or were not
      * asked for. */
     char unsaved[512];
+    /* Why a callback of this rank failed, for example to write to a file; "": none did. */
+    char untold[512];
 } train_end_info;
 
 /* The gradient of a tensor in one step, from this rank's batch only. */
@@ -232,8 +236,11 @@ typedef struct train_events {
 } train_events;
 
 /* Train rank transport->rank. All ranks call it with equal jobs; if settings differ (steps,
- * evaluation, saving), they fail before the first step. A callback that fails ends the run on all
- * ranks. So does a save that fails, but for those at the end: these the result tells.
+ * evaluation, saving), they fail before the first step. A callback that fails with TG_E_IO, other
+ * than `start`, stops the run on all ranks as job->stop does: it saves, and the result tells why.
+ * That rank gets no more calls, except `waited`. (With exchange=none and without job->stop, the run
+ * fails.) Any other failure of a callback ends the run on all ranks at once. So does a save that
+ * fails, except at the end, where the result tells why.
  * end_p    [out] set on every rank, with the same accuracy and hash
  * Errors   those of the session,
  *          TG_E_SPEC (the job's strings),

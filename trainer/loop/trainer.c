@@ -62,7 +62,7 @@ static tg_status close_epoch(run *r, bool test)
                          &r->end.test_loss);
     r->loss_sum = 0;
     r->loss_count = r->loss_steps = 0;
-    if (!r->events || !r->events->epoch)
+    if (!run_tells(r) || !r->events->epoch)
         return TG_OK;
     const train_epoch_info info = {.epoch = (run_position(r) - 1) / r->steps_per_epoch,
                                    .step = r->step,
@@ -72,7 +72,7 @@ static tg_status close_epoch(run *r, bool test)
                                    .seconds = seconds,
                                    .bytes_sent = tg_session_bytes_sent(r->session),
                                    .waits = waits};
-    return r->events->epoch(r->events->arg, &info);
+    return run_told(r, r->events->epoch(r->events->arg, &info));
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */

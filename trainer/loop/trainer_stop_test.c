@@ -226,15 +226,45 @@ static void test_stop_apart(void **state)
 static void test_callback_fails(void **state)
 {
     (void)state;
-    const train_job job = basic();
+    char dir[] = "/tmp/telegrad-run-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    train_job job = basic();
+    job.save_dir = dir;
     witness w = {.fail_at = 7};
     rank_run run[2];
+    run_both(&job, &w, run);
+    for (int i = 0; i < 2; i++) {
+        if (run[i].status != TG_OK)
+            fail_msg("rank %d: %s", i, run[i].message);
+        assert_true(run[i].end.interrupted);
+        assert_int_equal(run[i].end.steps, 8);
+        assert_int_equal(run[i].end.stopped_by, 0);
+        assert_int_equal(run[i].end.stopped_at, 0);
+        assert_string_equal(run[i].end.unsaved, "");
+    }
+    assert_string_equal(run[0].end.untold, "disk full at step 7");
+    assert_string_equal(run[1].end.untold, "");
+    assert_int_equal(w.last_step, 7);
+    assert_int_equal(w.epochs, 0);
+
+    /* At the last step the run is complete. */
+    job.save_dir = NULL;
+    job.epochs = 0;
+    job.steps = 7;
+    run_both(&job, &w, run);
+    assert_int_equal(run[0].status, TG_OK);
+    assert_false(run[0].end.interrupted);
+    assert_string_equal(run[0].end.untold, "disk full at step 7");
+
+    /* Without messages and without job.stop the ranks cannot agree on a step. */
+    job.steps = 47;
+    job.method = "topk:density=0.05,exchange=none";
     run_both(&job, &w, run);
     assert_int_equal(run[0].status, TG_E_IO);
     assert_string_equal(run[0].message, "disk full at step 7");
     assert_int_equal(run[1].status, TG_E_PEER);
     assert_non_null(strstr(run[1].message, "rank 0 has left")); /* told, not timed out */
-    assert_int_equal(w.last_step, 7);
+    remove_tree(dir);
 }
 
 /* Both ranks report it before the first step, naming the setting, the ranks and the values. */
