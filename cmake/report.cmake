@@ -5,6 +5,7 @@ set(assets
     page_runs_js=${PROJECT_SOURCE_DIR}/report/page_runs.js
     page_charts_js=${PROJECT_SOURCE_DIR}/report/page_charts.js
     page_tables_js=${PROJECT_SOURCE_DIR}/report/page_tables.js
+    page_servers_js=${PROJECT_SOURCE_DIR}/report/page_servers.js
     page_js=${PROJECT_SOURCE_DIR}/report/page.js
     uplot_css=${PROJECT_SOURCE_DIR}/third_party/uplot/uPlot.min.css
     uplot_js=${PROJECT_SOURCE_DIR}/third_party/uplot/uPlot.iife.min.js

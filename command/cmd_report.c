@@ -222,11 +222,12 @@ const struct cli_command command_report = {
     .usage = "RECORDS... -o PAGE.html\nRECORDS... -o PICTURE.svg\n--timeline TRACE[,TRACE]... -o "
              "PICTURE.svg",
     .about = "Draw what runs wrote; the files may be compressed (.gz). RECORDS are the files of "
-             "train --out and compare --out. The page has a sortable table, and charts of "
-             "accuracy, loss, density, ratio and residuals over steps, samples, time and bytes; it "
-             "needs no network. The picture has one chart: test accuracy over time, or the loss if "
-             "there is no accuracy. Runs that differ only in their seed share a color. Long runs "
-             "are thinned; extremes are kept. An incomplete last line is ignored.",
+             "train --out and compare --out, or, for a page of servers, of serve --out. The page "
+             "has a sortable table, and charts of accuracy, loss, density, ratio and residuals "
+             "over steps, samples, time and bytes; it needs no network. The picture has one chart: "
+             "test accuracy over time, or the loss if there is no accuracy. Runs that differ only "
+             "in their seed share a color. Long runs are thinned; extremes are kept. An incomplete "
+             "last line is ignored.",
     .operands = "FILE",
     .options = options,
     .set = set,

@@ -111,6 +111,19 @@ size_t lines_number(const lines *l)
     return l->number;
 }
 
+char *lines_name(const char *path)
+{
+    static const char *const endings[] = {".gz", ".jsonl"};
+    const char *slash = strrchr(path, '/');
+    char *name = strdup(slash && slash[1] ? slash + 1 : path);
+    for (size_t i = 0; name && i < sizeof endings / sizeof *endings; i++) {
+        const size_t len = strlen(name), end = strlen(endings[i]);
+        if (len > end && strcmp(name + len - end, endings[i]) == 0)
+            name[len - end] = '\0';
+    }
+    return name;
+}
+
 static size_t read_some(void *buffer, size_t len, void *file)
 {
     const int n = gzread(file, buffer, (unsigned)len);

@@ -18,6 +18,9 @@ TG_NODISCARD tg_status lines_next(lines *l, const char **line_p, size_t *len_p, 
 /* Number of the line returned last, from 1. */
 size_t lines_number(const lines *l);
 
+/* The file's name without its folder and the endings .gz and .jsonl. NULL: out of memory */
+char *lines_name(const char *path);
+
 /* Read a whole file as one JSON value, owned by the caller. Errors as above; TG_E_CORRUPT: not
  * JSON; the message names the line */
 TG_NODISCARD tg_status lines_read_json(const char *path, json_t **value_p);

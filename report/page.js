@@ -25,21 +25,10 @@ function header() {
         notes.length ? el("ul", {class: "notes"}, ...notes.map(note => el("li", {}, note))) : null];
 }
 
-function controls() {
-    const kinds = Object.keys(X).filter(kind => runs.some(run => {
-        const end = X[kind].of(run, last(run.marks[0]));
-        return isNumber(end) && end > 0;
-    }));
-    const log = el("input", {type: "checkbox", onchange: () => { xLog = log.checked; drawAll(); }});
-    const choice = el("fieldset", {class: "choice"}, el("legend", {}, "Over"), ...kinds.map(kind => {
-        const input = el("input", {type: "radio", name: "x", value: kind, checked: kind === xKind, onchange: () => {
-            xKind = kind;
-            xLog = log.checked = farApart(kind);
-            drawAll();
-        }});
-        return el("label", {}, input, el("span", {}, kind === "samples" ? X.samples.label : kind));
-    }));
-    const chips = el("div", {class: "chips", role: "group", "aria-label": "Runs shown"}, ...[...groups.values()].map(group => {
+/* A switch for each group of runs. */
+function chips() {
+    if (groups.size < 2) return null;
+    return el("div", {class: "chips", role: "group", "aria-label": "Runs shown"}, ...[...groups.values()].map(group => {
         const chip = el("button", {type: "button", class: "chip", "aria-pressed": "true", title: group.label, onclick: event => {
             const all = [...groups.values()];
             /* With a modifier: this one alone, or all again. */
@@ -54,19 +43,47 @@ function controls() {
         chip.append(swatch(group), el("span", {}, group.label));
         return chip;
     }));
-    return el("div", {class: "bar"}, choice, el("label", {class: "log"}, log, " logarithmic"), groups.size > 1 ? chips : null);
+}
+
+function controls() {
+    const kinds = Object.keys(X).filter(kind => runs.some(run => {
+        const end = X[kind].of(run, last(run.marks[0]));
+        return isNumber(end) && end > 0;
+    }));
+    const log = el("input", {type: "checkbox", onchange: () => { xLog = log.checked; drawAll(); }});
+    const choice = el("fieldset", {class: "choice"}, el("legend", {}, "Over"), ...kinds.map(kind => {
+        const input = el("input", {type: "radio", name: "x", value: kind, checked: kind === xKind, onchange: () => {
+            xKind = kind;
+            xLog = log.checked = farApart(kind);
+            drawAll();
+        }});
+        return el("label", {}, input, el("span", {}, kind === "samples" ? X.samples.label : kind));
+    }));
+    return el("div", {class: "bar"}, choice, el("label", {class: "log"}, log, " logarithmic"), chips());
 }
 
 const section = (title, ...content) => content.length ? [el("h2", {}, title), ...content] : [];
+
+function runsPage() {
+    const timesPart = timeTable(), waitsPart = waitTable();
+    return [...header(), ...section("Runs", runTable()), controls(),
+        ...section("Quality", charts(CHARTS.slice(0, 5))),
+        ...(timesPart ? section("Time of a step", ...timesPart) : []),
+        ...(waitsPart ? section("Who waited for whom", ...waitsPart) : []),
+        ...section("What is sent, and what stays", charts(CHARTS.slice(5, 10))),
+        ...section("Time and rate", charts(CHARTS.slice(10)))];
+}
+
+function serversPage() {
+    const shown = chips();
+    return [...serversHeader(), ...section("Servers", serverTable()), shown ? el("div", {class: "bar"}, shown) : null,
+        ...section("Training", charts(SERVER_CHARTS.slice(0, 4))),
+        ...section("Staleness", ...stalenessPart()),
+        ...section("Network and work", charts(SERVER_CHARTS.slice(4)))];
+}
+
 const files = unique(runs.map(run => run.file));
-const timesPart = timeTable(), waitsPart = waitTable();
-root.append(...header().filter(Boolean), ...section("Runs", runTable()), controls(),
-    ...section("Quality", charts(CHARTS.slice(0, 5))),
-    ...(timesPart ? section("Time of a step", ...timesPart) : []),
-    ...(waitsPart ? section("Who waited for whom", ...waitsPart) : []),
-    ...section("What is sent, and what stays", charts(CHARTS.slice(5, 10))),
-    ...section("Time and rate", charts(CHARTS.slice(10))),
-    ...section("Settings", ...settingsPart()),
+root.append(...(data.servers ? serversPage() : runsPage()).filter(Boolean), ...section("Settings", ...settingsPart()),
     el("footer", {}, `telegrad ${data.version}; from ${files.slice(0, 12).join(", ")}${files.length > 12 ? ` and ${files.length - 12} more` : ""}. ` +
         "Drag in a chart to zoom, double click to see all; arrow keys move the cursor. Charts by uPlot (MIT)."));
 for (const grid of root.querySelectorAll(".grid")) {

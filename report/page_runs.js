@@ -50,7 +50,7 @@ function seconds(v) {
 }
 
 /* What does not make a run another one: where files lie, when and on what it ran. */
-const INCIDENTAL = new Set(["out", "save", "save_every", "resume", "first_step", "first_epoch", "joined_step", "time", "trace", "dump_gradients",
+const INCIDENTAL = new Set(["listen", "recovered", "recovered_step", "journal", "out", "save", "save_every", "resume", "first_step", "first_epoch", "joined_step", "time", "trace", "dump_gradients",
     "dump_every", "data_origin", "data_hash", "log_every", "host_threads", "version", "cpu", "workers", "tau_ms", "timeout"]);
 const ORDER = ["method", "rules", "strategy", "link", "links_of", "model", "data", "world", "nodes", "batch", "accumulate",
     "epochs", "steps", "optimizer", "lr_schedule", "lr_scale", "precision", "overlap", "fusion", "shard", "clock", "tau", "slow", "jitter"];
@@ -157,13 +157,13 @@ function swatch(group) {
 const allTokens = runs.every(run => run.tokens);
 const isSimulated = run => run.settings.clock === "virtual";
 const clocks = runs.every(isSimulated) ? "simulated" : runs.some(isSimulated) ? "real and simulated" : "";
-const X = {
+const X = data.servers ? {seconds: {label: "time", format: seconds, of: (run, at) => at}} : {
     steps: {label: "steps", format: count, of: (run, step) => step},
     samples: {label: allTokens ? "tokens" : "samples", format: v => digits(v), of: (run, step) => step * run.perStep},
     seconds: {label: clocks ? `time (${clocks})` : "time", format: seconds, of: (run, step) => between(run.marks, 1, step)},
     bytes: {label: "bytes sent", format: bytes, of: (run, step) => between(run.marks, 2, step)},
 };
-let xKind = "steps", xLog = false;
+let xKind = Object.keys(X)[0], xLog = false;
 
 /* The mark at `step`, or on the line between its neighbours. */
 function between(marks, column, step) {

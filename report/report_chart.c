@@ -116,6 +116,11 @@ static tg_status draw(const run_files *files, const char *title, FILE *out)
                          .mark = -1};
     char title_of_y[32];
     tg_status status = TG_OK;
+    if (files->servers.count > 0)
+        return tg_fail(TG_E_SPEC,
+                       "%s is of a server, which has no accuracy or loss to draw: "
+                       "allowed: -o PAGE.html",
+                       files->servers.file[0].path);
     if (files->count > CHART_LINES_MAX)
         return tg_fail(TG_E_SPEC, "%zu runs for one chart: allowed: at most %d", files->count,
                        CHART_LINES_MAX);

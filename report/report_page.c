@@ -2,6 +2,7 @@
 #include "report/escape.h"
 #include "report/report.h"
 #include "report/run_json.h"
+#include "report/server_json.h"
 
 /* The page may load nothing from the network, whatever an input file says. */
 #define POLICY "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
@@ -39,6 +40,7 @@ static void write_scripts(FILE *out)
     put(out, report_asset_page_runs_js, report_asset_page_runs_js_len);
     put(out, report_asset_page_charts_js, report_asset_page_charts_js_len);
     put(out, report_asset_page_tables_js, report_asset_page_tables_js_len);
+    put(out, report_asset_page_servers_js, report_asset_page_servers_js_len);
     put(out, report_asset_page_js, report_asset_page_js_len);
     fputs("</script>\n</body>\n</html>\n", out);
 }
@@ -46,9 +48,10 @@ static void write_scripts(FILE *out)
 static tg_status write_page(const run_files *files, const char *title, FILE *out)
 {
     json_t *runs;
-    TG_TRY(run_json(files, &runs));
-    json_t *data = json_pack("{s:s, s:s?, s:O?, s:o}", "version", tg_version(), "title", title,
-                             "notes", files->notes, "runs", runs);
+    const bool servers = files->servers.count > 0;
+    TG_TRY(servers ? server_json(&files->servers, &runs) : run_json(files, &runs));
+    json_t *data = json_pack("{s:s, s:b, s:s?, s:O?, s:o}", "version", tg_version(), "servers",
+                             (int)servers, "title", title, "notes", files->notes, "runs", runs);
     if (!data)
         return tg_fail(TG_E_NOMEM, "out of memory, or a file's name or the title is not UTF-8");
     write_head(out, title ? title : "telegrad report");

@@ -72,15 +72,8 @@ static tg_status add_row(const place *at, run_rows *rows, const json_t *record,
                          const char *const *names, double **row_p)
 {
     TG_TRY(check_numbers(at, record, names, rows->columns));
-    if (rows->count == rows->room) {
-        const size_t room = rows->room ? 2 * rows->room : 64;
-        double *v = realloc(rows->v, room * rows->columns * sizeof *v);
-        if (!v)
-            return tg_fail(TG_E_NOMEM, "out of memory: records of %s", at->path);
-        rows->v = v;
-        rows->room = room;
-    }
-    double *row = rows->v + rows->count * rows->columns;
+    double *row;
+    TG_TRY(run_rows_next(rows, at->path, &row));
     for (size_t c = 0; c < rows->columns; c++)
         row[c] = number(record, names[c]);
     const double before = rows->count ? (row - rows->columns)[0] : 0;
@@ -166,15 +159,8 @@ static run_file_run *find(const place *at, const char *name)
 
 static char *name_of(const char *path, const json_t *start)
 {
-    static const char *const endings[] = {".gz", ".jsonl"};
-    const char *run = text(start, "run"), *slash = strrchr(path, '/');
-    char *name = strdup(run ? run : slash && slash[1] ? slash + 1 : path);
-    for (size_t i = 0; name && !run && i < sizeof endings / sizeof *endings; i++) {
-        const size_t len = strlen(name), end = strlen(endings[i]);
-        if (len > end && strcmp(name + len - end, endings[i]) == 0)
-            name[len - end] = '\0';
-    }
-    return name;
+    const char *run = text(start, "run");
+    return run ? strdup(run) : lines_name(path);
 }
 
 static bool same(const json_t *a, const json_t *b, const char *name)
@@ -306,8 +292,9 @@ static void note_failures(const place *at, const json_t *table)
 
 static tg_status add_record(place *at, json_t *record)
 {
-    static const char *const types[] = {"start", "step", "epoch", "end", "failed", "table"};
-    enum { START, STEP, EPOCH, END, FAILED, TABLE, TYPES };
+    static const char *const types[] = {"start", "step",         "epoch",  "end",       "failed",
+                                        "table", "server_start", "server", "server_end"};
+    enum { START, STEP, EPOCH, END, FAILED, TABLE, SERVER_START, SERVER, SERVER_END, TYPES };
     const char *type = text(record, "type");
     size_t t = 0;
     while (t < TYPES && (!type || strcmp(type, types[t]) != 0))
@@ -321,10 +308,11 @@ static tg_status add_record(place *at, json_t *record)
         note_failures(at, record);
         return TG_OK;
     }
-    if (t == START) {
-        at->any = true;
+    at->any = at->any || t == START || t == SERVER_START;
+    if (t >= SERVER_START)
+        return server_files_add(&at->files->servers, at->path, at->line, record);
+    if (t == START)
         return add_start(at, record);
-    }
     run_file_run *run = find(at, text(record, "run"));
     if (!run)
         return tg_fail(TG_E_CORRUPT, "%s:%zu: \"%s\" of a run without \"start\" before it",
@@ -432,6 +420,11 @@ tg_status run_files_add(run_files *f, const char *path)
     TG_TRY(lines_open(path, &l));
     tg_status status = add_lines(&at, l);
     lines_close(l);
+    if (status == TG_OK && f->count > 0 && f->servers.count > 0)
+        return tg_fail(TG_E_SPEC,
+                       "%s: records of servers and of runs: make a page of each kind: allowed: "
+                       "files of telegrad serve --out, or of telegrad train --out",
+                       at.path);
     return status == TG_OK ? check_again(f, before) : status;
 }
 
@@ -445,6 +438,7 @@ void run_files_free(run_files *f)
         free(f->runs[i].steps.v);
         free(f->runs[i].epochs.v);
     }
+    server_files_free(&f->servers);
     free(f->runs);
     json_decref(f->notes);
     *f = (run_files){0};

@@ -2,9 +2,8 @@
 #ifndef TG_REPORT_RUN_FILE_H
 #define TG_REPORT_RUN_FILE_H
 
-#include <jansson.h>
+#include "report/server_file.h"
 #include <stdio.h>
-#include "telegrad/base.h"
 
 /* Columns of a run's steps, named after the record's fields. A value that the record lacks is
  * NAN. */
@@ -45,11 +44,6 @@ enum {
 
 extern const char *const run_step_names[STEP_COLUMNS], *const run_epoch_names[EPOCH_COLUMNS];
 
-typedef struct run_rows {
-    double *v; /* (count, columns) */
-    size_t count, columns, room;
-} run_rows;
-
 typedef struct run_file_run {
     const char *path;       /* borrowed */
     const char *last_path;  /* file of the run's last part; borrowed */
@@ -65,14 +59,16 @@ typedef struct run_file_run {
 typedef struct run_files {
     run_file_run *runs; /* (count), in the order of the files */
     size_t count, room;
-    json_t *notes; /* strings: peculiarities of the files */
+    server_files servers; /* if the files are those of servers; then there are no runs */
+    json_t *notes;        /* strings: peculiarities of the files */
 } run_files;
 
 /* Add the runs of one file; path must outlive them. If a run is resumed in the same file, its
  * records replace those of the stopped run from its first step on. If it is resumed in a later
  * file, it continues a run with the same settings that ended at that step. Errors TG_E_IO,
- * TG_E_NOMEM, TG_E_CORRUPT: not a record of a run; the message names the line;
- * TG_E_SPEC: it holds a run that an earlier file holds, too */
+ * TG_E_NOMEM, TG_E_CORRUPT: not a record of a run or server; the message names the line;
+ * TG_E_SPEC: it holds a run that an earlier file holds, too, or is of a server, and others are
+ * not */
 TG_NODISCARD tg_status run_files_add(run_files *f, const char *path);
 void run_files_free(run_files *f); /* frees the contents; f may be all zero */
 

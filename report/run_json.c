@@ -7,8 +7,7 @@
 
 enum { POINTS_ALL = 48000, POINTS_LEAST = 40, POINTS_MOST = 2000, CURVES = 11, WAITS_MOST = 60 };
 
-/* Whole numbers are written without a fraction: shorter, and exact. */
-static json_t *real(double v)
+json_t *run_json_real(double v)
 {
     if (!isfinite(v))
         return json_null();
@@ -17,8 +16,7 @@ static json_t *real(double v)
 
 /* ---- curves ---------------------------------------------------------------------------------- */
 
-/* A column as [[steps], [values]]. NULL: it has no value. */
-static json_t *curve(const run_rows *rows, size_t column, size_t most, size_t *kept)
+json_t *run_json_curve(const run_rows *rows, size_t column, size_t most, size_t *kept)
 {
     const size_t count = thin(rows->v + column, rows->columns, rows->count, most, kept);
     if (count == 0)
@@ -26,8 +24,8 @@ static json_t *curve(const run_rows *rows, size_t column, size_t most, size_t *k
     json_t *steps = json_array(), *values = json_array();
     for (size_t i = 0; i < count; i++) {
         const double *row = rows->v + kept[i] * rows->columns;
-        json_array_append_new(steps, real(row[0]));
-        json_array_append_new(values, real(row[column]));
+        json_array_append_new(steps, run_json_real(row[0]));
+        json_array_append_new(values, run_json_real(row[column]));
     }
     return json_pack("[o, o]", steps, values);
 }
@@ -44,9 +42,9 @@ static json_t *mean_curve(const run_rows *rows, size_t column, size_t most, size
     const size_t count = thin_evenly(v, rows->columns, rows->count, most, kept);
     json_t *steps = json_array(), *values = json_array();
     for (size_t i = 0; i < count; i++) {
-        json_array_append_new(steps, real(rows->v[kept[i] * rows->columns]));
-        json_array_append_new(values,
-                              real(mean_around(v, rows->columns, rows->count, kept[i], half)));
+        json_array_append_new(steps, run_json_real(rows->v[kept[i] * rows->columns]));
+        json_array_append_new(
+            values, run_json_real(mean_around(v, rows->columns, rows->count, kept[i], half)));
     }
     return json_pack("[o, o]", steps, values);
 }
@@ -58,7 +56,7 @@ static json_t *step_curves(const run_rows *steps, size_t most, size_t *kept)
                                    STEP_RESIDUAL_RATIO, STEP_TIME,      STEP_RATIO};
     json_t *object = json_object();
     for (size_t i = 0; i < sizeof drawn / sizeof *drawn; i++) {
-        json_t *one = curve(steps, drawn[i], most, kept);
+        json_t *one = run_json_curve(steps, drawn[i], most, kept);
         if (one)
             json_object_set_new(object, run_step_names[drawn[i]], one);
     }
@@ -72,7 +70,7 @@ static json_t *epoch_curves(const run_rows *epochs, size_t most, size_t *kept)
 {
     json_t *object = json_object();
     for (size_t c = EPOCH_TRAIN_LOSS; c < EPOCH_COLUMNS; c++) {
-        json_t *one = curve(epochs, c, most, kept);
+        json_t *one = run_json_curve(epochs, c, most, kept);
         if (one)
             json_object_set_new(object, run_epoch_names[c], one);
     }
@@ -103,7 +101,7 @@ static json_t *last_epoch(const run_file_run *run)
         tested = was_tested(run, row, !trained);
         for (size_t c = EPOCH_TRAIN_LOSS; c < EPOCH_COLUMNS; c++)
             if (c == EPOCH_TRAIN_LOSS ? !trained : tested)
-                json_object_set_new(object, run_epoch_names[c], real(row[c]));
+                json_object_set_new(object, run_epoch_names[c], run_json_real(row[c]));
         trained = true;
     }
     return object;
@@ -123,7 +121,7 @@ static json_t *means(const run_rows *steps)
             n += isfinite(v) ? 1 : 0;
         }
         if (n > 0)
-            json_object_set_new(object, run_step_names[c], real(sum / (double)n));
+            json_object_set_new(object, run_step_names[c], run_json_real(sum / (double)n));
     }
     return object;
 }
@@ -135,9 +133,9 @@ static json_t *marks_json(const run_mark *marks, size_t count, size_t most)
     const size_t n = count < most ? count : most;
     for (size_t k = 0; k < n; k++) {
         const run_mark *m = &marks[n < 2 ? 0 : k * (count - 1) / (n - 1)];
-        json_array_append_new(steps, real(m->step));
-        json_array_append_new(seconds, real(m->seconds));
-        json_array_append_new(bytes, real(floor(m->bytes)));
+        json_array_append_new(steps, run_json_real(m->step));
+        json_array_append_new(seconds, run_json_real(m->seconds));
+        json_array_append_new(bytes, run_json_real(floor(m->bytes)));
     }
     return json_pack("[o, o, o]", steps, seconds, bytes);
 }

@@ -16,4 +16,10 @@
  * owns the list. Errors TG_E_NOMEM */
 TG_NODISCARD tg_status run_json(const run_files *f, json_t **list_p);
 
+/* A number, or null; whole numbers without a fraction: shorter, and exact. */
+json_t *run_json_real(double v);
+/* A column as [[first column], [values]], of which at most `most` are kept. NULL: it has no value.
+ * kept    (most) working memory */
+json_t *run_json_curve(const run_rows *rows, size_t column, size_t most, size_t *kept);
+
 #endif

@@ -7,9 +7,11 @@
 #include "command/output/cli.h"
 #include "command/output/console.h"
 #include "command/output/format.h"
+#include "command/output/outfile.h"
 #include "command/output/output.h"
 #include "command/output/stop.h"
 #include "command/serve/monitor.h"
+#include "command/serve/server_records.h"
 #include "telegrad/clock.h"
 #include "telegrad/registry.h"
 #include "telegrad/server.h"
@@ -19,16 +21,18 @@
 #include <string.h>
 
 #define SECOND INT64_C(1000000000)
+#define LOG_EVERY_S 10
 
 struct command {
     struct net_options net;
-    const char *mode, *optimizer, *shard, *journal, *status_at;
+    const char *mode, *optimizer, *shard, *journal, *status_at, *out;
     int number, shards; /* of --shard */
-    double workers, timeout_s;
+    double workers, timeout_s, every_s;
     /* While it runs. */
     struct tcp_lists lists;
     tg_server *server;
     struct monitor *monitor;
+    struct server_records *records;
     int64_t begin_ns, told_ns;
 };
 
@@ -45,7 +49,9 @@ enum {
     INSECURE,
     TIMEOUT,
     JOURNAL,
-    STATUS
+    STATUS,
+    OUT,
+    LOG_EVERY
 };
 
 static tg_status set(void *input, int key, char *arg)
@@ -69,6 +75,11 @@ static tg_status set(void *input, int key, char *arg)
     case STATUS:
         c->status_at = arg;
         return TG_OK;
+    case OUT:
+        c->out = arg;
+        return TG_OK;
+    case LOG_EVERY:
+        return bench_args_real("log-every", arg, 0.1, 1e6, &c->every_s);
     case JOURNAL:
         c->journal = arg;
         return TG_OK;
@@ -99,6 +110,10 @@ static const struct cli_option options[] = {
      "that is started again continues where it stopped, bit for bit"},
     {"status", STATUS, ":PORT", NULL, NULL,
      "serve /metrics (for Prometheus) and /healthz to this machine; HOST:PORT: also to others"},
+    {"out", OUT, "FILE", NULL, NULL,
+     "write JSON records, one per line, for telegrad report; a server that continues with its "
+     "journal appends them"},
+    {"log-every", LOG_EVERY, "S", "10", NULL, "with --out: seconds between records"},
     {.help = "Workers and network"},
     {"listen", LISTEN, "tcp://HOST:PORT", NULL, NULL,
      "where workers call, e.g. tcp://0.0.0.0:4242; required"},
@@ -183,6 +198,9 @@ static tg_status check(struct command *c)
 {
     if (c->journal && !c->journal[0])
         return tg_fail(TG_E_SPEC, "--journal \"\": allowed: a folder");
+    if (c->every_s > 0 && !c->out)
+        return tg_fail(TG_E_SPEC, "--log-every %g requires --out FILE, which receives the records",
+                       c->every_s);
     TG_TRY(read_shard(c));
     TG_TRY(check_network(&c->net));
     if (c->workers > (double)(int)c->workers)
@@ -268,9 +286,56 @@ static const tg_keys *tick(void *arg)
         write_state(c, line, sizeof line);
         console_status(line);
     }
+    tg_server_stats s = {.struct_size = sizeof s};
+    if (c->records && tg_server_get_stats(c->server, &s) == TG_OK)
+        server_records_tick(c->records, &s);
     if (c->monitor)
         monitor_step(c->monitor, write_metrics, c);
     return tcp_join_list_now(&c->lists);
+}
+
+static tg_status open_records(struct command *c, const tg_server_stats *s)
+{
+    const struct server_about about = {.listen = c->net.listen,
+                                       .mode = c->mode,
+                                       .optimizer = c->optimizer,
+                                       .journal = c->journal,
+                                       .out = c->out,
+                                       .shard = c->number,
+                                       .shards = c->shards,
+                                       .workers = (int)c->workers,
+                                       .timeout_s = c->timeout_s,
+                                       .every_s = c->every_s > 0 ? c->every_s : LOG_EVERY_S,
+                                       .recovered = s->recovered,
+                                       .recovered_step = s->recovered_step};
+    return c->out ? server_records_open(&about, &c->records) : TG_OK;
+}
+
+/* Write the last record. The server has run until `status`, which is returned unless that fails. */
+static tg_status close_records(struct command *c, tg_status status)
+{
+    char why[1024];
+    tg_server_stats s = {.struct_size = sizeof s};
+    struct server_records *records = c->records;
+    c->records = NULL;
+    snprintf(why, sizeof why, "%s", tg_error());
+    tg_status closed = tg_server_get_stats(c->server, &s);
+    if (closed == TG_OK)
+        closed = server_records_close(records, &s, status == TG_E_STOPPED ? NULL : why);
+    return status == TG_E_STOPPED && closed != TG_OK ? closed : tg_fail(status, "%s", why);
+}
+
+/* Run it until it is told to stop. */
+static tg_status run_server(struct command *c)
+{
+    char line[300] = "";
+    const tg_status status = close_records(c, tg_server_run(c->server));
+    console_status("");
+    if (status == TG_E_STOPPED && !outfile_is_stdout(c->out)) { /* as asked */
+        write_done(c, line, sizeof line);
+        printf("%s\n", line);
+    }
+    return status == TG_E_STOPPED ? output_flush() : status;
 }
 
 static tg_status serve(struct command *c, tg_transport *t)
@@ -284,25 +349,24 @@ static tg_status serve(struct command *c, tg_transport *t)
                                      .journal = c->journal,
                                      .shards = c->shards};
     tg_server_stats s = {.struct_size = sizeof s};
-    char line[300] = "";
     TG_TRY(tg_server_create(t, 1, &config, &c->server));
+    TG_TRY(tg_server_get_stats(c->server, &s));
+    tg_status status = open_records(c, &s);
+    if (status != TG_OK) {
+        tg_server_destroy(c->server);
+        return status;
+    }
     console_note("server %d of %d listens at %s for up to %d workers", c->number, c->shards,
                  c->net.listen, (int)c->workers);
-    TG_TRY(tg_server_get_stats(c->server, &s));
     if (c->journal && s.recovered > 0)
         console_note("journal %s: continues with %s parameters, after step %llu", c->journal,
                      format_count(s.recovered).text, (unsigned long long)s.recovered_step);
     else if (c->journal)
         console_note("journal %s: new; the first worker brings the parameters", c->journal);
-    const tg_status status = tg_server_run(c->server);
-    console_status("");
-    if (status == TG_E_STOPPED) { /* as asked */
-        write_done(c, line, sizeof line);
-        printf("%s\n", line);
-    }
+    status = run_server(c);
     tg_server_destroy(c->server);
     c->server = NULL;
-    return status == TG_E_STOPPED ? output_flush() : status;
+    return status;
 }
 
 static tg_status run(struct command *c)

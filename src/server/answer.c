@@ -367,6 +367,8 @@ tg_status tg__gathering_replay(tg_server *s, const tg__journal_record *record, c
     if (g->star.combine == &tg__combine_parameters) /* the first of all */
         s->in[rank].base = 0;
     const tg_status status = apply(s, g);
+    if (status == TG_OK)
+        tg__region_answered(g->region, rank, g->star.begin);
     if (status == TG_OK && s->mode.compensate > 0) {
         free_answer(s, g);
         end_pushes(s, rank, g->region, g->star.begin, g);
@@ -453,6 +455,7 @@ tg_status tg__gathering_replay_place(tg_server *s, const tg__journal_record *rec
     if (tg__get32(body + 12) == ANEW)
         tg__clocks_clear(s);
     tg__region_admit(r, rank, s->in[rank].base);
+    tg__region_answered(r, rank, begin);
     TG_TRY(tg__region_see(r, &s->mode, rank));
     if (s->mode.compensate <= 0)
         return TG_OK;

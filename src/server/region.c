@@ -80,12 +80,17 @@ void tg__region_update(tg__region *r, const tg__mode *m, const tg__star *star, u
     o->ops->step(o, &u, r->w + at, r->w + at, g, n, slot);
 }
 
+void tg__region_answered(tg__region *r, int rank, uint64_t begin)
+{
+    if (r != NULL && rank >= 0 && begin == r->lo)
+        r->rank[rank].known = r->updates[0];
+}
+
 void tg__region_read(tg__region *r, int rank, size_t begin, float *w, size_t n)
 {
     const float *from = r->w + (begin - r->lo);
     memcpy(w, from, n * sizeof *w);
-    if (rank >= 0 && begin == r->lo)
-        r->rank[rank].known = r->updates[0];
+    tg__region_answered(r, rank, begin);
     if (rank >= 0 && r->rank[rank].seen != NULL)
         memcpy(r->rank[rank].seen + (begin - r->lo), from, n * sizeof *w);
 }

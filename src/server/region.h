@@ -52,6 +52,9 @@ TG_NODISCARD tg_status tg__region_see(tg__region *r, const tg__mode *m, int rank
 void tg__region_admit(tg__region *r, int rank, uint64_t base);
 /* Copy elements [begin, begin + n) to w, as the answer to a rank; -1: to all ranks. */
 void tg__region_read(tg__region *r, int rank, size_t begin, float *w, size_t n);
+/* The rank has the parameters of now, from element `begin` on; also without reading them, when a
+ * journal is replayed. r NULL: nothing */
+void tg__region_answered(tg__region *r, int rank, uint64_t begin);
 /* Steps of the first slice since a rank was last answered. */
 uint64_t tg__region_staleness(const tg__region *r, int rank);
 /* Count n elements of a rank's gradient that have arrived, of its step `step`. */

@@ -171,7 +171,8 @@ static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_ser
         for (tg__region *r = s->regions; r != NULL; r = r->next)
             r->rank[rank].counts = false;
     }
-    s->stats.recovered_step = tg__clocks_now(s);
+    s->stats = (tg_server_stats){.recovered = s->stats.recovered, /* not of the replay */
+                                 .recovered_step = tg__clocks_now(s)};
     return TG_OK;
 }
 

@@ -15,8 +15,8 @@ enum { HEAD = 6, ENTRY = 8 * (HEAD + TG__REGION_SLICES) };
  * at which it began (8). */
 enum { WORKER = 20 };
 /* A seat in the section "clocks 3 0", of region 3: clock (8), step that is coming (8), elements of
- * it that have come (8), fresh (8). */
-enum { CLOCK = 32 };
+ * it that have come (8), fresh (8), updates[0] when it was answered last (8). */
+enum { CLOCK = 40 };
 
 static const char *section(char text[64], const char *what, size_t region, size_t k)
 {
@@ -80,7 +80,7 @@ static tg_status put_clocks(const tg_server *s, const tg__region *r, size_t i, t
     TG_TRY(tg_alloc((size_t)s->ranks, CLOCK, &entries));
     for (int rank = 0; rank < s->ranks; rank++) {
         const tg__pace_of *p = &r->rank[rank];
-        const uint64_t entry[] = {p->clock, p->step, p->elements, p->fresh};
+        const uint64_t entry[] = {p->clock, p->step, p->elements, p->fresh, p->known};
         for (size_t k = 0; k < TG_COUNT(entry); k++)
             tg__put64(entries + CLOCK * rank + 8 * k, entry[k]);
     }
@@ -176,6 +176,7 @@ static tg_status get_clocks(const tg_server *s, tg__ckpt_reader *c, size_t i, tg
         p->step = tg__get64(entry + 8);
         p->elements = (size_t)tg__get64(entry + 16);
         p->fresh = tg__get64(entry + 24) != 0;
+        p->known = tg__get64(entry + 32);
     }
     return TG_OK;
 }

@@ -39,6 +39,7 @@ const over = {};
 setTimeout(() => {
     for (const input of document.querySelectorAll("input[name=x]")) { input.click(); over[input.value] = []; }
     const kinds = Object.keys(over);
+    if (!kinds.length) over.only = look();
     const next = () => {
         if (!kinds.length) return finish();
         document.querySelector(`input[value=${kinds[0]}]`).click();
@@ -58,7 +59,7 @@ setTimeout(() => {
                     [...f.querySelectorAll(".lone")].map(lone => [...[...lone.children].slice(0, 2).map(part => part.textContent), lone.querySelector("i").style.width])])),
                 cropped: [...document.querySelectorAll(".scroll")].filter(part => part.scrollWidth > part.clientWidth).map(part => part.firstChild.getAttribute("aria-label")),
                 timesAbout: times && document.querySelector(".times + p").textContent,
-                ticks: Object.fromEntries(drawn.filter(c => c.plot).map(c => [c.spec.title, c.plot.axes[1]._values])), about: document.querySelector(".about").textContent, samples: runs.map(run => X.samples.of(run, 60)), over,
+                ticks: Object.fromEntries(drawn.filter(c => c.plot).map(c => [c.spec.title, c.plot.axes[1]._values])), about: document.querySelector(".about").textContent, samples: X.samples && runs.map(run => X.samples.of(run, 60)), over,
                 chip: chip && [before, after], tip, title: document.title, wide: document.documentElement.scrollWidth,
                 images: document.images.length, notes: [...document.querySelectorAll(".notes li")].map(li => li.textContent)};
             const pre = document.createElement("pre");
@@ -115,6 +116,24 @@ def write_run(path, name="run", seed=1, method="dense", quality=0.5, tokens=0, s
     for line in lines:
         line["run"] = name
     with (gzip.open if path.endswith(".gz") else open)(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+    return path
+
+
+def write_server(path, starts=(0,), end=True):
+    """Records as serve --out writes them: a server that is started at these seconds, for 20 s each."""
+    lines = []
+    for begin in starts:
+        lines.append({"type": "server_start", "listen": "tcp://0.0.0.0:4242", "mode": "async:staleness=4", "optimizer": "adam:lr=0.001", "shard": 0,
+                      "shards": 1, "workers_most": 8, "time": f"2026-11-26T16:{begin // 60:02}:{begin % 60:02}Z"})
+        for second in range(1, 21):
+            lines.append({"type": "server", "seconds": second, "workers": min(second, 8), "step": 10 * second, "answers": 40 * second,
+                          "elements": 1000 * second, "bytes_in": 10 ** 6 * second ** 2, "bytes_out": 10 ** 8 * second, "repeated": 0, "idle_s": 0,
+                          "combine_s": 0.01 * second ** 2 / 20, "journal_bytes": 10 ** 7 * second, "journal_syncs": 20 * second,
+                          "journal_s": 0.02 * second ** 1.5, "staleness": [20 * second, 10 * second, 5 * second, second ** 2, *[0] * 12]})
+    if end:
+        lines[-1]["type"] = "server_end"
+    with open(path, "w", encoding="utf-8") as file:
         file.writelines(json.dumps(line) + "\n" for line in lines)
     return path
 
@@ -272,6 +291,31 @@ class Report(CliTest):
         self.assertIn("Test perplexity", titles)
         self.assertNotIn("Test accuracy", titles)
         self.assertIsNone(saw["chip"])
+
+    def test_servers(self):
+        """The page of one server, started twice, and of one that still runs; wide and narrow."""
+        one, two = write_server(self.path("s0.jsonl"), starts=(0, 60)), write_server(self.path("s1.jsonl"), end=False)
+        saw = self.look(self.page(one, two))
+        self.assertEqual(list(saw["over"]), ["only"])
+        charts = {chart["title"]: chart for chart in saw["over"]["only"]}
+        self.assertEqual(list(charts), ["Steps a second", "Gradients a second", "Workers", "Mean staleness", "Received", "Sent",
+                                        "Decoding and updating", "Syncing the journal", "Log of the journal"])
+        for chart in charts.values():
+            self.assertGreater(chart["points"], 40)
+            self.assertGreater(chart["ink"], 4, chart)
+        self.assertIn("Workers over time: s0 ends at 8, s1 ends at 8", charts["Workers"]["label"])
+        sorts = dict((head, both) for head, both in saw["sorts"])
+        self.assertEqual(sorts["starts"][0][1][0], "2")
+        self.assertEqual(sorts["answers"][0][1], ["800", "1,600"])
+        self.assertEqual(sorts["received"][0][1], ["400 MB", "800 MB"])
+        self.assertTrue(any(name.endswith("cut") for name in sorts["Server"][0][1]))
+        self.assertIsNone(re.search(r"NaN|undefined", saw["about"]))
+        self.assertEqual(saw["title"], "2 parameter servers")
+        saw = self.look(self.page(one), width=500)
+        self.assertEqual(saw["title"], "Parameter server s0")
+        run_file = write_run(self.path("run.jsonl"))
+        self.refused(2, ["run.jsonl: records of servers and of runs"], "report", one, run_file, "-o", self.path("mixed.html"))
+        self.refused(2, ["s0.jsonl is of a server", "allowed: -o PAGE.html"], "report", one, "-o", self.path("mixed.svg"))
 
     def test_page_holds_what_it_needs(self):
         text = self.page(write_run(self.path("run.jsonl"), name=STRANGE, link=STRANGE))

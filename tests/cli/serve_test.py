@@ -19,6 +19,12 @@ DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 MLP = ["--model", "mlp:hidden=32", "--data", "glyphs:train=512,test=128", "--method", "topk:density=0.05", "--lr", "0.01"]
 
 
+def documented(kind):
+    """The fields of a server's record in docs/records.md."""
+    table = (DOCS / "records.md").read_text(encoding="utf-8").split(f"| field of `{kind}` | meaning |\n", 1)[1].split("\n\n", 1)[0]
+    return {name for row in re.findall(r"^\|(.*?)\|", table, re.M) for name in re.findall(r"`(\w+)`", row)}
+
+
 @unittest.skipUnless(net_tool.AVAILABLE, net_tool.WHY)
 class Serve(net_tool.NetTest):
     def serve(self, *args, listen=None):
@@ -125,6 +131,39 @@ class Serve(net_tool.NetTest):
         self.assertIn("12 of 12; this run began at step 8, in epoch 9", more.stdout)
         self.assertEqual([record["step"] for record in self.records("more.jsonl", "step")], [9, 10, 11, 12])
         self.ends(server)
+
+    def test_server_records(self):
+        """--out: as documented; a server that is started again with its journal appends; report draws them."""
+        journal, out = self.path("journal"), self.path("server.jsonl")
+        options = ["--journal", journal, "--out", out, "--log-every", "0.1"]
+        server = self.serve(*options)
+        self.fine(self.worker("--steps", "40", "--no-eval"))
+        self.until(lambda: any(record["step"] for record in self.records("server.jsonl", "server")))
+        server.kill()
+        server.communicate()
+        server = self.serve(*options)
+        self.fine(self.worker("--steps", "80", "--no-eval"))
+        self.ends(server)
+        starts, ends = self.records("server.jsonl", "server_start"), self.records("server.jsonl", "server_end")
+        self.assertEqual([set(record) for record in starts], [{"type"} | documented("server_start")] * 2)
+        for record in self.records("server.jsonl", "server"):
+            self.assertEqual(set(record), {"type"} | documented("server"))
+        self.assertEqual([set(record) for record in ends], [{"type", "error"} | documented("server")])
+        self.assertEqual([record["recovered_step"] for record in starts], [0, 40])
+        self.assertEqual((sum(ends[0]["staleness"]), ends[0]["step"], ends[0]["error"]), (40, 79, None))
+        self.assertGreater(ends[0]["bytes_in"], 40 * 1000)
+        self.assertIn("server.html", run("report", out, "-o", self.path("server.html")).stdout)
+
+    def test_records_on_standard_output(self):
+        server = self.serve("--out", "-")
+        server.send_signal(signal.SIGTERM)
+        done = net_tool.Done(server)
+        self.assertEqual([json.loads(line)["type"] for line in done.stdout.splitlines()], ["server_start", "server_end"])
+
+    def test_records_that_cannot_be_written(self):
+        done = run("serve", "--listen", self.meeting, "--insecure", "--out", self.path("none/server.jsonl"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"--out: cannot open {self.path('none/server.jsonl')} for writing", done.stderr)
 
     def test_alone_is_sequential(self):
         """One worker of two shards has the bits of training without servers, also with a rule."""
@@ -382,6 +421,7 @@ BAD = [
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--shard", " +0/2"], "allowed: I/N"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--status", "9100"], "--status \"9100\": allowed: :PORT"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--status", ":0"], "PORT 1 to 65535"),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--log-every", "1"], "--log-every 1 requires --out FILE"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--journal", ""], "--journal \"\": allowed: a folder"),
 ]
 BAD_WORKERS = [

@@ -1,0 +1,30 @@
+/* The records of telegrad serve --out (docs/records.md). */
+#ifndef TG_CLI_SERVER_RECORDS_H
+#define TG_CLI_SERVER_RECORDS_H
+
+#include "telegrad/server.h"
+
+/* What a server was told, for its first record. */
+struct server_about {
+    const char *listen, *mode, *optimizer, *journal, *out; /* journal: NULL: none */
+    int shard, shards, workers;
+    double timeout_s, every_s;
+    uint64_t recovered, recovered_step; /* as in tg_server_stats */
+};
+
+struct server_records;
+
+/* Open the file, and write the first record. A server that continues with its journal appends.
+ * Errors  TG_E_IO, TG_E_SPEC (the file holds something else), TG_E_NOMEM */
+TG_NODISCARD tg_status server_records_open(const struct server_about *about,
+                                           struct server_records **r_p);
+/* Write a record of the figures if every_s seconds have passed since the last one. If it cannot be
+ * written, say so, and write nothing more. NULL is fine. */
+void server_records_tick(struct server_records *r, const tg_server_stats *stats);
+/* Write the last record, and close. Frees r; NULL is fine.
+ * why     the error that ended the server; NULL: it ended as asked
+ * Errors  TG_E_IO, TG_E_NOMEM, also those of earlier records */
+TG_NODISCARD tg_status server_records_close(struct server_records *r, const tg_server_stats *stats,
+                                            const char *why);
+
+#endif

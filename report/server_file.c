@@ -1,0 +1,205 @@
+#include "report/server_file.h"
+#include "report/lines.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+const char *const server_names[SERVER_COLUMNS] = {
+    [SERVER_SECONDS] = "seconds",     [SERVER_WORKERS] = "workers", [SERVER_PACE] = "pace",
+    [SERVER_GRADIENTS] = "gradients", [SERVER_IN] = "in",           [SERVER_OUT] = "out",
+    [SERVER_STALENESS] = "staleness", [SERVER_BUSY] = "busy",       [SERVER_SYNC] = "sync",
+    [SERVER_JOURNAL] = "journal",
+};
+
+/* Totals of one start, as a record has them. */
+enum { SECONDS, STEP, ANSWERS, IN, OUT, BUSY, SYNCS, SYNC, TOTALS };
+static const char *const totals[TOTALS] = {"seconds",   "step",      "answers",       "bytes_in",
+                                           "bytes_out", "combine_s", "journal_syncs", "journal_s"};
+
+static double number(const json_t *record, const char *name)
+{
+    const json_t *value = json_object_get(record, name);
+    return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
+/* "2026-11-26T16:19:24Z" in seconds; NAN: it is none. */
+static double time_of(const json_t *start)
+{
+    const char *text = json_string_value(json_object_get(start, "time"));
+    struct tm utc = {0};
+    int used = 0;
+    if (!text ||
+        sscanf(text, "%4d-%2d-%2dT%2d:%2d:%2dZ%n", &utc.tm_year, &utc.tm_mon, &utc.tm_mday,
+               &utc.tm_hour, &utc.tm_min, &utc.tm_sec, &used) != 6 ||
+        text[used] != '\0')
+        return NAN;
+    utc.tm_year -= 1900;
+    utc.tm_mon -= 1;
+    return (double)timegm(&utc);
+}
+
+/* The largest total that is drawn exactly. */
+#define MOST 9e15
+
+static tg_status check(const char *path, size_t line, const json_t *record)
+{
+    for (size_t i = 0; i < TOTALS; i++) {
+        const double v = number(record, totals[i]);
+        if (!(v >= 0 && v <= MOST))
+            return tg_fail(TG_E_CORRUPT, "%s:%zu: \"%s\": allowed: a number, 0 to %g", path, line,
+                           totals[i], MOST);
+    }
+    const double workers = number(record, "workers"), journal = number(record, "journal_bytes");
+    if (!(workers >= 0 && workers <= MOST) || !(journal >= 0 && journal <= MOST))
+        return tg_fail(TG_E_CORRUPT,
+                       "%s:%zu: \"workers\" or \"journal_bytes\": allowed: a number, 0 to %g", path,
+                       line, MOST);
+    const json_t *bins = json_object_get(record, "staleness");
+    for (size_t i = 0; i < SERVER_STALENESS_BINS; i++) {
+        const json_t *bin = json_array_get(bins, i);
+        if (!json_is_number(bin) ||
+            !(json_number_value(bin) >= 0 && json_number_value(bin) <= MOST))
+            return tg_fail(TG_E_CORRUPT, "%s:%zu: \"staleness\": allowed: %d numbers, 0 to %g",
+                           path, line, SERVER_STALENESS_BINS, MOST);
+    }
+    return TG_OK;
+}
+
+/* Bin i has 2^(i-1) to 2^i - 1 steps. */
+static double middle(size_t i)
+{
+    return i == 0 ? 0 : (ldexp(1, (int)i - 1) + ldexp(1, (int)i) - 1) / 2;
+}
+
+static double bin_of(const json_t *record, size_t i)
+{
+    return json_number_value(json_array_get(json_object_get(record, "staleness"), i));
+}
+
+/* A server that does not run has no workers, from its last record to its next start. */
+static tg_status pause(server_file *s, double until)
+{
+    const double last = s->rows.v[(s->rows.count - 1) * SERVER_COLUMNS + SERVER_SECONDS];
+    double *row;
+    for (int i = 0; i < 2; i++) {
+        TG_TRY(run_rows_next(&s->rows, s->path, &row));
+        for (size_t c = 0; c < SERVER_COLUMNS; c++)
+            row[c] = c == SERVER_STALENESS || c == SERVER_JOURNAL ? (double)NAN : 0;
+        row[SERVER_SECONDS] = i == 0 ? last : fmax(last, until - s->first_s);
+        s->rows.count++;
+    }
+    return TG_OK;
+}
+
+static tg_status begin(server_file *s, const char *path, size_t line, const json_t *record)
+{
+    const double now = time_of(record);
+    if (isnan(now))
+        return tg_fail(TG_E_CORRUPT, "%s:%zu: \"time\": allowed: as in 2026-11-26T16:19:24Z", path,
+                       line);
+    if (s->starts == 0) {
+        s->start = json_incref((json_t *)record);
+        s->first_s = now;
+        s->rows.columns = SERVER_COLUMNS;
+    }
+    if (s->rows.count > 0)
+        TG_TRY(pause(s, now));
+    s->begin_s = fmax(now, s->begin_s); /* a clock may have been set back */
+    s->starts++;
+    s->ended = false;
+    json_decref(s->last);
+    s->last = NULL;
+    return TG_OK;
+}
+
+/* What has been added since the record before, of this start. */
+static double since(const server_file *s, const json_t *record, size_t total)
+{
+    return number(record, totals[total]) - (s->last ? number(s->last, totals[total]) : 0);
+}
+
+static tg_status add(server_file *s, const char *path, size_t line, const json_t *record)
+{
+    double *row, gradients = 0, steps = 0;
+    TG_TRY(check(path, line, record));
+    TG_TRY(run_rows_next(&s->rows, path, &row));
+    for (size_t i = 0; i < TOTALS; i++)
+        if (since(s, record, i) < 0)
+            return tg_fail(TG_E_CORRUPT, "%s:%zu: \"%s\" is less than in the record before", path,
+                           line, totals[i]);
+    for (size_t i = 0; i < SERVER_STALENESS_BINS; i++) {
+        const double n = bin_of(record, i) - (s->last ? bin_of(s->last, i) : 0);
+        if (n < 0)
+            return tg_fail(TG_E_CORRUPT, "%s:%zu: \"staleness\" is less than in the record before",
+                           path, line);
+        gradients += n;
+        steps += n * middle(i);
+        s->staleness[i] += n;
+    }
+    const double spent = since(s, record, SECONDS), step = number(record, "step");
+    const double from = s->last ? number(s->last, "step") : (double)NAN;
+    const double workers = number(record, "workers");
+    const bool some = spent > 0; /* else there is no rate */
+    row[SERVER_SECONDS] = s->begin_s - s->first_s + number(record, "seconds");
+    row[SERVER_WORKERS] = workers;
+    /* Of the first record after a restart, it is not known from where steps counted. */
+    row[SERVER_PACE] = some && from > 0 ? (step - from) / spent : (double)NAN;
+    row[SERVER_GRADIENTS] = some ? gradients / spent : (double)NAN;
+    row[SERVER_IN] = some ? since(s, record, IN) / spent : (double)NAN;
+    row[SERVER_OUT] = some ? since(s, record, OUT) / spent : (double)NAN;
+    row[SERVER_STALENESS] = gradients > 0 ? steps / gradients : (double)NAN;
+    row[SERVER_BUSY] = some ? since(s, record, BUSY) / spent : (double)NAN;
+    row[SERVER_SYNC] = some ? since(s, record, SYNC) / spent : (double)NAN;
+    row[SERVER_JOURNAL] = number(record, "journal_bytes");
+    s->rows.count++;
+    s->most_workers = fmax(s->most_workers, workers);
+    s->seconds += spent;
+    s->answers += since(s, record, ANSWERS);
+    s->bytes_in += since(s, record, IN);
+    s->bytes_out += since(s, record, OUT);
+    s->syncs += since(s, record, SYNCS);
+    s->sync_s += since(s, record, SYNC);
+    s->gradients += gradients;
+    json_decref(s->last);
+    s->last = json_incref((json_t *)record);
+    return TG_OK;
+}
+
+tg_status server_files_add(server_files *f, const char *path, size_t line, const json_t *record)
+{
+    const char *type = json_string_value(json_object_get(record, "type"));
+    const bool begins = strcmp(type, "server_start") == 0;
+    server_file *s = f->count > 0 ? &f->file[f->count - 1] : NULL;
+    if ((!s || s->path != path) && !begins)
+        return tg_fail(TG_E_CORRUPT, "%s:%zu: \"%s\" without \"server_start\" before it", path,
+                       line, type);
+    if (!s || s->path != path) {
+        s = realloc(f->file, (f->count + 1) * sizeof *s);
+        if (!s)
+            return tg_fail(TG_E_NOMEM, "out of memory: records of %s", path);
+        f->file = s;
+        s = &f->file[f->count++];
+        *s = (server_file){.path = path, .name = lines_name(path)};
+        if (!s->name)
+            return tg_fail(TG_E_NOMEM, "out of memory: records of %s", path);
+    }
+    if (begins)
+        return begin(s, path, line, record);
+    TG_TRY(add(s, path, line, record));
+    s->ended = strcmp(type, "server_end") == 0;
+    return TG_OK;
+}
+
+void server_files_free(server_files *f)
+{
+    for (size_t i = 0; i < f->count; i++) {
+        free(f->file[i].name);
+        json_decref(f->file[i].start);
+        json_decref(f->file[i].last);
+        free(f->file[i].rows.v);
+    }
+    free(f->file);
+    *f = (server_files){0};
+}

@@ -1,0 +1,138 @@
+/* Reading of servers' records. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "report/report_fixture.h"
+#include "report/run_file.h"
+#include "report/server_json.h"
+#include <math.h>
+
+#define BEGIN_AT(time) "{\"type\":\"server_start\",\"mode\":\"async\",\"time\":\"" time "\"}\n"
+#define BEGIN BEGIN_AT("2026-11-26T16:00:00Z")
+#define ZEROS "0,0,0,0,0,0,0,0,0,0,0,0]}\n"
+
+/* A record: seconds, step, answers, bytes in, and gradients of staleness 0, 1, 2 to 3, 4 to 7. */
+#define AT(type, seconds, step, answers, in, stale)                                        \
+    "{\"type\":\"" type "\",\"seconds\":" #seconds ",\"workers\":2,\"step\":" #step        \
+    ",\"answers\":" #answers ",\"bytes_in\":" #in ",\"bytes_out\":800,\"combine_s\":0.25," \
+    "\"journal_bytes\":64,\"journal_syncs\":4,\"journal_s\":0.5,\"staleness\":[" stale "," ZEROS
+
+static run_files read_servers(const char *text)
+{
+    run_files f = {0};
+    write_text(text);
+    if (run_files_add(&f, path) != TG_OK)
+        fail_msg("%s", tg_error());
+    assert_int_equal(f.count, 0);
+    return f;
+}
+
+static void refused(const char *text, const char *words)
+{
+    run_files f = {0};
+    write_text(text);
+    assert_int_equal(run_files_add(&f, path), TG_E_CORRUPT);
+    if (!strstr(tg_error(), words))
+        fail_msg("\"%s\" is not in: %s", words, tg_error());
+    run_files_free(&f);
+}
+
+static void test_rates(void **state)
+{
+    (void)state;
+    run_files f = read_servers(BEGIN AT("server", 2, 10, 20, 1000, "6,2,0,0")
+                                   AT("server_end", 4, 30, 60, 5000, "6,4,6,0"));
+    assert_int_equal(f.servers.count, 1);
+    const server_file *s = &f.servers.file[0];
+    assert_int_equal(s->rows.count, 2);
+    assert_true(s->ended);
+    const double *first = s->rows.v, *second = first + SERVER_COLUMNS;
+    assert_float_equal(first[SERVER_SECONDS], 2, 0);
+    assert_float_equal(first[SERVER_WORKERS], 2, 0);
+    assert_true(isnan(first[SERVER_PACE])); /* from where it counted is not known */
+    assert_float_equal(first[SERVER_GRADIENTS], 4, 0);
+    assert_float_equal(first[SERVER_IN], 500, 0);
+    assert_float_equal(first[SERVER_STALENESS], 0.25, 0);
+    assert_float_equal(first[SERVER_SYNC], 0.25, 0);
+    assert_float_equal(second[SERVER_PACE], 10, 0);
+    assert_float_equal(second[SERVER_GRADIENTS], 4, 0);
+    assert_float_equal(second[SERVER_IN], 2000, 0);
+    assert_float_equal(second[SERVER_OUT], 0, 0);
+    assert_float_equal(second[SERVER_STALENESS], (2 * 1 + 6 * 2.5) / 8, 1e-12);
+    assert_float_equal(second[SERVER_BUSY], 0, 0);
+    assert_float_equal(second[SERVER_JOURNAL], 64, 0);
+    run_files_free(&f);
+}
+
+/* A server that is started again: its figures count from 0, and it had no workers meanwhile. */
+static void test_started_again(void **state)
+{
+    (void)state;
+    run_files f = read_servers(
+        BEGIN AT("server", 2, 10, 20, 1000, "6,2,0,0") BEGIN_AT("2026-11-26T16:00:10Z")
+            AT("server", 1, 12, 4, 300, "1,0,0,0") AT("server", 2, 14, 8, 600, "1,0,0,1"));
+    const server_file *s = &f.servers.file[0];
+    assert_int_equal(s->starts, 2);
+    assert_int_equal(s->rows.count, 5);
+    assert_false(s->ended);
+    const double *row = s->rows.v + SERVER_COLUMNS;
+    assert_float_equal(row[SERVER_SECONDS], 2, 0);
+    assert_float_equal(row[SERVER_WORKERS], 0, 0);
+    assert_float_equal(row[SERVER_COLUMNS + SERVER_SECONDS], 10, 0);
+    assert_float_equal(row[SERVER_COLUMNS + SERVER_GRADIENTS], 0, 0);
+    assert_float_equal(row[2 * SERVER_COLUMNS + SERVER_SECONDS], 11, 0);
+    assert_float_equal(row[2 * SERVER_COLUMNS + SERVER_IN], 300, 0);
+    assert_float_equal(row[3 * SERVER_COLUMNS + SERVER_PACE], 2, 0);
+    assert_float_equal(s->seconds, 4, 0);
+    assert_float_equal(s->answers, 28, 0);
+    assert_float_equal(s->bytes_in, 1600, 0);
+    assert_float_equal(s->gradients, 10, 0);
+    assert_float_equal(s->staleness[0], 7, 0);
+    assert_float_equal(s->staleness[3], 1, 0);
+    json_t *list;
+    assert_int_equal(server_json(&f.servers, &list), TG_OK);
+    const json_t *one = json_array_get(list, 0);
+    assert_true(json_is_null(json_object_get(one, "end")));
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(one, "totals"), "answers")),
+                     28);
+    assert_int_equal(json_array_size(json_array_get(
+                         json_object_get(json_object_get(one, "steps"), "workers"), 0)),
+                     5);
+    json_decref(list);
+    run_files_free(&f);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    refused(AT("server", 2, 10, 20, 1000, "6,2,0,0"), "\"server\" without \"server_start\"");
+    refused(BEGIN_AT("yesterday"), ":1: \"time\": allowed");
+    refused("{\"type\":\"server_start\"}\n", ":1: \"time\": allowed");
+    refused(BEGIN AT("server", 2, 10, 20, -1, "6,2,0,0"), ":2: \"bytes_in\": allowed");
+    refused(BEGIN AT("server", 2, 10, 20, "x", "6,2,0,0"), ":2: \"bytes_in\": allowed");
+    refused(BEGIN AT("server", 2, 10, 20, 5, "6,2,0,-1"), ":2: \"staleness\": allowed");
+    refused(BEGIN AT("server", 2, 10, 20, 5, "6"), ":2: \"staleness\": allowed");
+    refused(BEGIN AT("server", 2, 10, 20, 5, "1,0,0,0") AT("server", 1, 10, 20, 5, "1,0,0,0"),
+            ":3: \"seconds\" is less than in the record before");
+    refused(BEGIN AT("server", 2, 10, 20, 5, "1,0,0,0") AT("server", 3, 10, 20, 5, "0,1,0,0"),
+            ":3: \"staleness\" is less than in the record before");
+}
+
+static void test_kinds_are_not_mixed(void **state)
+{
+    (void)state;
+    run_files f = {0};
+    write_text(BEGIN START);
+    assert_int_equal(run_files_add(&f, path), TG_E_SPEC);
+    assert_non_null(strstr(tg_error(), "records of servers and of runs"));
+    run_files_free(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {ON_FILE(test_rates), ON_FILE(test_started_again),
+                                       ON_FILE(test_refused), ON_FILE(test_kinds_are_not_mixed)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
