@@ -6,6 +6,7 @@
 #include "command/output/outfile.h"
 #include "command/output/output.h"
 #include "command/output/stop.h"
+#include "command/report_servers.h"
 #include "report/report.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -71,14 +72,14 @@ static tg_status read_steps(const char *text, report_timeline_job *job)
 
 static tg_status check_out(const struct report_options *o)
 {
-    if (!o->out)
+    if (!o->out && o->timeline)
         return tg_fail(TG_E_SPEC, "no -o: allowed: -o report.html or -o picture.svg");
-    return outfile_check_ending("-o", o->out, ".html", ".svg");
+    return !o->out ? TG_OK : outfile_check_ending("-o", o->out, ".html", ".svg");
 }
 
 static tg_status check_apart(const char *out, const char *in)
 {
-    if (!outfile_same(out, in))
+    if (!out || !outfile_same(out, in))
         return TG_OK;
     return tg_fail(TG_E_SPEC, "-o \"%.64s\" is \"%.64s\", which is read: choose another file", out,
                    in);
@@ -138,6 +139,10 @@ static tg_status report(struct report_options *o)
     report_timeline_job job = {0};
     TG_TRY(launch_check_one("report"));
     TG_TRY(check(o));
+    if (!o->out) {
+        TG_TRY(report_servers(o->paths.word, o->paths.count));
+        return output_flush();
+    }
     if (o->timeline)
         TG_TRY(make_timeline(o, &job));
     TG_TRY(outfile_check("-o", o->out, false));
@@ -189,7 +194,9 @@ static struct cli_words *words_of(void *input)
 
 static const struct cli_option options[] = {
     {.help = "Options"},
-    {"out", OUT, "FILE", NULL, NULL, "what to write: a page (.html) or a picture (.svg); required"},
+    {"out", OUT, "FILE", NULL, NULL,
+     "what to write: a page (.html) or a picture (.svg); required, but for records of servers, "
+     "which are then shown as a table"},
     {"timeline", TIMELINE, "FILE,..", NULL, NULL,
      "draw up to 4 traces of train --trace, one below the other on a common time axis: what each "
      "rank did when"},

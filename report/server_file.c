@@ -192,6 +192,14 @@ tg_status server_files_add(server_files *f, const char *path, size_t line, const
     return TG_OK;
 }
 
+double server_file_staleness(const server_file *s)
+{
+    double sum = 0;
+    for (size_t i = 0; i < SERVER_STALENESS_BINS; i++)
+        sum += s->staleness[i] * middle(i);
+    return s->gradients > 0 ? sum / s->gradients : (double)NAN;
+}
+
 void server_files_free(server_files *f)
 {
     for (size_t i = 0; i < f->count; i++) {

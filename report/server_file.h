@@ -50,6 +50,8 @@ typedef struct server_files {
  * Errors  TG_E_CORRUPT: the message names file and line; TG_E_NOMEM */
 TG_NODISCARD tg_status server_files_add(server_files *f, const char *path, size_t line,
                                         const json_t *record);
+/* The mean over all gradients, with the middle of each range; NAN: there is none. */
+double server_file_staleness(const server_file *s);
 void server_files_free(server_files *f); /* frees the contents; f may be all zero */
 
 #endif

@@ -313,6 +313,10 @@ class Report(CliTest):
         self.assertEqual(saw["title"], "2 parameter servers")
         saw = self.look(self.page(one), width=500)
         self.assertEqual(saw["title"], "Parameter server s0")
+        table = [line.split() for line in self.ok("report", one, two).splitlines()]
+        self.assertEqual(table[0], ["server", "time", "workers", "step", "answers", "gradients/s", "staleness", "received", "sent", "syncs"])
+        self.assertEqual(table[2], ["s0", "40.0", "s", "8", "200", "1,600", "55", "2.41", "800", "MB", "4.00", "GB", "800"])
+        self.assertEqual([row[0] for row in table[3:]], ["s1"])
         run_file = write_run(self.path("run.jsonl"))
         self.refused(2, ["run.jsonl: records of servers and of runs"], "report", one, run_file, "-o", self.path("mixed.html"))
         self.refused(2, ["s0.jsonl is of a server", "allowed: -o PAGE.html"], "report", one, "-o", self.path("mixed.svg"))
