@@ -31,6 +31,7 @@ struct house {
     int shards;
     const char *mode, *optimizer;
     int64_t timeout_ms;
+    int min_workers;
     bool secure;
     const char *journal; /* folder; NULL: none */
     uint64_t journal_bytes;
@@ -115,7 +116,8 @@ static inline void open_shard(house *h, int q)
                                      .optimizer = h->optimizer,
                                      .shard = q,
                                      .journal = h->journal,
-                                     .journal_bytes = h->journal_bytes};
+                                     .journal_bytes = h->journal_bytes,
+                                     .min_workers = h->min_workers};
     h->at[q] = (shard_of){.h = h, .shard = q};
     if (tg_net_serve(&config, &net) != TG_OK || tg_transport_tcp(net, &h->t[q]) != TG_OK ||
         tg_server_create(h->t[q], 1, &server, &h->server[q]) != TG_OK)

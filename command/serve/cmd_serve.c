@@ -26,8 +26,8 @@
 struct command {
     struct net_options net;
     const char *mode, *optimizer, *shard, *journal, *status_at, *out;
-    int number, shards; /* of --shard */
-    double workers, timeout_s, every_s;
+    int number, shards;                      /* of --shard */
+    double workers, min, timeout_s, every_s; /* min 0: not given */
     /* While it runs. */
     struct tcp_lists lists;
     tg_server *server;
@@ -41,6 +41,7 @@ struct command {
 enum {
     LISTEN = OPTIONS_KEY,
     WORKERS,
+    MIN,
     MODE,
     OPTIMIZER,
     SHARD,
@@ -63,6 +64,8 @@ static tg_status set(void *input, int key, char *arg)
         return TG_OK;
     case WORKERS:
         return bench_args_real("workers", arg, 1, TG_RANKS_MAX - 1, &c->workers);
+    case MIN:
+        return bench_args_real("min", arg, 1, TG_RANKS_MAX - 1, &c->min);
     case MODE:
         c->mode = arg;
         return TG_OK;
@@ -100,9 +103,12 @@ static tg_status set(void *input, int key, char *arg)
 static const struct cli_option options[] = {
     {.help = "Training"},
     {"mode", MODE, "MODE", "async", NULL,
-     "when to update the parameters: async, with each gradient as it arrives; async:staleness=4, "
-     "the same, but a worker more than 4 steps ahead of the slowest one waits; "
-     "async:compensate=0.04, with compensation for the delay"},
+     "when the parameters are updated: async, by each gradient as it comes; async:staleness=4, the "
+     "same, but a worker more than 4 steps ahead of the slowest one waits; "
+     "async:compensate=0.04, with compensation of the delay; sync, once per step, by the mean of "
+     "the gradients of all workers that are there; sync:combine=trimmed,f=1, by a rule that bears "
+     "a wrong one"},
+    {"min", MIN, "N", "1", NULL, "with sync: a step waits until N workers take part"},
     {"optimizer", OPTIMIZER, "SPEC", OPT_OPTIMIZER, "optimizers",
      "update rule: sgd, adam or adamw. Each worker gives the same one, and sets the learning rate"},
     {"journal", JOURNAL, "DIR", NULL, NULL,
@@ -170,27 +176,31 @@ static tg_status check_network(const struct net_options *o)
     return TG_OK;
 }
 
+/* A rule's f depends on the number of workers; of more than this, any sensible f is allowed. */
+enum { MODE_RANKS = 64 };
+
 /* A server with this mode and optimizer can be created. */
 static tg_status check_mode(const struct command *c)
 {
-    tg_transport *t[2];
+    tg_transport *t[MODE_RANKS + 1];
     tg_server *s;
     tg_spec *optimizer;
+    const int ranks = c->workers < MODE_RANKS ? (int)c->workers : MODE_RANKS;
     const tg_server_config config = {
         .struct_size = sizeof config, .mode = c->mode, .optimizer = c->optimizer};
-    if (strncmp(c->mode, "sum", 3) == 0 || strncmp(c->mode, "sync", 4) == 0)
+    if (strcmp(c->mode, "sum") == 0 || strncmp(c->mode, "sum:", 4) == 0)
         return tg_fail(TG_E_SPEC,
-                       "--mode %.64s: it needs the gradients of all workers in each step, but "
-                       "here workers come and go: allowed: async; train --servers N has %.4s",
-                       c->mode, c->mode);
+                       "--mode %.64s: workers that come and go need a server that keeps the "
+                       "parameters: allowed: async, sync; train --servers N has sum",
+                       c->mode);
     TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, c->optimizer, &optimizer));
     tg_spec_free(optimizer);
-    TG_TRY(tg_transport_inproc(2, t));
-    const tg_status status = tg_server_create(t[1], 1, &config, &s);
+    TG_TRY(tg_transport_inproc(ranks + 1, t));
+    const tg_status status = tg_server_create(t[ranks], 1, &config, &s);
     if (status == TG_OK)
         tg_server_destroy(s);
-    tg_transport_destroy(t[0]);
-    tg_transport_destroy(t[1]);
+    for (int rank = 0; rank <= ranks; rank++)
+        tg_transport_destroy(t[rank]);
     return status;
 }
 
@@ -205,7 +215,15 @@ static tg_status check(struct command *c)
     TG_TRY(check_network(&c->net));
     if (c->workers > (double)(int)c->workers)
         return tg_fail(TG_E_SPEC, "--workers %g: allowed: a whole number", c->workers);
-    return check_mode(c);
+    TG_TRY(check_mode(c));
+    if (c->min > c->workers || c->min > (double)(int)c->min)
+        return tg_fail(TG_E_SPEC, "--min %g: allowed: a whole number, at most --workers, %g",
+                       c->min, c->workers);
+    return c->min > 0 && strncmp(c->mode, "sync", 4) != 0 &&
+                   strncmp(c->mode, "async:staleness=0", 17) != 0
+               ? tg_fail(TG_E_SPEC, "--min %g requires --mode sync; this one is %.64s", c->min,
+                         c->mode)
+               : TG_OK;
 }
 
 /* ---- serving --------------------------------------------------------------------------------- */
@@ -347,7 +365,8 @@ static tg_status serve(struct command *c, tg_transport *t)
                                      .optimizer = c->optimizer,
                                      .shard = c->number,
                                      .journal = c->journal,
-                                     .shards = c->shards};
+                                     .shards = c->shards,
+                                     .min_workers = (int64_t)c->min};
     tg_server_stats s = {.struct_size = sizeof s};
     TG_TRY(tg_server_create(t, 1, &config, &c->server));
     TG_TRY(tg_server_get_stats(c->server, &s));

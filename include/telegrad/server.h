@@ -92,6 +92,9 @@ typedef struct tg_server_config {
     /* Once the journal's log has this many bytes, a snapshot of the parameters and the optimizer's
      * memory replaces it; 0: 256 MiB */
     uint64_t journal_bytes;
+    /* With workers that come and go, and mode sync or async:staleness=0: a step waits until so many
+     * workers take part; 0: 1 */
+    int64_t min_workers;
 } tg_server_config;
 
 /* Create a server. It does not talk to anybody until it runs.
@@ -100,17 +103,23 @@ typedef struct tg_server_config {
  * servers    as for tg_transport_worker; 1 if workers come and go
  * config     NULL: all members 0
  * Errors     TG_E_ARG, TG_E_SPEC (mode, f with so many ranks, optimizer), TG_E_UNSUPPORTED (the
- *            optimizer; a mode other than async, if workers come and go; a journal, if they do
+ *            optimizer; mode sum, if workers come and go; a journal, if they do
  *            not), TG_E_NOMEM; with a journal also TG_E_IO (another server uses it, ...),
  *            TG_E_CORRUPT, TG_E_VERSION, TG_E_MISMATCH (it is for another shard or optimizer) */
 TG_API TG_NODISCARD tg_status tg_server_create(tg_transport *transport, int servers,
                                                const tg_server_config *config, tg_server **s_p);
 
 /* Serve until all ranks have left; if workers come and go (tg_net_serve), until `stop` is set. Call
- * it once. Workers that come and go require mode async. A new worker gets the server's current
- * parameters, and begins at the step of the slowest worker; if there is none, after the last step
- * that was made (tg_session_config.count_anew). A worker that leaves, breaks the rules, or is
- * silent while others wait for it is disconnected, and the others continue.
+ * it once. Workers that come and go require mode sync or async. A new worker gets the server's
+ * current parameters, and begins at the step of the slowest worker; if there is none, after the
+ * last step that was made (tg_session_config.count_anew). A worker that leaves, breaks the rules,
+ * or is silent while others wait for it is disconnected, and the others continue.
+ *
+ * With mode sync, workers that come and go are the ranks of a step as long as they are there. A new
+ * one takes part from the step that it begins with on, so all workers make every step with the same
+ * parameters, except that a new one's first gradient may be computed from those of the step before.
+ * If one vanishes that may be back (tg_net_attach_config.again_s), the others wait for it, up to
+ * timeout_ms; then they continue without it, and it is refused when it is back.
  * Errors   TG_E_STATE (it has run before), TG_E_PEER (a rank has left, or sends nothing, while
  *          others wait for its gradient; the text names it), TG_E_MISMATCH, TG_E_CORRUPT,
  *          TG_E_VERSION (a rank sent something else than is expected; the text names it),

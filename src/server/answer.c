@@ -1,7 +1,7 @@
 /* Answers: sums, or the parameters that this server keeps. */
 #include "base/mem.h"
 #include "kernel/kernel.h"
-#include "server/server_impl.h"
+#include "server/round.h"
 #include "server/snapshot.h"
 #include "telegrad/clock.h"
 #include <string.h>
@@ -31,12 +31,16 @@ static void free_answer(tg_server *s, tg__gathering *g)
     g->answer = NULL;
 }
 
-static void end_gathering(tg_server *s, tg__gathering *g)
+void tg__gathering_end(tg_server *s, tg__gathering *g)
 {
     tg__gathering **link = &s->active;
     while (*link != g)
         link = &(*link)->link;
     *link = g->link;
+    if (g->only >= 0) { /* a frame that waited in a round */
+        tg__store_give(&s->store, g->rank[g->only].msg);
+        g->rank[g->only].msg = NULL;
+    }
     free_answer(s, g);
     g->link = s->idle;
     s->idle = g;
@@ -63,7 +67,7 @@ static tg_status answer_one(tg_server *s, tg__gathering *g, int rank, size_t len
 
 static tg_status note_answer(tg_server *s, const tg__gathering *g);
 
-static tg_status answer(tg_server *s, tg__gathering *g)
+tg_status tg__gathering_answer(tg_server *s, tg__gathering *g)
 {
     if (g->region != NULL && s->journal.dir != NULL && s->mode.compensate > 0)
         TG_TRY(note_answer(s, g));
@@ -77,7 +81,7 @@ static tg_status answer(tg_server *s, tg__gathering *g)
     s->stats.sums++;
     s->stats.step = TG__MAX(s->stats.step, g->id.step);
     if (g->sending == 0)
-        end_gathering(s, g);
+        tg__gathering_end(s, g);
     return TG_OK;
 }
 
@@ -103,25 +107,17 @@ tg_status tg__answers_progress(tg_server *s, bool *any_p)
             *any_p = true;
         }
         if (g->sending == 0)
-            end_gathering(s, g);
+            tg__gathering_end(s, g);
     }
     return TG_OK;
 }
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
-static tg__region *find_region(const tg_server *s, const tg__envelope *id)
-{
-    tg__region *r = s->regions;
-    while (r != NULL && (r->channel != id->channel || r->bucket != id->bucket))
-        r = r->next;
-    return r;
-}
-
 static tg_status place(tg_server *s, tg__gathering *g)
 {
     const bool begins = g->star.combine == &tg__combine_parameters;
-    tg__region *r = find_region(s, &g->id);
+    tg__region *r = tg__region_find(s->regions, &g->id);
     if (!s->mode.keeps ||
         (!begins && g->star.combine != &tg__combine_mean && g->star.combine != &tg__combine_vote))
         return begins ? tg_fail(TG_E_MISMATCH,
@@ -158,8 +154,10 @@ static tg_status place(tg_server *s, tg__gathering *g)
 static tg_status find_place(tg_server *s, tg__gathering *g, int rank)
 {
     TG_TRY(place(s, g));
-    if (g->star.combine == &tg__combine_parameters || (g->region != NULL && !s->mode.gathers))
+    if (g->star.combine == &tg__combine_parameters ||
+        (g->region != NULL && (s->hosts || !s->mode.gathers)))
         g->only = rank;
+    g->waits = tg__rounds_take_it(s, g);
     if (s->hosts && g->only < 0)
         return tg_fail(TG_E_MISMATCH,
                        "it asks for a sum over all workers, but here workers come and go");
@@ -185,7 +183,7 @@ tg_status tg__gathering_open(tg_server *s, uint32_t tag, int rank, const tg__env
     if (status == TG_OK)
         *g_p = g;
     else
-        end_gathering(s, g);
+        tg__gathering_end(s, g);
     return status;
 }
 
@@ -207,7 +205,10 @@ static tg_status keep_parameters(tg_server *s, tg__gathering *g)
     r->next = s->regions;
     s->regions = g->region = r;
     for (int rank = 0; rank < s->ranks; rank++)
-        r->rank[rank].counts = !s->hosts;
+        if (s->hosts && s->mode.gathers && s->in[rank].met)
+            tg__region_admit(r, rank, s->in[rank].base);
+        else
+            r->rank[rank].counts = !s->hosts;
     return TG_OK;
 }
 
@@ -233,6 +234,8 @@ int tg__gathering_waits_for(const tg_server *s, const tg__gathering *g)
     int rank = g->next;
     while (rank < s->ranks && g->rank[rank].msg != NULL)
         rank++;
+    if (g->round != NULL)
+        return tg__round_waits_for(s, g);
     return g->held ? tg__clocks_slowest(s, g->region) : rank < s->ranks ? rank : -1;
 }
 
@@ -242,10 +245,10 @@ tg_status tg__gatherings_release(tg_server *s)
         return TG_OK;
     for (tg__gathering *g = s->active, *next; g != NULL; g = next) {
         next = g->link;
-        if (!g->held || tg__clocks_ahead(s, g))
+        if (!g->held || g->round != NULL || tg__clocks_ahead(s, g))
             continue;
         g->held = false;
-        TG_TRY(answer(s, g));
+        TG_TRY(tg__gathering_answer(s, g));
     }
     return TG_OK;
 }
@@ -254,11 +257,15 @@ tg_status tg__gatherings_forget(tg_server *s, int rank)
 {
     for (tg__gathering *g = s->active, *next; g != NULL; g = next) {
         next = g->link;
+        if (g->round != NULL) { /* what was sent counts */
+            g->gone |= g->only == rank;
+            continue;
+        }
         g->sending -= g->rank[rank].open;
         g->rank[rank].open = false;
         g->held = g->held && g->only != rank;
         if (!g->held && g->sending == 0 && g->next == s->ranks)
-            end_gathering(s, g);
+            tg__gathering_end(s, g);
     }
     return tg__gatherings_release(s);
 }
@@ -280,7 +287,7 @@ static tg_status apply(tg_server *s, tg__gathering *g)
     s->stats.elements += g->n * (uint64_t)(g->only >= 0 ? 1 : s->ranks);
     if (g->star.combine == &tg__combine_parameters) {
         TG_TRY(keep_parameters(s, g));
-        if (s->hosts && !g->again)
+        if (s->hosts && !g->again && !(s->mode.gathers && g->region->rank[g->only].counts))
             tg__region_admit(g->region, g->only, s->in[g->only].base);
         return tg__region_see(g->region, &s->mode, g->only);
     }
@@ -302,15 +309,25 @@ static tg_status apply(tg_server *s, tg__gathering *g)
     return TG_OK;
 }
 
+/* It waits in a round, or, if it has come again and is applied already, for its answer. */
+static tg_status add_to_round(tg_server *s, tg__gathering *g)
+{
+    s->founded = true;
+    s->stats.elements += g->again ? 0 : g->n;
+    return tg__rounds_add(s, g);
+}
+
 tg_status tg__gathering_complete(tg_server *s, tg__gathering *g)
 {
-    const tg_status status = apply(s, g);
+    const tg_status status = g->waits ? add_to_round(s, g) : apply(s, g);
     if (status != TG_OK) {
-        end_gathering(s, g);
+        tg__gathering_end(s, g);
         return status;
     }
+    if (g->round != NULL)
+        return tg__round_advance(s, g->round);
     g->held = s->unsynced || tg__clocks_ahead(s, g);
-    return g->held ? TG_OK : answer(s, g);
+    return g->held ? TG_OK : tg__gathering_answer(s, g);
 }
 
 /* ---- the journal ----------------------------------------------------------------------------- */
@@ -327,20 +344,23 @@ static void end_pushes(tg_server *s, int rank, const tg__region *r, uint64_t beg
     for (tg__gathering *g = s->active, *next; g != NULL; g = next) {
         next = g->link;
         if (g != except && g->only == rank && g->region == r && g->star.begin == begin)
-            end_gathering(s, g);
+            tg__gathering_end(s, g);
     }
 }
 
 tg_status tg__gatherings_end_replay(tg_server *s, tg_status status)
 {
-    while (s->active != NULL) {
-        tg__gathering *g = s->active;
+    for (tg__gathering *g = s->active, *next; g != NULL; g = next) {
+        next = g->link;
+        if (g->round != NULL)
+            continue;
         if (status == TG_OK) {
             tg__region_read(g->region, g->only, (size_t)g->star.begin, g->region->g, g->n);
             status = note_answer(s, g);
         }
-        end_gathering(s, g);
+        tg__gathering_end(s, g);
     }
+    tg__rounds_end_replay(s);
     return status;
 }
 
@@ -366,7 +386,9 @@ tg_status tg__gathering_replay(tg_server *s, const tg__journal_record *record, c
     s->in[rank].number = record->number;
     if (g->star.combine == &tg__combine_parameters) /* the first of all */
         s->in[rank].base = 0;
-    const tg_status status = apply(s, g);
+    const tg_status status = g->waits ? add_to_round(s, g) : apply(s, g);
+    if (status == TG_OK && g->round != NULL)
+        return TG_OK;
     if (status == TG_OK)
         tg__region_answered(g->region, rank, g->star.begin);
     if (status == TG_OK && s->mode.compensate > 0) {
@@ -374,7 +396,7 @@ tg_status tg__gathering_replay(tg_server *s, const tg__journal_record *record, c
         end_pushes(s, rank, g->region, g->star.begin, g);
         return TG_OK;
     }
-    end_gathering(s, g);
+    tg__gathering_end(s, g);
     return status == TG_E_CORRUPT ? TG_OK : status; /* as when it arrived */
 }
 
@@ -438,7 +460,7 @@ tg_status tg__gathering_replay_place(tg_server *s, const tg__journal_record *rec
                        (unsigned long long)record->len);
     const tg__envelope id = {.channel = tg__get16(body), .bucket = tg__get16(body + 2)};
     const size_t begin = tg__get32(body + 4), n = tg__get32(body + 8);
-    tg__region *r = find_region(s, &id);
+    tg__region *r = tg__region_find(s->regions, &id);
     if (r == NULL || begin < r->lo || begin + n > r->lo + r->n)
         return tg_fail(TG_E_CORRUPT, "elements that are not kept");
     if (tg__get32(body + 12) > ANEW || tg__get64(body + 16) > TG__STAR_STEP_MOST)
@@ -449,12 +471,16 @@ tg_status tg__gathering_replay_place(tg_server *s, const tg__journal_record *rec
         tg__region_read(r, rank, begin, r->g, n);
         return TG_OK;
     }
+    const bool comes = s->in[rank].worker != record->worker || record->worker == 0;
     s->in[rank].worker = record->worker;
     s->in[rank].number = record->number;
     s->in[rank].base = tg__get64(body + 16);
     if (tg__get32(body + 12) == ANEW)
         tg__clocks_clear(s);
-    tg__region_admit(r, rank, s->in[rank].base);
+    if (!s->mode.gathers)
+        tg__region_admit(r, rank, s->in[rank].base);
+    else if (comes)
+        tg__rounds_admit(s, rank, s->in[rank].base);
     tg__region_answered(r, rank, begin);
     TG_TRY(tg__region_see(r, &s->mode, rank));
     if (s->mode.compensate <= 0)

@@ -1,6 +1,6 @@
 /* How many steps workers have made: for the bound of staleness, and for workers that join later. */
 #include "base/mem.h"
-#include "server/server_impl.h"
+#include "server/round.h"
 
 int tg__clocks_slowest(const tg_server *s, const tg__region *r)
 {
@@ -24,6 +24,8 @@ uint64_t tg__clocks_newest(const tg_server *s, const tg__region *r)
  * them. */
 uint64_t tg__clocks_now(const tg_server *s)
 {
+    if (s->hosts && s->mode.gathers)
+        return s->step;
     uint64_t step = UINT64_MAX;
     for (const tg__region *r = s->regions; r != NULL; r = r->next) {
         const int rank = tg__clocks_slowest(s, r);
@@ -34,6 +36,8 @@ uint64_t tg__clocks_now(const tg_server *s)
 
 void tg__clocks_clear(tg_server *s)
 {
+    s->step = 0;
+    tg__rounds_clear(s);
     for (tg__region *r = s->regions; r != NULL; r = r->next) {
         r->began = 0;
         for (int rank = 0; rank < s->ranks; rank++)
@@ -56,7 +60,7 @@ void tg__clocks_begin(tg_server *s, int rank, tg__gathering *g)
 
 void tg__clocks_return(tg_server *s, int rank, uint64_t step)
 {
-    for (tg__region *r = s->regions; r != NULL; r = r->next) {
+    for (tg__region *r = s->regions; r != NULL && !s->mode.gathers; r = r->next) {
         tg__pace_of *p = &r->rank[rank];
         p->clock = TG__MAX(p->clock, step);
         p->counts = true;
@@ -78,7 +82,7 @@ void tg__clocks_note(const tg_server *s, const tg__gathering *g, int rank)
 
 bool tg__clocks_ahead(const tg_server *s, const tg__gathering *g)
 {
-    if (g->region == NULL || g->only < 0 || s->mode.staleness == TG__NO_BOUND ||
+    if (g->region == NULL || g->only < 0 || s->mode.gathers || s->mode.staleness == TG__NO_BOUND ||
         g->star.combine == &tg__combine_parameters)
         return false;
     const int rank = tg__clocks_slowest(s, g->region);

@@ -31,8 +31,9 @@ tg_status tg__gathering_begin(tg__gathering *g, uint32_t tag, const tg__envelope
     g->flags = 0;
     g->only = -1;
     g->next = g->sending = 0;
-    g->held = g->again = g->anew = false;
+    g->held = g->again = g->anew = g->waits = g->gone = false;
     g->region = NULL;
+    g->round = NULL;
     g->robust = NULL;
     return TG_OK;
 }
@@ -57,6 +58,10 @@ static void add_one(tg__gathering *g, tg__store *store, int rank)
 /* Add what has arrived, in rank order; with a robust rule, see whether all has. */
 static void advance(tg__gathering *g, tg__store *store, int ranks)
 {
+    if (g->waits) {
+        g->next = ranks;
+        return;
+    }
     if (g->robust != NULL) {
         int here = 0;
         while (here < ranks && g->rank[here].msg != NULL)
@@ -106,6 +111,12 @@ tg_status tg__gathering_add(tg__gathering *g, tg__store *store, int ranks, int r
     return TG_OK;
 }
 
+tg__robust_frame tg__gathering_frame(const tg__gathering *g, int rank)
+{
+    const tg__pushed *p = &g->rank[rank];
+    return (tg__robust_frame){frame_of(p->msg + TG__ENVELOPE_BYTES), p->len, p->flagged};
+}
+
 static tg_status combine(tg__gathering *g, tg__store *store, int ranks)
 {
     tg__robust_frame *in TG__FREED = NULL;
@@ -113,10 +124,8 @@ static tg_status combine(tg__gathering *g, tg__store *store, int ranks)
     bool formed;
     TG_TRY(tg_alloc((size_t)ranks, sizeof *in, &in));
     TG_TRY(tg__robust_last_of(g->robust, &g->id, g->star.begin, g->n, &last));
-    for (int rank = 0; rank < ranks; rank++) {
-        const tg__pushed *p = &g->rank[rank];
-        in[rank] = (tg__robust_frame){frame_of(p->msg + TG__ENVELOPE_BYTES), p->len, p->flagged};
-    }
+    for (int rank = 0; rank < ranks; rank++)
+        in[rank] = tg__gathering_frame(g, rank);
     TG_TRY(tg__robust_combine(g->robust, in, ranks, g->n, last, tg__gathering_values(g), &formed));
     g->flags &= (uint16_t)~TG__FLAG_NONFINITE;
     if (!formed)

@@ -17,6 +17,7 @@ typedef struct tg__pushed {
 } tg__pushed;
 
 typedef struct tg__gathering tg__gathering;
+typedef struct tg__round tg__round;
 struct tg__gathering {
     uint32_t tag;        /* of the ranks' messages */
     tg__envelope id;     /* the same in all messages; its sender is the first one's */
@@ -31,10 +32,13 @@ struct tg__gathering {
     bool held;          /* complete, but not answered yet: its rank is too far ahead, or the
                            journal must be synced first */
     bool again;         /* its message was applied before, but the answer was lost */
+    bool waits;         /* its frame is kept until its round ends: round.h */
+    bool gone;          /* its worker is no longer there to be answered */
     bool anew;          /* its worker has joined, and steps count from 0 again */
     int64_t from_ns;    /* when the first message arrived */
     tg__region *region; /* the parameters that it updates; NULL: the answer is the sum */
     tg__robust *robust; /* the rule that combines the frames; NULL: they are summed */
+    tg__round *round;   /* in which it waits; NULL: in none */
     uint8_t *answer;    /* from the store */
     tg__gathering *link;
     tg__pushed rank[]; /* (P) */
@@ -59,6 +63,8 @@ TG_NODISCARD tg_status tg__gathering_add(tg__gathering *g, tg__store *store, int
  * rule, combine the frames; the flag NONFINITE says whether that failed.
  * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__gathering_finish(tg__gathering *g, tg__store *store, int ranks);
+/* The frame of a rank, of a gathering that keeps it. */
+tg__robust_frame tg__gathering_frame(const tg__gathering *g, int rank);
 /* The values (n) of the answer: at first the sum, at the end what is sent. */
 float *tg__gathering_values(const tg__gathering *g);
 /* Seal the answer, with `sender` as its sender. Returns its length.

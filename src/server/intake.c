@@ -1,6 +1,6 @@
 /* Receives what ranks send: a stamp, then the message that it announces. */
 #include "base/mem.h"
-#include "server/server_impl.h"
+#include "server/round.h"
 #include "telegrad/clock.h"
 #include <stdio.h>
 
@@ -54,12 +54,12 @@ static tg_status check_number(const tg__intake *in)
     const uint64_t next = knows ? in->number + 1 : 1;
     if (said->number <= next)
         return TG_OK;
-    return knows && in->met
-               ? tg_fail(TG_E_CORRUPT, "message %llu is announced: expected %llu",
-                         (unsigned long long)said->number, (unsigned long long)next)
-               : tg_fail(TG_E_MISMATCH, "this worker has been here, but the server does not "
-                                        "remember it: it was started again without its journal, or "
-                                        "has given the seat to another worker");
+    return knows && in->met ? tg_fail(TG_E_CORRUPT, "message %llu is announced: expected %llu",
+                                      (unsigned long long)said->number, (unsigned long long)next)
+                            : tg_fail(TG_E_MISMATCH,
+                                      "this worker has been here, but the server does not "
+                                      "remember it: it was started again without its journal, has "
+                                      "given the seat to another worker, or goes on without it");
 }
 
 static tg_status await_message(tg_server *s, int rank)
@@ -176,9 +176,11 @@ static tg_status meet(tg_server *s, int rank, tg__gathering *g)
     const uint64_t step = tg__clocks_now(s);
     if (!is_known(&s->in[rank])) {
         tg__clocks_begin(s, rank, g);
+        if (s->mode.gathers)
+            tg__rounds_admit(s, rank, s->in[rank].base);
         return TG_OK;
     }
-    if (s->journal.dir != NULL) {
+    if (s->journal.dir != NULL && !s->mode.gathers) {
         TG_TRY(tg__gathering_note_return(s, rank, step));
         s->unsynced = true;
     }
@@ -241,8 +243,8 @@ tg_status tg__intake_vacate(tg_server *s, int rank)
     tg__store_fini(&s->store); /* the other workers may not need as much */
     s->stats.ranks -= in->here;
     in->here = in->met = false;
-    for (tg__region *r = s->regions; r != NULL; r = r->next)
-        r->rank[rank].counts = false;
+    if (!s->mode.gathers || in->worker == 0) /* else it may be back in time */
+        TG_TRY(tg__rounds_pass(s, rank));
     TG_TRY(tg__gatherings_forget(s, rank));
     if (s->stats.ranks == 0) /* the next workers may have other settings */
         s->nchannels = 0;

@@ -23,6 +23,9 @@
  *         the zeros: 1 if steps count from 0 again (4), and the step at which the rank begins (8)
  * BACK    the worker came back to its seat. The body is the step (8) from which it counts if it has
  *         made fewer
+ * ROUND   a round (server/round.h) has ended. The body says which: channel (2), bucket (2), first
+ *         element (4), elements (4), number of gradients (4), step (8), and the rank of each (4)
+ * PASS    the others no longer wait for the worker: it has left, or was away for too long
  *
  * A push is answered only once it is on disk, so no update that a worker knows of is lost. All
  * pushes that arrived meanwhile share one fdatasync; then the head is set to the length that is on
@@ -51,7 +54,14 @@ typedef struct tg__journal {
 
 #define TG__JOURNAL_OUT ((size_t)256 << 10)
 
-enum tg__record_kind { TG__RECORD_PUSH = 1, TG__RECORD_ANSWER, TG__RECORD_COME, TG__RECORD_BACK };
+enum tg__record_kind {
+    TG__RECORD_PUSH = 1,
+    TG__RECORD_ANSWER,
+    TG__RECORD_COME,
+    TG__RECORD_BACK,
+    TG__RECORD_ROUND,
+    TG__RECORD_PASS
+};
 
 typedef struct tg__journal_record {
     uint32_t kind, rank, tag;

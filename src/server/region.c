@@ -44,6 +44,13 @@ void tg__region_destroy(tg__region *r, int ranks)
     free(r);
 }
 
+tg__region *tg__region_find(tg__region *list, const tg__envelope *id)
+{
+    while (list != NULL && (list->channel != id->channel || list->bucket != id->bucket))
+        list = list->next;
+    return list;
+}
+
 /* g + lambda g g (w - what the rank has computed it with): the first order of what the gradient
  * would be at w (Zheng et al. 2017, arXiv:1609.08326, with the outer product's diagonal). */
 static void compensate(float *g, const float *w, const float *seen, float lambda, size_t n)

@@ -37,6 +37,8 @@ struct tg__region {
 TG_NODISCARD tg_status tg__region_create(const tg__mode *m, int ranks, size_t lo, const float *w,
                                          size_t n, tg__region **r_p);
 void tg__region_destroy(tg__region *r, int ranks);
+/* The region that a message is about; NULL: none. */
+tg__region *tg__region_find(tg__region *list, const tg__envelope *id);
 
 /* One step of the optimizer on elements [star->begin, star->begin + n) of the bucket, which are in
  * the region.

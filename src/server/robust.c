@@ -86,6 +86,13 @@ tg_status tg__robust_init(tg__robust *r, const tg__robust_rule *rule, int ranks)
     return tg__owned_alloc(&r->owned, P, sizeof *r->told, &r->told);
 }
 
+int tg__robust_least(const tg__robust_rule *rule)
+{
+    return rule->kind == TG__ROBUST_TRIMMED ? 2 * (int)rule->f + 1
+           : rule->kind == TG__ROBUST_KRUM  ? 2 * (int)rule->f + 3
+                                            : 1;
+}
+
 void tg__robust_fini(tg__robust *r)
 {
     tg__owned_free(&r->owned);

@@ -76,6 +76,8 @@ TG_NODISCARD tg_status tg__robust_read(const tg_spec *spec, tg__robust_rule *rul
  * Errors  TG_E_SPEC (f is too large), TG_E_NOMEM */
 TG_NODISCARD tg_status tg__robust_init(tg__robust *r, const tg__robust_rule *rule, int ranks);
 void tg__robust_fini(tg__robust *r);
+/* The fewest ranks that the rule can combine. */
+int tg__robust_least(const tg__robust_rule *rule);
 /* Check that the rule has a meaning for frames of the codec with this id.
  * Errors  TG_E_UNSUPPORTED */
 TG_NODISCARD tg_status tg__robust_takes(const tg__robust_rule *rule, uint8_t codec);

@@ -2,7 +2,7 @@
 #include "base/arg.h"
 #include "base/mem.h"
 #include "base/sized.h"
-#include "server/server_impl.h"
+#include "server/round.h"
 #include "server/snapshot.h"
 #include "telegrad/clock.h"
 #include "transport/endpoint.h"
@@ -41,7 +41,11 @@ static tg_status check_late(tg_server *s, int64_t now, int64_t *due_ns_p)
                           "%s %d sent nothing for %.1f s, but others wait for its gradient %s",
                           s->hosts ? "worker" : "rank", rank, (double)(now - since) * 1e-9,
                           tg__server_where(&g->id, where));
-            return s->hosts ? tg__intake_vacate(s, rank) : leave(s, rank, TG_E_PEER);
+            if (!s->hosts)
+                return leave(s, rank, TG_E_PEER);
+            if (s->in[rank].here)
+                TG_TRY(tg__intake_vacate(s, rank));
+            return tg__rounds_pass(s, rank);
         }
         *due_ns_p = TG__MIN(*due_ns_p, since + s->timeout_ns);
     }
@@ -59,7 +63,7 @@ static tg_status commit(tg_server *s, bool *any_p)
     s->stats.journal_syncs = s->journal.syncs;
     s->stats.journal_ns = s->journal.sync_ns;
     TG_TRY(tg__gatherings_release(s)); /* before the snapshot, which holds what was answered */
-    if (s->journal.len > TG__MAX(s->journal_bytes, tg__snapshot_bytes(s)))
+    if (s->journal.len > TG__MAX(s->journal_bytes, tg__snapshot_bytes(s)) && !tg__rounds_wait(s))
         TG_TRY(tg__snapshot_write(s, s->journal.number + 1));
     s->stats.journal_bytes = s->journal.len;
     return TG_OK;
@@ -71,6 +75,8 @@ static tg_status settle(tg_server *s)
     if (s->journal.dir == NULL || s->journal.records == 0)
         return TG_OK;
     TG_TRY(tg__journal_sync(&s->journal));
+    if (tg__rounds_wait(s)) /* the log has what waits */
+        return TG_OK;
     return tg__snapshot_write(s, s->journal.number + 1);
 }
 
@@ -137,6 +143,20 @@ tg_status tg_server_run(tg_server *s)
     return status == TG_OK ? TG_OK : leave(s, -1, status);
 }
 
+static tg_status set_min_workers(tg_server *s, int64_t asked)
+{
+    if (asked < 0 || asked > s->ranks)
+        return tg_fail(TG_E_ARG, "tg_server_create: config->min_workers=%lld: allowed: 0..%d",
+                       (long long)asked, s->ranks);
+    if (asked > 0 && !(s->hosts && s->mode.gathers))
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "tg_server_create: config->min_workers=%lld requires workers that come and "
+                       "go, and mode sync or async:staleness=0; this one is \"%s\"",
+                       (long long)asked, tg_spec_text(s->mode.spec));
+    s->min_workers = TG__MAX(TG__MAX((int)asked, 1), tg__robust_least(&s->mode.rule));
+    return TG_OK;
+}
+
 static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_server_config *c)
 {
     s->t = t;
@@ -149,12 +169,13 @@ static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_ser
     s->shard = c->shard;
     s->shards = c->shards;
     TG_TRY(tg__mode_parse(c->mode == NULL ? "sum" : c->mode, c->optimizer, &s->mode));
-    if (s->hosts && (!s->mode.keeps || s->mode.gathers))
+    if (s->hosts && !s->mode.keeps)
         return tg_fail(TG_E_UNSUPPORTED,
-                       "server mode \"%s\": it needs the gradients of all workers in each step, "
-                       "but here workers come and go: allowed: async, but not with staleness=0",
+                       "server mode \"%s\": workers that come and go need a server that keeps the "
+                       "parameters: allowed: sync, async",
                        tg_spec_text(s->mode.spec));
     TG_TRY(tg__robust_init(&s->robust, &s->mode.rule, s->ranks));
+    TG_TRY(set_min_workers(s, c->min_workers));
     TG_TRY(tg_alloc((size_t)s->ranks, sizeof *s->in, &s->in));
     if (c->journal == NULL)
         return TG_OK;
@@ -162,13 +183,18 @@ static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_ser
         return tg_fail(TG_E_UNSUPPORTED,
                        "tg_server_create: config->journal requires a transport whose workers come "
                        "and go");
+    if (s->mode.rule.kind == TG__ROBUST_CLIPPED)
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "tg_server_create: config->journal with mode \"%s\": the last results of "
+                       "combine=clipped are not kept: allowed: the other rules",
+                       tg_spec_text(s->mode.spec));
     s->journal_bytes = c->journal_bytes == 0 ? JOURNAL_BYTES : c->journal_bytes;
     TG_TRY(tg__snapshot_recover(s, c->journal));
     for (const tg__region *r = s->regions; r != NULL; r = r->next)
         s->stats.recovered += r->n;
     for (int rank = 0; rank < s->ranks; rank++) { /* no worker is connected */
         s->in[rank].heard_ns = tg_now_ns(t->clock);
-        for (tg__region *r = s->regions; r != NULL; r = r->next)
+        for (tg__region *r = s->regions; r != NULL && !s->mode.gathers; r = r->next)
             r->rank[rank].counts = false;
     }
     s->stats = (tg_server_stats){.recovered = s->stats.recovered, /* not of the replay */
@@ -243,6 +269,8 @@ void tg_server_destroy(tg_server *s)
         posted = posted || s->in[rank].awaits != TG__AWAITS_NOTHING;
     if (posted && !s->failed)
         (void)leave(s, -1, TG_OK);
+    while (s->rounds != NULL) /* their gatherings are active ones */
+        tg__round_free(s, s->rounds);
     if (s->released) { /* otherwise the transport may still use posted memory */
         free_gatherings(s, s->active);
         free_gatherings(s, s->idle);

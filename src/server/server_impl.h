@@ -48,7 +48,10 @@ struct tg_server {
     tg__mode mode;
     tg__robust robust;
     tg__region *regions;
-    bool founded; /* workers come and go: a gradient has arrived, so all regions exist */
+    tg__round *rounds;
+    uint64_t step;   /* with rounds: the steps of which some elements are updated */
+    int min_workers; /* of a round */
+    bool founded;    /* workers come and go: a gradient has arrived, so all regions exist */
     tg__store store;
     tg__journal journal;    /* dir NULL: none */
     uint64_t journal_bytes; /* a longer log is replaced by a snapshot */
@@ -75,6 +78,9 @@ TG_NODISCARD tg_status tg__intake_vacate(tg_server *s, int rank);
  * Errors  also TG_E_PEER: it has left, and others wait for it */
 TG_NODISCARD tg_status tg__intake_receive(tg_server *s, int rank, bool *any_p);
 
+void tg__gathering_end(tg_server *s, tg__gathering *g);
+/* Send the answer. */
+TG_NODISCARD tg_status tg__gathering_answer(tg_server *s, tg__gathering *g);
 /* Begin a gathering with its first message, whose envelope has been opened.
  * payload  (len) of the message
  * Errors   those of tg__gathering_begin; TG_E_MISMATCH, TG_E_UNSUPPORTED. The gathering then

@@ -1,4 +1,5 @@
 #include "server/snapshot.h"
+#include "server/round.h"
 #include "base/mem.h"
 #include "base/settings.h"
 #include "state/checkpoint.h"
@@ -38,8 +39,9 @@ static tg_status write_identity(const tg_server *s, char *text, size_t room)
             break;
     }
     const int len = snprintf(
-        text, room, "server=2\nshard=%d\nshards=%d\ncompensate=%s\noptimizer=%.*s%s\n", s->shard,
-        s->shards, compensate, (int)before, optimizer, optimizer + before + rate);
+        text, room, "server=2\nshard=%d\nshards=%d\nmode=%s\ncompensate=%s\noptimizer=%.*s%s\n",
+        s->shard, s->shards, s->mode.gathers ? tg_spec_text(s->mode.spec) : "async", compensate,
+        (int)before, optimizer, optimizer + before + rate);
     return len > 0 && (size_t)len < room
                ? TG_OK
                : tg_fail(TG_E_ARG, "optimizer of %zu characters is too long", strlen(optimizer));
@@ -291,6 +293,10 @@ static tg_status replay(void *arg, const tg__journal_record *record, const uint8
         tg__clocks_return(s, (int)record->rank, tg__get64(body));
         return TG_OK;
     }
+    if (record->kind == TG__RECORD_ROUND)
+        return tg__rounds_replay(s, record, body);
+    if (record->kind == TG__RECORD_PASS && record->len == 0)
+        return tg__rounds_replay_pass(s, (int)record->rank);
     if (record->kind == TG__RECORD_ANSWER || record->kind == TG__RECORD_COME)
         return tg__gathering_replay_place(s, record, body);
     return tg_fail(TG_E_CORRUPT, "kind %u, %llu bytes", record->kind,

@@ -226,6 +226,28 @@ class Serve(net_tool.NetTest):
         self.told(server, "has left")
         self.ends(server)
 
+    def test_sync(self):
+        """Workers that are there from the start have the bits of ranks that never change, also if the server is killed on the way."""
+        def hash_of(text):
+            return re.search(r"params hash +(\w+)", text).group(1)
+        job = ["--steps", "300", "--no-eval"]
+        expected = hash_of(self.ok("train", *MLP, *job, "--workers", "2", "--servers", "1", "--strategy", "server", "--server-mode", "sync"))
+        for kills in (0, 2):
+            journal = self.path(f"journal {kills}")
+            command = ["--workers", "2", "--mode", "sync", "--min", "2", "--journal", journal]
+            server = self.serve(*command)
+            workers = []
+            for i in range(2):  # seats are given in the order of coming
+                workers.append(self.worker(*job))
+                self.told(server, f"worker {i} (127.0.0.1) has come")
+            for _ in range(kills):
+                time.sleep(0.2)
+                server.kill()
+                server.communicate()
+                server = self.serve(*command)
+            self.assertEqual([hash_of(self.fine(worker).stdout) for worker in workers], [expected] * 2)
+            self.ends(server)
+
     def test_killed_server(self):
         """A server that is killed and started again has the bits of one that never was."""
         hashes = []
@@ -410,9 +432,11 @@ BAD = [
     (["--listen", "127.0.0.1:4242", "--insecure"], "did you mean tcp://127.0.0.1:4242?"),
     (["--listen", "tcp://127.0.0.1:4242", "--key", "k"], "requires --allow FILE"),
     (["--listen", "tcp://127.0.0.1:4242", "--key", "k", "--insecure"], "--insecure and --key cannot be combined"),
-    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "sync"], "--mode sync: it needs the gradients of all workers"),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "sum"], "--mode sum: workers that come and go need a server that keeps"),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--min", "2"], "--min 2 requires --mode sync; this one is async"),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "sync", "--min", "17"], "--min 17: allowed: a whole number, at most --workers, 16"),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "sync:combine=krum,f=1", "--workers", "4"], "f=0..0"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "asink"], "did you mean \"async\"?"),
-    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "async:staleness=0"], "staleness=0"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--optimizer", "lars:lr=1"], "allowed: sgd, adam, adamw"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--workers", "2.5"], "--workers 2.5: allowed: a whole number"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--shard", "2/2"], "--shard \"2/2\": allowed: I/N"),

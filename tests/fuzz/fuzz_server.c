@@ -1,5 +1,5 @@
 /* A server whose workers come and go, and send what the input says. The first byte chooses the
- * mode (modulo 3), the optimizer (bit 4) and whether there is a journal (bit 5): then, in the end,
+ * mode (modulo 4), the optimizer (bit 4) and whether there is a journal (bit 5): then, in the end,
  * the server is taken to have died, and what another one reads from the journal must have its bits.
  *
  * Then each action is a byte: bits 0 to 2 say what, bit 3 and 4 which seat, the others how much
@@ -280,9 +280,10 @@ static void compare(const tg_server *a, const tg_server *b)
 
 static tg_server *create(tg_transport *t, uint8_t how, const char *journal)
 {
-    static const char *const modes[] = {"async", "async:staleness=2", "async:compensate=0.5"};
+    static const char *const modes[] = {"async", "async:staleness=2", "async:compensate=0.5",
+                                        "sync"};
     const tg_server_config config = {.struct_size = sizeof config,
-                                     .mode = modes[how % 3],
+                                     .mode = modes[how % 4],
                                      .optimizer =
                                          how & 16 ? "adam:lr=0.1" : "sgd:lr=0.1,momentum=0.5",
                                      .timeout_ms = 100,

@@ -1,0 +1,393 @@
+#include "server/round.h"
+#include "base/mem.h"
+#include "kernel/kernel.h"
+#include "telegrad/clock.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct tg__round {
+    tg__region *region;
+    uint64_t number, begin; /* the step; first element, in the bucket */
+    size_t n;
+    uint16_t slice;
+    tg__round *next;
+    tg__gathering *of[]; /* (ranks) NULL: has not come */
+};
+
+bool tg__rounds_take_it(const tg_server *s, const tg__gathering *g)
+{
+    return s->hosts && s->mode.gathers && g->region != NULL &&
+           g->star.combine != &tg__combine_parameters;
+}
+
+bool tg__rounds_wait(const tg_server *s)
+{
+    return s->rounds != NULL;
+}
+
+/* ---- who counts ------------------------------------------------------------------------------ */
+
+/* The rank has a gradient of the round to send. */
+static bool is_missing(const tg__round *round, int rank)
+{
+    const tg__pace_of *p = &round->region->rank[rank];
+    return p->counts && round->of[rank] == NULL && p->clock <= round->number;
+}
+
+int tg__round_waits_for(const tg_server *s, const tg__gathering *g)
+{
+    for (int rank = 0; rank < s->ranks; rank++)
+        if (is_missing(g->round, rank))
+            return rank;
+    return -1;
+}
+
+static int count_of(const tg_server *s, const tg__round *round)
+{
+    int count = 0;
+    for (int rank = 0; rank < s->ranks; rank++)
+        count += round->of[rank] != NULL;
+    return count;
+}
+
+/* A step of which some elements are updated goes on with those who are left. */
+static bool is_complete(const tg_server *s, const tg__round *round)
+{
+    for (int rank = 0; rank < s->ranks; rank++)
+        if (is_missing(round, rank))
+            return false;
+    return round->number < s->step || count_of(s, round) >= s->min_workers;
+}
+
+void tg__round_free(tg_server *s, tg__round *round)
+{
+    tg__round **link = &s->rounds;
+    while (*link != round)
+        link = &(*link)->next;
+    *link = round->next;
+    free(round);
+}
+
+/* What a seat's former worker has sent, and was not answered, is forgotten. */
+static void discard(tg_server *s, int rank)
+{
+    for (tg__round *round = s->rounds, *next; round != NULL; round = next) {
+        next = round->next;
+        if (round->of[rank] == NULL)
+            continue;
+        tg__gathering_end(s, round->of[rank]);
+        round->of[rank] = NULL;
+        if (count_of(s, round) == 0)
+            tg__round_free(s, round);
+    }
+}
+
+void tg__rounds_admit(tg_server *s, int rank, uint64_t base)
+{
+    discard(s, rank);
+    for (tg__region *r = s->regions; r != NULL; r = r->next)
+        tg__region_admit(r, rank, base);
+}
+
+tg_status tg__rounds_pass(tg_server *s, int rank)
+{
+    bool counted = false;
+    for (tg__region *r = s->regions; r != NULL; r = r->next) {
+        counted |= r->rank[rank].counts;
+        r->rank[rank].counts = false;
+    }
+    if (!s->mode.gathers)
+        return TG_OK;
+    s->in[rank].worker = 0;
+    if (counted && s->journal.dir != NULL) {
+        TG_TRY(tg__journal_add(
+            &s->journal, &(tg__journal_record){.kind = TG__RECORD_PASS, .rank = (uint32_t)rank},
+            NULL));
+        s->unsynced = true;
+    }
+    return tg__rounds_advance(s);
+}
+
+void tg__rounds_clear(tg_server *s)
+{
+    for (int rank = 0; rank < s->ranks; rank++)
+        discard(s, rank);
+}
+
+/* ---- gradients that come --------------------------------------------------------------------- */
+
+static tg__round *find(const tg_server *s, const tg__region *r, uint64_t number, uint64_t begin)
+{
+    tg__round *round = s->rounds;
+    while (round != NULL &&
+           (round->region != r || round->number != number || round->begin != begin))
+        round = round->next;
+    return round;
+}
+
+static void put(tg__round *round, tg__gathering *g)
+{
+    round->of[g->only] = g;
+    g->round = round;
+}
+
+/* Its answer was lost, or the server has died since. */
+static void add_again(tg_server *s, tg__gathering *g)
+{
+    for (tg__round *round = s->rounds; round != NULL; round = round->next) {
+        tg__gathering *first = round->of[g->only];
+        if (first == NULL || round->region != g->region || round->begin != g->star.begin)
+            continue;
+        tg__gathering_end(s, first);
+        put(round, g);
+        return;
+    }
+}
+
+/* A worker's first gradient: it may say that another server has told it a later step, which cannot
+ * be beyond the next one. */
+static void start(const tg_server *s, int rank, uint64_t step)
+{
+    for (tg__region *r = s->regions; r != NULL; r = r->next) {
+        tg__pace_of *p = &r->rank[rank];
+        if (p->fresh)
+            p->clock = TG__MAX(p->clock, TG__MIN(step, s->step + 1));
+        p->fresh = false;
+    }
+}
+
+/* All workers must cut and combine alike. */
+static tg_status compare(const tg_server *s, const tg__round *round, const tg__gathering *g)
+{
+    int rank = 0;
+    while (rank < s->ranks && round->of[rank] == NULL)
+        rank++;
+    if (rank == s->ranks)
+        return TG_OK;
+    const tg__gathering *first = round->of[rank];
+    if (first->n != g->n || first->star.flags != g->star.flags ||
+        first->star.combine != g->star.combine || first->codec != g->codec)
+        return tg_fail(TG_E_MISMATCH,
+                       "codec %u, %zu elements, combine=%s, flags %#x: worker %d has sent codec "
+                       "%u, %zu, %s, %#x",
+                       g->codec, g->n, g->star.combine->name, g->star.flags, rank, first->codec,
+                       first->n, first->star.combine->name, first->star.flags);
+    return TG_OK;
+}
+
+tg_status tg__rounds_add(tg_server *s, tg__gathering *g)
+{
+    tg__region *r = g->region;
+    tg__pace_of *p = &r->rank[g->only];
+    if (g->again) {
+        add_again(s, g);
+        return TG_OK;
+    }
+    start(s, g->only, g->id.step);
+    tg__round *round = find(s, r, p->clock, g->star.begin);
+    if (round == NULL) {
+        TG_TRY(tg_alloc(1, sizeof *round + (size_t)s->ranks * sizeof round->of[0], &round));
+        round->region = r;
+        round->number = p->clock;
+        round->begin = g->star.begin;
+        round->n = g->n;
+        round->slice = g->id.slice;
+        round->next = s->rounds;
+        s->rounds = round;
+    }
+    TG_TRY(compare(s, round, g));
+    if (round->of[g->only] != NULL)
+        return tg_fail(TG_E_CORRUPT, "elements from %llu on came twice in a step",
+                       (unsigned long long)g->star.begin);
+    put(round, g);
+    tg__region_note(r, g->only, g->id.step, g->n);
+    return TG_OK;
+}
+
+/* ---- the end of a round ---------------------------------------------------------------------- */
+
+/* The mean, or what else the frames stand for, in rank order: the bits of a gathering of all. */
+static bool sum(const tg_server *s, tg__round *round, float *acc)
+{
+    const tg__gathering *first = NULL;
+    bool finite = true;
+    int count = 0;
+    memset(acc, 0, round->n * sizeof *acc);
+    for (int rank = 0; rank < s->ranks; rank++) {
+        const tg__gathering *g = round->of[rank];
+        if (g == NULL)
+            continue;
+        const tg__robust_frame f = tg__gathering_frame(g, rank);
+        g->star.combine->add(acc, g->n, f.frame, f.len, NULL);
+        finite &= (g->flags & TG__FLAG_NONFINITE) == 0;
+        first = first == NULL ? g : first;
+        count++;
+    }
+    if (first->star.combine->finish != NULL)
+        first->star.combine->finish(acc, round->n, count);
+    return finite && tg__kernel()->all_finite(acc, round->n);
+}
+
+static tg_status combine(tg_server *s, const tg__round *round, float *acc, bool *formed_p)
+{
+    TG__FREED tg__robust_frame *in = NULL;
+    const tg__gathering *first = NULL;
+    int count = 0;
+    float *last;
+    TG_TRY(tg_alloc((size_t)s->ranks, sizeof *in, &in));
+    for (int rank = 0; rank < s->ranks; rank++) {
+        const tg__gathering *g = round->of[rank];
+        if (g == NULL)
+            continue;
+        in[count++] = tg__gathering_frame(g, rank);
+        first = first == NULL ? g : first;
+    }
+    *formed_p = false;
+    if (count < tg__robust_least(&s->mode.rule))
+        return TG_OK;
+    TG_TRY(tg__robust_last_of(&s->robust, &first->id, round->begin, round->n, &last));
+    return tg__robust_combine(&s->robust, in, count, round->n, last, acc, formed_p);
+}
+
+/* The round is over for those who have sent a gradient. */
+static tg_status release(tg_server *s, tg__round *round, bool formed)
+{
+    tg_status status = TG_OK;
+    for (int rank = 0; rank < s->ranks; rank++) {
+        tg__gathering *g = round->of[rank];
+        if (g == NULL)
+            continue;
+        g->round = NULL;
+        g->flags &= (uint16_t)~TG__FLAG_NONFINITE;
+        g->flags |= formed ? 0 : TG__FLAG_NONFINITE;
+        g->held = s->unsynced;
+        if (g->gone)
+            tg__gathering_end(s, g);
+        else if (!g->held && status == TG_OK)
+            status = tg__gathering_answer(s, g);
+    }
+    tg__round_free(s, round);
+    return status;
+}
+
+static tg_status update(tg_server *s, tg__round *round)
+{
+    tg__region *r = round->region;
+    int rank = 0;
+    bool formed;
+    while (round->of[rank] == NULL)
+        rank++;
+    const tg__star star = round->of[rank]->star;
+    if (s->mode.rule.kind != TG__ROBUST_NONE && star.combine == &tg__combine_mean)
+        TG_TRY(combine(s, round, r->g, &formed));
+    else
+        formed = sum(s, round, r->g);
+    if (formed)
+        tg__region_update(r, &s->mode, &star, round->slice, -1, r->g, round->n);
+    s->step = TG__MAX(s->step, round->number + 1);
+    return release(s, round, formed);
+}
+
+/* A round of the journal: its place, as in other records, its number, and its ranks. */
+enum { ROUND_HEAD = 24 };
+
+static tg_status note(tg_server *s, const tg__round *round)
+{
+    const size_t count = (size_t)count_of(s, round), len = ROUND_HEAD + 4 * count;
+    TG__FREED uint8_t *body = NULL;
+    if (s->journal.dir == NULL)
+        return TG_OK;
+    TG_TRY(tg_alloc(len, 1, &body));
+    tg__put16(body, round->region->channel);
+    tg__put16(body + 2, round->region->bucket);
+    tg__put32(body + 4, (uint32_t)round->begin);
+    tg__put32(body + 8, (uint32_t)round->n);
+    tg__put32(body + 12, (uint32_t)count);
+    tg__put64(body + 16, round->number);
+    uint8_t *to = body + ROUND_HEAD;
+    for (int rank = 0; rank < s->ranks; rank++) {
+        if (round->of[rank] == NULL)
+            continue;
+        tg__put32(to, (uint32_t)rank);
+        to += 4;
+    }
+    s->unsynced = true;
+    return tg__journal_add(&s->journal, &(tg__journal_record){.kind = TG__RECORD_ROUND, .len = len},
+                           body);
+}
+
+tg_status tg__rounds_advance(tg_server *s)
+{
+    tg__round *round = s->rounds;
+    while (round != NULL) {
+        if (!is_complete(s, round)) {
+            round = round->next;
+            continue;
+        }
+        TG_TRY(note(s, round));
+        TG_TRY(update(s, round));
+        round = s->rounds; /* a step that has begun may let others end */
+    }
+    return TG_OK;
+}
+
+tg_status tg__round_advance(tg_server *s, tg__round *round)
+{
+    const uint64_t step = s->step;
+    if (!is_complete(s, round))
+        return TG_OK;
+    TG_TRY(note(s, round));
+    TG_TRY(update(s, round));
+    return s->step > step ? tg__rounds_advance(s) : TG_OK;
+}
+
+/* ---- reading the journal --------------------------------------------------------------------- */
+
+tg_status tg__rounds_replay(tg_server *s, const tg__journal_record *record, const uint8_t *body)
+{
+    if (record->len < ROUND_HEAD || record->len != ROUND_HEAD + 4 * (uint64_t)tg__get32(body + 12))
+        return tg_fail(TG_E_CORRUPT, "a round of %llu bytes", (unsigned long long)record->len);
+    const tg__envelope id = {.channel = tg__get16(body), .bucket = tg__get16(body + 2)};
+    const uint64_t number = tg__get64(body + 16);
+    const uint32_t count = tg__get32(body + 12);
+    tg__region *r = tg__region_find(s->regions, &id);
+    tg__round *round = r == NULL ? NULL : find(s, r, number, tg__get32(body + 4));
+    if (round == NULL || round->n != tg__get32(body + 8) || count != (uint32_t)count_of(s, round))
+        return tg_fail(TG_E_CORRUPT,
+                       "round %llu of %u workers: their gradients are not in the "
+                       "journal",
+                       (unsigned long long)number, count);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t rank = tg__get32(body + ROUND_HEAD + 4 * (size_t)i);
+        if (rank >= (uint32_t)s->ranks || round->of[rank] == NULL)
+            return tg_fail(TG_E_CORRUPT,
+                           "round %llu: the gradient of worker %u is not in the "
+                           "journal",
+                           (unsigned long long)number, rank);
+    }
+    for (int rank = 0; rank < s->ranks; rank++) /* who is to be answered is not known yet */
+        if (round->of[rank] != NULL)
+            round->of[rank]->gone = true;
+    return update(s, round);
+}
+
+tg_status tg__rounds_replay_pass(tg_server *s, int rank)
+{
+    s->in[rank].worker = 0;
+    for (tg__region *r = s->regions; r != NULL; r = r->next)
+        r->rank[rank].counts = false;
+    return TG_OK;
+}
+
+void tg__rounds_end_replay(tg_server *s)
+{
+    for (tg__round *round = s->rounds; round != NULL; round = round->next)
+        for (int rank = 0; rank < s->ranks; rank++)
+            if (round->of[rank] != NULL)
+                round->of[rank]->gone = true;
+    for (tg__region *r = s->regions; r != NULL && s->mode.gathers; r = r->next) {
+        s->step = TG__MAX(s->step, r->began);
+        for (int rank = 0; rank < s->ranks; rank++)
+            r->rank[rank].counts = s->in[rank].worker != 0;
+    }
+}

@@ -1,0 +1,53 @@
+/* Rounds: steps that take the gradients of all workers, while workers come and go (modes sync and
+ * async:staleness=0 on a transport with seats).
+ *
+ * A round is the update of some elements in one step. Each worker's gradient of them is a gathering
+ * of its own, which waits in the round until all workers that count have sent theirs. Then the
+ * round's gradients are combined in the order of seats, the elements are updated once, and all who
+ * sent one are answered. So with workers that stay, the bits are those of ranks that never change.
+ *
+ * Who counts is decided by steps (tg_server.step: those of which something was updated). A worker
+ * that comes is told this step, and counts from it on: nothing of it has been updated yet, so the
+ * others wait for the newcomer, in all regions. One that leaves in order counts no more, but the
+ * gradients that it has sent do. One that vanishes may be back, and is waited for until the
+ * server's timeout; then it is passed over, and is refused if it comes later. */
+#ifndef TG_SERVER_ROUND_H
+#define TG_SERVER_ROUND_H
+
+#include "server/server_impl.h"
+
+/* The gathering belongs to a round: a gradient, in a mode with rounds. */
+bool tg__rounds_take_it(const tg_server *s, const tg__gathering *g);
+/* A gradient has come: g, with its frame, waits in its round. One that comes again takes the
+ * place of the first; if its round is over, it is to be answered, and g->round is NULL.
+ * Errors  TG_E_MISMATCH, TG_E_CORRUPT, TG_E_NOMEM; g is in no round then */
+TG_NODISCARD tg_status tg__rounds_add(tg_server *s, tg__gathering *g);
+/* A gradient has been added to the round: end it if it is complete, and what may end then.
+ * Errors  as of tg__rounds_advance */
+TG_NODISCARD tg_status tg__round_advance(tg_server *s, tg__round *round);
+/* End the rounds that are complete: update, and answer.
+ * Errors  those of the journal and the transport, TG_E_NOMEM */
+TG_NODISCARD tg_status tg__rounds_advance(tg_server *s);
+/* A new worker takes a seat: it counts from step `base` on, in all regions. */
+void tg__rounds_admit(tg_server *s, int rank, uint64_t base);
+/* The worker of a seat, which is away or has left, counts no more; in modes with rounds it cannot
+ * be back. */
+TG_NODISCARD tg_status tg__rounds_pass(tg_server *s, int rank);
+/* The lowest rank that g's round waits for; -1: none, it waits for more workers to come. */
+int tg__round_waits_for(const tg_server *s, const tg__gathering *g);
+/* Something waits in a round. */
+bool tg__rounds_wait(const tg_server *s);
+/* Forget a round, but not what waits in it. */
+void tg__round_free(tg_server *s, tg__round *round);
+/* Forget all rounds, and what waits in them. */
+void tg__rounds_clear(tg_server *s);
+
+/* The journal's record of a round that has ended. */
+TG_NODISCARD tg_status tg__rounds_replay(tg_server *s, const tg__journal_record *record,
+                                         const uint8_t *body);
+/* That a worker counts no more. */
+TG_NODISCARD tg_status tg__rounds_replay_pass(tg_server *s, int rank);
+/* The journal has been read: nobody is there yet, and those who were may be back. */
+void tg__rounds_end_replay(tg_server *s);
+
+#endif
