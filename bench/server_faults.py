@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Parameter servers and workers that are killed on the way: the accuracy beside that of a run that nobody disturbs.
 
-    bench/server_faults.py LAB_DIR OUT.jsonl [--link LINK] [--model SPEC] [--data SPEC] [--steps N] [--batch N] [--lr LR] [--method SPEC]
-                           [--optimizer SPEC] [--precision P] [--runs NAME...]
+    bench/server_faults.py LAB_DIR OUT.jsonl [--link LINK] [--model SPEC] [--data SPEC] [--steps N] [--batch N] [--lr LR] [--lr-schedule SPEC]
+                           [--method SPEC] [--optimizer SPEC] [--precision P] [--runs NAME...]
 
 LAB_DIR has a laboratory as bench/lab.py needs it. Two servers (shards, with journals) and four workers, each in a network namespace with a
 key of its own. Runs:
@@ -62,7 +62,7 @@ class Job:
         servers = ",".join(f"tcp://h{q}:{PORT}" for q in range(SERVERS))
         return self.start(SERVERS + i, name, "train", "--server", servers, "--server-key", ",".join(self.publics[:SERVERS]), "--key",
                           self.path(f"w{i}.key"), "--model", a.model, "--data", a.data, "--batch", str(a.batch), "--method", a.method, "--optimizer",
-                          a.optimizer, "--lr", str(a.lr), "--precision", a.precision, "--steps", str(a.steps), "--out",
+                          a.optimizer, "--lr", str(a.lr), "--lr-schedule", a.lr_schedule, "--precision", a.precision, "--steps", str(a.steps), "--out",
                           self.path(f"{name}.jsonl"), "--log-every", "10", *([] if evaluates else ["--no-eval"]))
 
     def records(self, name):
@@ -128,6 +128,7 @@ def main():
     parser.add_argument("--steps", type=int, default=9375, help="of each worker (default: 30 epochs of ResNet-20)")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument("--lr-schedule", default="cosine:warmup=1ep")
     parser.add_argument("--method", default="topk:density=0.01")
     parser.add_argument("--optimizer", default="sgd:momentum=0,weight_decay=0.0005")
     parser.add_argument("--precision", default="bf16")
@@ -137,7 +138,7 @@ def main():
     if os.path.exists(args.out):
         with open(args.out, encoding="utf-8") as file:
             there = [json.loads(line) for line in file]
-    about = {key: getattr(args, key) for key in ("link", "model", "data", "steps", "batch", "lr", "method", "optimizer", "precision")}
+    about = {key: getattr(args, key) for key in ("link", "model", "data", "steps", "batch", "lr", "lr_schedule", "method", "optimizer", "precision")}
     for name in args.runs:
         if any(row["run"] == name and all(row[key] == value for key, value in about.items()) for row in there):
             continue
