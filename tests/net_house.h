@@ -42,6 +42,7 @@ struct house {
     _Atomic(const tg_keys *) list; /* NULL: as it was */
     tg_transport *t[SHARDS];
     tg_server *server[SHARDS];
+    tg_server_stats began[SHARDS]; /* what it had before it ran */
     pthread_t thread[SHARDS];
     tg_status status[SHARDS];
     char error[SHARDS][512];
@@ -122,6 +123,8 @@ static inline void open_shard(house *h, int q)
     if (tg_net_serve(&config, &net) != TG_OK || tg_transport_tcp(net, &h->t[q]) != TG_OK ||
         tg_server_create(h->t[q], 1, &server, &h->server[q]) != TG_OK)
         fail_msg("server %d: %s", q, tg_error());
+    h->began[q].struct_size = sizeof h->began[q];
+    assert_int_equal(tg_server_get_stats(h->server[q], &h->began[q]), TG_OK);
     assert_int_equal(pthread_create(&h->thread[q], NULL, serve, &h->at[q]), 0);
 }
 
