@@ -1,4 +1,5 @@
 #include "command/help/pager.h"
+#include "command/job/launch.h"
 #include <errno.h>
 #include <signal.h>
 #include <spawn.h>
@@ -16,6 +17,10 @@ extern char **environ;
 static const char *pager_command(void)
 {
     const char *own = getenv("PAGER"), *terminal = getenv("TERM");
+    int rank, size;
+    if (launch_under_mpi(&rank,
+                         &size)) /* mpirun gives rank 0 a terminal, wherever its output goes */
+        return NULL;
     if (!isatty(STDOUT_FILENO) || !terminal || strcmp(terminal, "dumb") == 0)
         return NULL;
     if (own)

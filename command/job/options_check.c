@@ -101,6 +101,14 @@ static tg_status check_files(const struct run_options *o)
     if (outfile_is_stdout(o->trace))
         return tg_fail(TG_E_SPEC, "--trace -: a trace must go to a file; only --out takes - for "
                                   "the standard output (./- is a file of that name)");
+    if (o->out)
+        TG_TRY(outfile_check_plain("--out", o->out));
+    if (o->trace)
+        TG_TRY(outfile_check_plain("--trace", o->trace));
+    if (outfile_is_stdout(o->save_weights))
+        return tg_fail(TG_E_SPEC,
+                       "--save-weights -: weights must go to a file (./- is a file of that "
+                       "name)");
     for (size_t i = 0; i < WRITTEN; i++)
         for (size_t k = i + 1; files[i].path && k < sizeof files / sizeof files[0]; k++)
             if (files[k].path && outfile_same(files[i].path, files[k].path))

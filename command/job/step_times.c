@@ -181,7 +181,7 @@ tg_status step_times_read(const struct run_options *o, train_times *times_p)
 {
     const char *path = o->tau;
     const char *why;
-    const int fd = tg_readfile_open(path, TG_READ_STREAM, NULL, &why);
+    const int fd = tg_readfile_open(path, TG_READ_REGULAR, NULL, &why);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
     if (fd < 0)
         return tg_fail(TG_E_IO, "--tau %s: cannot be read: %s: allowed: " CLOCK_OPTIONS_TAU, path,

@@ -1,8 +1,10 @@
 #include "command/output/outfile.h"
 #include "command/output/stop.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -115,6 +117,18 @@ tg_status outfile_check_ending(const char *option, const char *path, const char 
                    ending, other ? " or " : "", other ? other : "");
 }
 
+tg_status outfile_check_plain(const char *option, const char *path)
+{
+    static const char *const endings[] = {".gz", ".xz", ".zst"};
+    for (size_t i = 0; i < TG_COUNT(endings); i++)
+        if (outfile_ends_in(path, endings[i]))
+            return tg_fail(TG_E_SPEC,
+                           "%s \"%.64s\": the file is not compressed: allowed: a name without %s "
+                           "(compress it once it is complete)",
+                           option, path, endings[i]);
+    return TG_OK;
+}
+
 /* Split a path into its folder and its last part, without slashes at its end. */
 static const char *split(const char *path, char folder[PATH_MAX], char name[PATH_MAX])
 {
@@ -126,9 +140,89 @@ static const char *split(const char *path, char folder[PATH_MAX], char name[PATH
     return slash ? slash + 1 : name;
 }
 
-bool outfile_same(const char *a, const char *b)
+#define LINKS_MAX 40 /* the kernel's limit */
+
+/* Follow the symbolic links at the end of path, even if the target does not exist. */
+static void follow(const char *path, char at[PATH_MAX])
+{
+    snprintf(at, PATH_MAX, "%s", path);
+    for (int links = 0; links < LINKS_MAX; links++) {
+        char to[PATH_MAX], from[PATH_MAX];
+        const ssize_t len = readlink(at, to, sizeof to - 1);
+        if (len < 0)
+            return;
+        to[len] = '\0';
+        memcpy(from, at, sizeof from);
+        const char *slash = strrchr(from, '/');
+        const int dir = slash && to[0] != '/' ? (int)(slash - from) + 1 : 0;
+        if (dir + len >= PATH_MAX)
+            return;
+        memcpy(at + dir, to, (size_t)len + 1);
+    }
+}
+
+static tg_status lock_fails(const char *option, const char *path, const char *why)
+{
+    return tg_fail(TG_E_IO, "%s: cannot open %s for writing: %s", option, path, why);
+}
+
+/* Lock the file that lock->path names. A run that ends may remove it between the opening and the
+ * lock: *again_p is then set. */
+static tg_status try_lock(const char *option, const char *path, struct outfile_lock *lock,
+                          bool *again_p)
+{
+    struct stat own, named;
+    const int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+    *again_p = false;
+    lock->fd = open(lock->path, flags, 0666);
+    if (lock->fd < 0)
+        return lock_fails(option, lock->path, strerror(errno));
+    if (flock(lock->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        close(lock->fd);
+        lock->fd = -1;
+        return lock_fails(option, path, "another run is writing it");
+    }
+    *again_p =
+        fstat(lock->fd, &own) != 0 || stat(lock->path, &named) != 0 || !same_inode(&own, &named);
+    if (*again_p) {
+        close(lock->fd);
+        lock->fd = -1;
+    }
+    return TG_OK;
+}
+
+tg_status outfile_lock(const char *option, const char *path, struct outfile_lock *lock)
+{
+    static const char ending[] = ".telegrad-lock";
+    bool again = true;
+    *lock = OUTFILE_UNLOCKED;
+    follow(path, lock->path);
+    if (strlen(lock->path) + sizeof ending > sizeof lock->path)
+        return lock_fails(option, path, strerror(ENAMETOOLONG));
+    strcat(lock->path, ending);
+    for (int tries = 0; again; tries++) {
+        TG_TRY(try_lock(option, path, lock, &again));
+        if (again && tries == 100)
+            return lock_fails(option, path, "another run is writing it");
+    }
+    return TG_OK;
+}
+
+void outfile_unlock(struct outfile_lock *lock)
+{
+    if (lock->fd < 0)
+        return;
+    (void)unlink(lock->path); /* before the lock is given up */
+    close(lock->fd);
+    *lock = OUTFILE_UNLOCKED;
+}
+
+bool outfile_same(const char *first, const char *second)
 {
     struct stat x, y;
+    char a[PATH_MAX], b[PATH_MAX];
+    follow(first, a);
+    follow(second, b);
     char folder[2][PATH_MAX], name[2][PATH_MAX];
     const bool is_a = stat(a, &x) == 0, is_b = stat(b, &y) == 0;
     if (is_a || is_b) /* a pipe or terminal may be shared */

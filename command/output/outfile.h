@@ -45,6 +45,20 @@ TG_NODISCARD tg_status outfile_check_ending(const char *option, const char *path
 bool outfile_ends_in(const char *path, const char *ending);
 /* Whether the path is "-", which means standard output for --out; path may be NULL. */
 bool outfile_is_stdout(const char *path);
+/* The lock of a file that is written at the end of a run: FILE.telegrad-lock beside it, which the
+ * release removes. On a file system without locks, nothing is locked. */
+struct outfile_lock {
+    int fd; /* -1: none */
+    char path[PATH_MAX];
+};
+#define OUTFILE_UNLOCKED ((struct outfile_lock){.fd = -1})
+/* Errors TG_E_IO: another run has the lock, or it cannot be made */
+TG_NODISCARD tg_status outfile_lock(const char *option, const char *path,
+                                    struct outfile_lock *lock);
+void outfile_unlock(struct outfile_lock *lock); /* OUTFILE_UNLOCKED is fine */
+/* Check that the name does not end in .gz, .xz or .zst: what is written is not compressed. Errors
+ * TG_E_SPEC */
+TG_NODISCARD tg_status outfile_check_plain(const char *option, const char *path);
 /* Whether two names refer to the same regular file or folder, or will once they exist. */
 bool outfile_same(const char *a, const char *b);
 

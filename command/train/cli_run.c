@@ -30,6 +30,7 @@ struct watch {
     struct run_result *result;
     train_unit unit;
     save_folder folder;
+    struct outfile_lock weights; /* of --save-weights */
 };
 
 static void warn_of_late(const train_start_info *info, const char *title)
@@ -66,8 +67,10 @@ static tg_status on_start(void *arg, const train_start_info *info)
     if (o->save_dir) /* first, so that a refusal leaves older records alone */
         TG_TRY(save_folder_open(o->save_dir, o->resume_dir, info->job, w->about->launch->rank > 0,
                                 &w->folder));
-    if (o->save_weights && w->about->launch->rank == 0)
+    if (o->save_weights && w->about->launch->rank == 0) {
         TG_TRY(outfile_check("--save-weights", o->save_weights, true));
+        TG_TRY(outfile_lock("--save-weights", o->save_weights, &w->weights));
+    }
     TG_TRY(run_result_start(w->result, info));
     run_notes_say(o, w->title);
     say_joined(info, o->anew);
@@ -212,7 +215,8 @@ tg_status run_job(const struct run_about *about, const char *title, struct recor
                       .records = records,
                       .result = &result,
                       .unit = train_data_unit(about->data),
-                      .folder = {.fd = -1}};
+                      .folder = {.fd = -1},
+                      .weights = OUTFILE_UNLOCKED};
     const train_job job = run_job_of(about->options, trace);
     if (about->options->dump_gradients && about->launch->rank == 0)
         TG_TRY(dump_open(about->options->dump_gradients, &w.dump));
@@ -230,6 +234,7 @@ tg_status run_job(const struct run_about *about, const char *title, struct recor
         launch_run(about->launch, about->options, &job, about->data, &events, &result.end));
     dump_close(w.dump);
     save_folder_close(&w.folder);
+    outfile_unlock(&w.weights);
     progress_end();
     if (status == TG_OK && !stop_signal && result.end.stopped_by) {
         stop_signal = result.end.stopped_by; /* so every process exits with the signal's status */

@@ -1,5 +1,6 @@
 #include "command/train/wait_line.h"
 #include "command/output/console.h"
+#include "command/output/stop.h"
 #include <stdio.h>
 
 #define FIRST_LINE 10                /* seconds */
@@ -59,12 +60,24 @@ static void name(const struct wait_line *w, const tg_wait *wait, int64_t now, ch
              wait->indirect && last < 0 ? " (which may be waiting itself)" : "");
 }
 
+/* Once a signal has come: that the run stops after the step which it waits in. */
+static void say_stopping(struct wait_line *w, const char *who)
+{
+    if (stop_signal == 0 || w->says_stopping)
+        return;
+    w->says_stopping = true;
+    console_say("%s: stopping after this step, which waits for %s; a second interrupt ends the run "
+                "at once, without saving",
+                stop_words(), who);
+}
+
 static void show(struct wait_line *w, int rank, const tg_wait *wait, int64_t now)
 {
     char who[96], line[256], speaker[32] = "";
     const double seconds = (double)wait->for_ns / 1e9;
     const int64_t begin = now - wait->for_ns;
     name(w, wait, now, who, sizeof who);
+    say_stopping(w, who);
     if (begin - w->begin_ns > FRESH_NS) { /* a new wait */
         w->begin_ns = begin;
         w->next = FIRST_LINE;

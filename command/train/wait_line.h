@@ -18,9 +18,10 @@ struct wait_line {
         int of;        /* the rank that this one waits for ... */
         int64_t at_ns; /* ... time of that report; 0: none */
     } word[WAIT_LINE_RANKS];
-    int64_t told_ns;  /* time when rank 0 last reported a wait; 0: never */
-    int64_t begin_ns; /* start of the wait that is being printed */
-    double next;      /* length of the wait at the next line, in seconds */
+    int64_t told_ns;    /* time when rank 0 last reported a wait; 0: never */
+    int64_t begin_ns;   /* start of the wait that is being printed */
+    double next;        /* length of the wait at the next line, in seconds */
+    bool says_stopping; /* it has been said that the run stops */
 };
 
 void wait_line_init(struct wait_line *w, const char *title, int world, bool together, bool alone);

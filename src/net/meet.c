@@ -342,6 +342,10 @@ tg_status tg__net_host(tg_net *n)
         return TG_OK;
     if (n->config->allow && tg_keys_count(n->config->allow) == 0)
         return tg_fail(TG_E_ARG, "tg_net_join: allow has no keys");
+    if (n->config->key && tg__keys_find(n->config->allow, &n->config->key->public_key) >= 0)
+        tg_log(TG_LOG_WARN,
+               "rank 0's own key is on its list of allowed keys: rank 0 needs no entry "
+               "there; this one stands for another process with the same key");
     tg__hall h = {.n = n};
     const tg_status status = gather(&h);
     if (status != TG_OK)

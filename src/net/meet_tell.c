@@ -53,7 +53,10 @@ static void describe(const tg__hall *h, char waits[TG__TEXT_MAX], char lacks[TG_
     for (int k = first; k <= last; k++) {
         if (is_here(h, k) || at + sizeof name + 4 > room)
             continue;
-        if (list && *list->entry[k].name)
+        if (list && n->config->key &&
+            tg__key_equal(&list->entry[k].key, &n->config->key->public_key))
+            snprintf(name, sizeof name, "another process with rank 0's own key");
+        else if (list && *list->entry[k].name)
             snprintf(name, sizeof name, "%s", list->entry[k].name);
         else if (list)
             print_mark(&list->entry[k].key, name);

@@ -104,7 +104,7 @@ tg_status tg__session_look(tg_session *s, const char *dir)
         return tg_fail(TG_E_IO, "cannot inspect %s: %s", dir, strerror(errno));
     s->from.device = folder.st_dev;
     s->from.inode = folder.st_ino;
-    return look_at_step(s, dir, s->from.newest);
+    return tg__ckpt_dir_advise(dir, s->from.newest, look_at_step(s, dir, s->from.newest));
 }
 
 static tg_status is_ours(const tg_session *s)
@@ -460,7 +460,8 @@ static tg_status load(tg_session *s, const char *dir)
 {
     TG_TRY(tg__session_handshake(s, "load", dir));
     uint64_t hash = 0;
-    TG_TRY(tg__agree(s->engine, read_checkpoint(s, dir, &hash)));
+    const tg_status status = read_checkpoint(s, dir, &hash);
+    TG_TRY(tg__agree(s->engine, tg__ckpt_dir_advise(dir, s->from.step, status)));
     TG_TRY(tg__session_same_weights(s, hash));
     return tg__session_taken_over(s) ? tg__session_settle_takeover(s) : TG_OK;
 }

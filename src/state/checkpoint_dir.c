@@ -196,6 +196,27 @@ tg_status tg__ckpt_dir_latest(const char *dir, bool tells, uint64_t *step_p)
     return TG_OK;
 }
 
+tg_status tg__ckpt_dir_advise(const char *dir, uint64_t step, tg_status status)
+{
+    char why[1024];
+    found f;
+    if (status != TG_E_CORRUPT)
+        return status;
+    snprintf(why, sizeof why, "%s", tg_error());
+    if (look(dir, &f) != TG_OK)
+        return tg_fail(status, "%s", why);
+    const size_t listed = TG__MIN(f.committed, (size_t)TG__CKPT_STEPS);
+    size_t older = 0;
+    while (older < listed && f.newest[older] >= step)
+        older++;
+    if (older == listed)
+        return tg_fail(status, "%s; %s holds no older checkpoint", why, dir);
+    return tg_fail(status,
+                   "%s; to use the older checkpoint of step %llu, remove the folder "
+                   "%s/step-%012llu",
+                   why, (unsigned long long)f.newest[older], dir, (unsigned long long)step);
+}
+
 tg_status tg__ckpt_dir_path(const char *dir, uint64_t step, int rank, char *path, size_t cap)
 {
     return rank_path(dir, step, rank, "", path, cap);

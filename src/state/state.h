@@ -188,6 +188,9 @@ void tg__ckpt_dir_prune(const char *dir, uint64_t step, uint64_t left_behind);
 TG_NODISCARD tg_status tg__ckpt_dir_steps(const char *dir, bool tells,
                                           uint64_t steps[TG__CKPT_STEPS], size_t *count_p);
 TG_NODISCARD tg_status tg__ckpt_dir_latest(const char *dir, bool tells, uint64_t *step_p);
+/* Add to the error of reading dir/step-N, if that is damaged, the newest older checkpoint there and
+ * how to use it. Returns `status`. */
+tg_status tg__ckpt_dir_advise(const char *dir, uint64_t step, tg_status status);
 /* The path DIR/step-N/rank-R.tg.
  * Errors  TG_E_ARG */
 TG_NODISCARD tg_status tg__ckpt_dir_path(const char *dir, uint64_t step, int rank, char *path,

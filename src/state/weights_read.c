@@ -159,7 +159,7 @@ tg_status tg_weights_open_saved(const char *dir, tg_weights **w_p)
     TG__ARGS(dir, w_p);
     uint64_t step;
     TG_TRY(tg__ckpt_dir_latest(dir, true, &step));
-    return tg__weights_open_step(dir, step, w_p);
+    return tg__ckpt_dir_advise(dir, step, tg__weights_open_step(dir, step, w_p));
 }
 
 tg_status tg_weights_open_newest(const char *dir, tg_weights **w_p)
@@ -167,8 +167,9 @@ tg_status tg_weights_open_newest(const char *dir, tg_weights **w_p)
     TG__ARGS(dir, w_p);
     uint64_t step;
     TG_TRY(tg__ckpt_dir_latest(dir, true, &step));
-    return open_which(
-        dir, step, tg__ckpt_dir_has_final(dir, step) ? TG__WEIGHTS_FINAL : TG__WEIGHTS_SAVED, w_p);
+    const tg__weights_which which =
+        tg__ckpt_dir_has_final(dir, step) ? TG__WEIGHTS_FINAL : TG__WEIGHTS_SAVED;
+    return tg__ckpt_dir_advise(dir, step, open_which(dir, step, which, w_p));
 }
 
 void tg_weights_close(tg_weights *w)

@@ -45,9 +45,9 @@ class Help(CliTest):
         narrow = self.ok("train", "--help", COLUMNS="40")
         self.assertIn("\n  --batch N\n      samples per worker in each batch\n      (default: 32)\n", narrow)
 
-    def on_terminal(self, pager):
+    def on_terminal(self, pager, **more):
         """What `train --help` leaves on a terminal."""
-        environment = {**ENVIRONMENT, "TERM": "xterm", "PAGER": pager}
+        environment = {**ENVIRONMENT, "TERM": "xterm", "PAGER": pager, **more}
         process, terminal = pty.fork()
         if process == 0:
             os.execve(TELEGRAD, ["telegrad", "train", "--help"], environment)
@@ -69,6 +69,8 @@ class Help(CliTest):
         self.assertEqual(self.on_terminal("sed 's/^/> /'"), ["> " + line for line in whole])
         self.assertEqual(self.on_terminal("head -n 1"), whole[:1])
         self.assertEqual(self.on_terminal("true"), [])
+        for launcher in "OMPI_COMM_WORLD", "PMI":  # mpirun gives rank 0 a terminal that nobody watches
+            self.assertEqual(self.on_terminal("true", **{launcher + "_SIZE": "2", launcher + "_RANK": "0"}), whole)
         for bad in "/nonexistent", "/":  # the shell says why, and the text follows
             self.assertEqual(self.on_terminal(bad)[1:], whole, bad)
 

@@ -334,18 +334,24 @@ class Train(CliTest):
         lines = [json.loads(line) for line in self.ok("train", *TINY, *sim, "--steps", "3", "--out", "-", cwd=self.folder).splitlines()]
         self.assertEqual(lines[-1]["type"], "end")
         self.refused(2, ["--trace -", "must go to a file"], "train", *TINY, "--trace", "-", cwd=self.folder)
+        self.refused(2, ["--save-weights -", "must go to a file"], "train", *TINY, "--save-weights", "-", cwd=self.folder)
         self.refused(2, ["--logits -", "must go to a file"], "eval", "--weights", "w", "--logits", "-", cwd=self.folder)
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_two_runs_and_one_file(self):
         """The second finds out before it trains, and the first one's records stay."""
         out = self.path("run.jsonl")
-        folder, trace = self.path("a/ck"), self.path("t.json")
-        process = start("train", *TINY, "--steps", "1000000", "--log-every", "1", "--out", out, "--save", folder, "--trace", trace)
+        folder, trace, weights = self.path("a/ck"), self.path("t.json"), self.path("w.safetensors")
+        process = start("train", *TINY, "--steps", "1000000", "--log-every", "1", "--out", out, "--save", folder, "--trace", trace,
+                        "--save-weights", weights)
         self.wait_for_steps(process, out)
         one = ["train", *TINY, "--steps", "1"]
         self.refused(1, [f"--save {folder}: another run is saving to this folder: choose another"], *one, "--save", folder)
         self.refused(1, [f"--trace: cannot open {trace} for writing: another run is writing it"], *one, "--trace", trace)
+        os.symlink("w.safetensors", self.path("link"))
+        for name in weights, self.path("link"):
+            self.refused(1, [f"--save-weights: cannot open {name} for writing: another run is writing it"], *one, "--save-weights", name)
+        os.remove(self.path("link"))
         for more in [], ["--resume", self.path("none")]:
             self.refused(1, [f"--out: cannot open {out} for writing: another run is writing it"], "train", *TINY, "--steps", "1",
                          "--out", out, *more)
@@ -354,17 +360,17 @@ class Train(CliTest):
         process.communicate(timeout=60)
         types = [line["type"] for line in records(out)]
         self.assertEqual((types[0], types.count("start"), types[-1]), ("start", 1, "end"))
-        self.assertEqual(sorted(os.listdir(self.folder)), ["a", "run.jsonl", "t.json"])
+        self.assertEqual(sorted(os.listdir(self.folder)), ["a", "run.jsonl", "t.json", "w.safetensors"])
         self.assertEqual(len(os.listdir(folder)), 1)
         # Once it has ended, both are free; a run that fails leaves neither folders nor files.
-        self.ok(*one, "--trace", trace)
+        self.ok(*one, "--trace", trace, "--save-weights", weights)
         self.refused(2, ["holds checkpoints of another run, the newest of step"], *one, "--save", folder, "--trace", self.path("u.json"))
         self.assertFalse(os.path.exists(self.path("u.json.tmp")))
         fails = ["--workers", "2", "--fault", "1=fault:kill=3", "--save", self.path("b/c"), "--trace", self.path("u.json")]
         self.assertEqual(run(*over(*one, *fails, "--steps", "100")).returncode, 1)
         if os.path.exists(self.path("u.json")):
             os.remove(self.path("u.json"))  # kept of a run that failed after its start, as its records are
-        self.assertEqual(sorted(os.listdir(self.folder)), ["a", "run.jsonl", "t.json"])
+        self.assertEqual(sorted(os.listdir(self.folder)), ["a", "run.jsonl", "t.json", "w.safetensors"])
 
     def test_a_file_that_changes_before_the_run_begins(self):
         """Another run may begin and end while this one still sends its parameters: what it wrote stays."""

@@ -432,5 +432,24 @@ class Usage(CliTest):
         self.assertEqual(os.listdir(self.folder), [])
 
 
+class Names(CliTest):
+    def test_endings_of_compressed_files(self):
+        for option in "--out", "--trace":
+            self.refused(2, [f'{option} "z.gz": the file is not compressed: allowed: a name without .gz'], "train", *TINY, option, "z.gz",
+                         cwd=self.folder)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_one_file_by_two_names(self):
+        """Also by a link to a file that does not exist yet."""
+        os.symlink("a", self.path("b"))
+        self.refused(2, ["--out \"a\": this is the path of --trace"], "train", *TINY, "--out", "a", "--trace", "b", cwd=self.folder)
+
+    def test_times_from_a_pipe(self):
+        """Which would be waited for, whatever signal comes."""
+        os.mkfifo(self.path("f"))
+        self.refused(1, ["--tau f: cannot be read: it is a FIFO, not a regular file"], "train", *TINY, "--clock", "virtual", "--tau", "f",
+                     cwd=self.folder, timeout=20)
+
+
 if __name__ == "__main__":
     unittest.main()

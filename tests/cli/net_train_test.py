@@ -122,6 +122,19 @@ class Train(net_tool.NetTest):
         self.assertEqual(done.returncode, 1)
         self.assertIn(f"--allow {self.path('friends')} has 1 key for 3 other ranks: add those that are missing, or let ranks share a key\n", done.stderr)
 
+    def test_own_key_on_the_list(self):
+        """Said at once. It lets in another process with that key, and no other."""
+        self.new_keys(2)
+        with open(self.path("friends"), "w", encoding="utf-8") as file:
+            file.write(f"{self.public[0]} me\n")
+        done = net_tool.Done(self.quick(*self.options(0, 2), "--timeout", "1"), 30)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("warning: rank 0's own key is on its list of allowed keys: rank 0 needs no entry there", done.stderr)
+        self.assertIn("another process with rank 0's own key has not joined within 1 s", done.stderr)
+        host = self.quick(*self.options(0, 2))
+        guest = net_tool.Done(self.quick("--join", self.meeting, "--peer-key", self.public[0], "--key", self.path("0.key")))
+        self.assertEqual((guest.returncode, net_tool.Done(host).returncode), (0, 0), guest.stderr)
+
     def test_nobody_there(self):
         """Each says what it waits for, and gives up after --timeout."""
         self.new_keys(2)

@@ -239,6 +239,23 @@ class Resume(CliTest):
         self.assertIn("started again: what the model carries from batch to batch", done.stderr)
         self.assertEqual(records(out)[0]["started_anew"], "what the model carries from batch to batch")
 
+    def test_damaged_beside_an_older_one(self):
+        """The error names the older one, and what to do; that works."""
+        job = ["train", "--model", "mlp:hidden=8", *TINY]
+        for damaged in "COMMIT", "model.safetensors", "rank-0000.tg":
+            folder = self.path(damaged)
+            self.ok(*job, "--steps", "4", "--save-every", "2", "--save", folder)
+            newest = self.newest(folder)
+            with open(os.path.join(newest, damaged), "r+b") as file:
+                file.seek(30)
+                file.write(b"XXXX")
+            way = f"; to use the older checkpoint of step 2, remove the folder {newest}"
+            self.refused(1, [damaged, way], *job, "--steps", "6", "--resume", folder)
+            if damaged != "rank-0000.tg":
+                self.refused(1, [damaged, way], "eval", "--resume", folder)
+            shutil.rmtree(newest)
+            self.ok(*job, "--steps", "6", "--resume", folder)
+
     def test_damaged(self):
         folder, copy = self.path("ck"), self.path("copy")
         job = ["train", *COMMON, "--steps", "6"]

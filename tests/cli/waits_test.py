@@ -2,12 +2,13 @@
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import time
 import unittest
 import mpi_tool
-from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY, over, records
+from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY, over, records, start
 
 JOB = ["train", "--model", "mlp:hidden=32", *TINY, "--no-eval", "--workers", "4"]
 STALLED = ["--steps", "400", "--fault", "2=fault:stall=30"]
@@ -24,6 +25,22 @@ class Waits(CliTest):
             self.assertEqual(job.returncode, 1, errors)
             whom = r"rank 2( and \d others?)?" if exchange == "allgather" else r"rank [123]( \(which may be waiting itself\))?"
             self.assertRegex(errors, rf"(?m)^telegrad: waiting for {whom} for 1\d s \(step \d+\)$")
+
+    def test_interrupt_while_a_rank_hangs(self):
+        """Said at once: that it came, and whom the run waits for."""
+        out = self.path("run.jsonl")
+        job = start(*JOB, "--steps", "400", "--fault", "2=fault:stall=300", "--method", "dense:exchange=allgather", "--timeout", "60",
+                    "--log-every", "1", "--out", out)
+        self.addCleanup(job.communicate)
+        self.addCleanup(job.kill)
+        self.wait_for_steps(job, out)
+        time.sleep(0.5)  # it has sent its 300 messages
+        job.send_signal(signal.SIGINT)
+        self.assertTrue(select.select([job.stderr], [], [], 20)[0], "nothing was said")
+        self.assertRegex(job.stderr.readline(), "^telegrad: interrupted by SIGINT: stopping after this step, which waits for rank 2( and . others?)?; "
+                                                "a second interrupt ends the run at once, without saving$")
+        job.send_signal(signal.SIGINT)
+        self.assertEqual((job.wait(20), job.stderr.read()), (130, "telegrad: interrupted again by SIGINT: ended at once, without saving\n"))
 
     @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
     def test_stopped_process(self):
