@@ -1,5 +1,6 @@
 /* The telegrad command. */
 #include "command/help/help_text.h"
+#include "command/help/pager.h"
 #include "command/help_option.h"
 #include "command/output/cli.h"
 #include "telegrad/tools.h"
@@ -155,7 +156,9 @@ static int run(int argc, char **argv)
 {
     static const char *const versions[] = {"--version", "-V", NULL};
     int rank, size;
-    const bool follows = launch_under_mpi(&rank, &size) && rank > 0;
+    const bool launched = launch_under_mpi(&rank, &size), follows = launched && rank > 0;
+    if (launched)
+        help_pager_disable();
     if (follows) {
         console_quiet();
         console_errors_wait(true);
@@ -163,6 +166,10 @@ static int run(int argc, char **argv)
     if (argc > 1 && is_any(argv[1], helps))
         return follows ? CLI_OK : help_text_main(commands, EXAMPLE);
     if (argc > 1 && is_any(argv[1], versions)) {
+        if (argc > 2) {
+            console_error("%s takes no argument, but has \"%.64s\"", argv[1], argv[2]);
+            return CLI_USAGE;
+        }
         version_print();
         return CLI_OK;
     }

@@ -1,5 +1,4 @@
 #include "command/help/pager.h"
-#include "command/job/launch.h"
 #include <errno.h>
 #include <signal.h>
 #include <spawn.h>
@@ -13,15 +12,18 @@
 
 extern char **environ;
 
+static bool disabled;
+
+void help_pager_disable(void)
+{
+    disabled = true;
+}
+
 /* The shell command that shows its standard input page by page; NULL: none. */
 static const char *pager_command(void)
 {
     const char *own = getenv("PAGER"), *terminal = getenv("TERM");
-    int rank, size;
-    if (launch_under_mpi(&rank,
-                         &size)) /* mpirun gives rank 0 a terminal, wherever its output goes */
-        return NULL;
-    if (!isatty(STDOUT_FILENO) || !terminal || strcmp(terminal, "dumb") == 0)
+    if (disabled || !isatty(STDOUT_FILENO) || !terminal || strcmp(terminal, "dumb") == 0)
         return NULL;
     if (own)
         return *own && strcmp(own, "cat") != 0 ? own : NULL;

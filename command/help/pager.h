@@ -10,6 +10,9 @@ typedef struct help_pager {
     int out;    /* standard output as it was */
 } help_pager;
 
+/* From now on use no pager: a launcher such as mpirun gives a process a terminal, wherever its
+ * output goes. */
+void help_pager_disable(void);
 /* What is printed to stdout from here on is kept for the pager. Without a terminal or with an empty
  * $PAGER, nothing changes. */
 help_pager help_pager_begin(void);

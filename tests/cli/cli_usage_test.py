@@ -439,6 +439,9 @@ class Names(CliTest):
                          cwd=self.folder)
         self.assertEqual(os.listdir(self.folder), [])
 
+    def test_version_takes_no_argument(self):
+        self.refused(2, ['--version takes no argument, but has "extra"'], "--version", "extra")
+
     def test_one_file_by_two_names(self):
         """Also by a link to a file that does not exist yet."""
         os.symlink("a", self.path("b"))
