@@ -193,7 +193,8 @@ static tg_status append(tg__journal *j, const void *bytes, size_t len)
     j->dirty = true;
     if (len > TG__JOURNAL_OUT)
         return write_all(j, bytes, len);
-    memcpy(j->out + j->out_len, bytes, len);
+    if (len > 0) /* a record may have no body */
+        memcpy(j->out + j->out_len, bytes, len);
     j->out_len += len;
     return TG_OK;
 }
