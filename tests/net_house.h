@@ -33,7 +33,7 @@ struct house {
     int64_t timeout_ms;
     int min_workers;
     bool secure;
-    const char *journal; /* folder; NULL: none */
+    const char *journal; /* folder of shard 0; NULL: none. Other shards have none */
     uint64_t journal_bytes;
     char address[SHARDS][48], key_text[SHARDS][TG_KEY_TEXT];
     const char *addresses[SHARDS], *key_texts[SHARDS];
@@ -116,7 +116,7 @@ static inline void open_shard(house *h, int q)
                                      .mode = h->mode,
                                      .optimizer = h->optimizer,
                                      .shard = q,
-                                     .journal = h->journal,
+                                     .journal = q == 0 ? h->journal : NULL,
                                      .journal_bytes = h->journal_bytes,
                                      .min_workers = h->min_workers};
     h->at[q] = (shard_of){.h = h, .shard = q};

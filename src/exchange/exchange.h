@@ -164,9 +164,11 @@ struct tg__exchange {
     double rate;
     bool owns_momentum;
     /* star, of parameters. Set before start: if no other worker is there, steps count from 0. Out,
-     * by done: the step at which this worker begins, of all servers the latest */
+     * by done: the step at which this worker begins, of all servers the latest; and the earliest,
+     * with the server that said it */
     bool anew;
-    uint64_t step;
+    uint64_t step, least_step;
+    uint32_t least_server;
     int hop;        /* push: distance to the receiving rank; set before start */
     tg__pool *pool; /* cores for decoding; NULL: the calling one. Borrowed, set by the creator */
     /* (nparts) the exchange cuts and places them; the caller encodes its vector into them before

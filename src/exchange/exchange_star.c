@@ -100,6 +100,7 @@ static tg_status star_start(tg__exchange *x)
     s->told = s->from = s->over = 0;
     s->spoilt = false;
     x->step = 0;
+    x->least_step = UINT64_MAX;
     return TG_OK;
 }
 
@@ -151,6 +152,10 @@ static tg_status take_step(tg__exchange *x, uint32_t id, size_t len)
                        "2^53",
                        id / s->slices, len);
     x->step = TG__MAX(x->step, step);
+    if (step < x->least_step) {
+        x->least_step = step;
+        x->least_server = id / s->slices;
+    }
     return TG_OK;
 }
 

@@ -18,7 +18,7 @@ typedef struct worker {
     double density; /* in its last step */
 } worker;
 
-static worker *arrive(const house *h, uint64_t anew)
+static worker *create(const house *h, uint64_t anew)
 {
     worker *w = calloc(1, sizeof *w);
     const size_t shape[] = {N, 1};
@@ -40,6 +40,12 @@ static worker *arrive(const house *h, uint64_t anew)
                                   .grad = tg_array_f32(w->g[i], N)};
         assert_int_equal(tg_session_add(w->s, &tensor, &w->id[i]), TG_OK);
     }
+    return w;
+}
+
+static worker *arrive(const house *h, uint64_t anew)
+{
+    worker *w = create(h, anew);
     if (tg_session_begin(w->s) != TG_OK)
         fail_msg("%s", tg_error());
     return w;
@@ -227,13 +233,34 @@ static void test_journal(void **state)
     free(h);
 }
 
+/* Of two servers, one is started again without a journal: workers do not join half of a model. */
+static void test_one_anew(void **state)
+{
+    (void)state;
+    house *h = calloc(1, sizeof *h);
+    char folder[] = "/tmp/tg-steps-XXXXXX";
+    assert_true(h && mkdtemp(folder));
+    open_house(h, 2, "async", folder);
+    worker *first = arrive(h, 0);
+    step(first, 120);
+    leave(h, first);
+    house_again(h);
+    worker *w = create(h, 0);
+    assert_int_equal(tg_session_begin(w->s), TG_E_MISMATCH);
+    if (!strstr(tg_error(), "server 1 begins anew, but another server is at step 120"))
+        fail_msg("%s", tg_error());
+    leave(h, w);
+    house_close(h);
+    shell("rm -r '%s'%s", folder, "");
+    free(h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_joins),
-        cmocka_unit_test(test_half_a_step),
-        cmocka_unit_test(test_anew),
-        cmocka_unit_test(test_journal),
+        cmocka_unit_test(test_joins),    cmocka_unit_test(test_half_a_step),
+        cmocka_unit_test(test_anew),     cmocka_unit_test(test_journal),
+        cmocka_unit_test(test_one_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

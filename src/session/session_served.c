@@ -26,6 +26,20 @@ tg_status tg__session_takes_served(const tg_session *s, const tg__rule *rule)
     return TG_OK;
 }
 
+/* Servers of one job are a few steps apart at most. */
+#define FAR_APART 100
+
+static tg_status check_steps(const tg__exchange *x)
+{
+    if (x->least_step > 0 || x->step < FAR_APART)
+        return TG_OK;
+    return tg_fail(
+        TG_E_MISMATCH,
+        "server %u begins anew, but another server is at step %llu: it would train other "
+        "parameters than theirs: start it with its journal, or start all servers anew",
+        x->least_server, (unsigned long long)x->step);
+}
+
 /* Offer a bucket's parameters to the servers, and take theirs. */
 static tg_status share(tg_session *s, uint32_t index, tg_codec *codec, float *values, tg__op *op,
                        uint64_t *step_p)
@@ -50,7 +64,7 @@ static tg_status share(tg_session *s, uint32_t index, tg_codec *codec, float *va
         memcpy(x->w, values + x->offset, x->n * sizeof *values);
     }
     *step_p = TG__MAX(*step_p, op->x->step);
-    return TG_OK;
+    return check_steps(op->x);
 }
 
 /* The latest step is that of all servers to begin with: in no server this worker then counts as one
