@@ -113,7 +113,7 @@ def run(job, steps, disturbed):
         if process.wait(timeout=LIMIT) != 0:
             job.fail(f"{name}: exit status {process.returncode}")
     end = job.records("w0")[-1]
-    again = [len(re.findall("is connected again", open(job.path(f"{name}.err"), encoding="utf-8").read())) for name in names]
+    again = [len(re.findall("reconnected to server", open(job.path(f"{name}.err"), encoding="utf-8").read())) for name in names]
     return {"run": "disturbed" if disturbed else "undisturbed", "steps": steps, "seconds": round(time.time() - begin, 1), "events": events,
             "connected_again": again, "test_accuracy": end["test_accuracy"], "test_loss": end["test_loss"], "train_loss": end["train_loss"]}
 
