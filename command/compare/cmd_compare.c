@@ -85,10 +85,11 @@ static bool is_dense_ssgd(const struct run_options *o)
  * given in epochs, the number of steps is known only later. */
 static tg_status check_dense_timed(const struct compare_options *o)
 {
-    bool linked = false;
+    bool linked = false, any = false;
     for (size_t i = 0; o->dense_timed && i < o->plan.count; i++) {
         const struct planned_run *run = &o->plan.runs[i];
         linked = linked || run->options.link;
+        any = any || (run->options.link && is_dense_ssgd(&run->options));
         if (run->options.steps && o->dense_timed > run->options.steps && run->options.link &&
             is_dense_ssgd(&run->options))
             return tg_fail(TG_E_SPEC,
@@ -96,6 +97,12 @@ static tg_status check_dense_timed(const struct compare_options *o)
                            " steps: allowed: 1 to as many",
                            o->dense_timed, run->name, run->options.steps);
     }
+    if (linked && !any)
+        return tg_fail(TG_E_SPEC,
+                       "--dense-timed %" PRIu64
+                       ": no run over a link has method dense and strategy "
+                       "ssgd: add one, or leave the option out",
+                       o->dense_timed);
     return !o->dense_timed || linked
                ? TG_OK
                : tg_fail(TG_E_SPEC,

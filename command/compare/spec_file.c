@@ -28,7 +28,10 @@ static tg_status read_all(const char *path, char **text_p)
         status = tg_fail(TG_E_NOMEM, "out of memory: --spec %s", path);
     else if (error)
         status = tg_fail(TG_E_IO, "--spec %s: cannot be read: %s", path, strerror(error));
-    else if (len > MAX_BYTES || memchr(text, '\0', len))
+    else if (len <= MAX_BYTES && memchr(text, '\0', len))
+        status = tg_fail(TG_E_SPEC, "--spec %s: byte %zu is NUL: allowed: a text", path,
+                         (size_t)((char *)memchr(text, '\0', len) - text));
+    else if (len > MAX_BYTES)
         status =
             tg_fail(TG_E_SPEC, "--spec %s: allowed: a text of at most %zu bytes", path, MAX_BYTES);
     if (status != TG_OK) {

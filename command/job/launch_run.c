@@ -33,8 +33,8 @@ static tg_status parse_links(const struct run_options *o, int ranks, tg_link **l
     for (size_t i = 0; i < o->links_of_count; i++) {
         const struct run_link_of *one = &o->links_of[i];
         if (one->rank >= (uint64_t)world)
-            return tg_fail(TG_E_SPEC, "--link-of %d=...: allowed: ranks 0 to %d", (int)one->rank,
-                           world - 1);
+            return tg_fail(TG_E_SPEC, "--link-of %d=%.64s: allowed: ranks 0 to %d", (int)one->rank,
+                           one->link ? one->link : "none", world - 1);
         links[one->rank] = (tg_link){.struct_size = sizeof *links};
         if (one->link)
             TG_TRY(tg_link_parse(one->link, &links[one->rank]));

@@ -54,8 +54,9 @@ static tg_status check_clock(const struct run_options *o, const char *launcher)
                            o->slow[i].rank, o->workers - 1);
     for (size_t i = 0; !launcher && i < o->links_of_count; i++)
         if (o->links_of[i].rank >= o->workers + o->servers)
-            return tg_fail(TG_E_SPEC, "--link-of %" PRIu64 "=...: allowed: ranks 0 to %" PRIu64,
-                           o->links_of[i].rank, o->workers + o->servers - 1);
+            return tg_fail(TG_E_SPEC, "--link-of %" PRIu64 "=%.64s: allowed: ranks 0 to %" PRIu64,
+                           o->links_of[i].rank, o->links_of[i].link ? o->links_of[i].link : "none",
+                           o->workers + o->servers - 1);
     return TG_OK;
 }
 

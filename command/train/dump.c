@@ -1,4 +1,5 @@
 #include "command/train/dump.h"
+#include "command/output/console.h"
 #include "telegrad/tools.h"
 #include "bench/rows/npy.h"
 #include <errno.h>
@@ -76,6 +77,10 @@ static tg_status check_old(const struct dump *d, const json_t *json)
     (void)snprintf(path, sizeof path, "%s/tensors.json", d->dir);
     json_t *old = json_load_file(path, 0, NULL);
     const bool other = old && !json_equal(old, json);
+    if (old && !other)
+        console_warning("--dump-gradients %s: it holds gradients of an earlier run: those of the "
+                        "same steps are replaced",
+                        d->dir);
     json_decref(old);
     return other ? tg_fail(TG_E_IO,
                            "--dump-gradients %s: it holds the gradients of another model: choose "

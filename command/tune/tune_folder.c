@@ -1,6 +1,7 @@
 #include "command/tune/tune.h"
 #include "command/output/outfile.h"
 #include "report/lines.h"
+#include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
 #include <stdlib.h>
@@ -171,6 +172,25 @@ static tg_status read_past(struct tune_folder *f, const char *dir, const json_t 
 
 /* ---- opening and writing --------------------------------------------------------------------- */
 
+/* Check that a folder without a sweep is empty: files of something else would be mixed with it. */
+static tg_status check_empty(const struct tune_folder *f, const char *dir)
+{
+    struct stat info;
+    char other[256] = "";
+    DIR *d = stat(f->path, &info) == 0 ? NULL : opendir(dir);
+    for (struct dirent *e; d && !other[0] && (e = readdir(d)) != NULL;)
+        if (e->d_name[0] != '.')
+            snprintf(other, sizeof other, "%s", e->d_name);
+    if (d)
+        closedir(d);
+    return other[0]
+               ? tg_fail(TG_E_SPEC,
+                         "--out %s: it holds other files, such as %.64s, and no sweep: allowed: "
+                         "a new or empty folder, or that of a sweep to continue",
+                         dir, other)
+               : TG_OK;
+}
+
 static tg_status begin(struct tune_folder *f, const char *dir, const json_t *about)
 {
     size_t count = 0;
@@ -179,6 +199,7 @@ static tg_status begin(struct tune_folder *f, const char *dir, const json_t *abo
         return tg_fail(TG_E_NOMEM, "out of memory: --out %s", dir);
     TG_TRY(path_in(dir, "", "tune", ".jsonl", f->path));
     TG_TRY(make(dir, ""));
+    TG_TRY(check_empty(f, dir));
     TG_TRY(outfile_check_old("--out", f->path, "{\"type\":\"tune\"", "a sweep of telegrad tune"));
     TG_TRY(outfile_open_growing("--out", f->path, true, &f->file));
     TG_TRY(read_past(f, dir, about, &count));

@@ -318,10 +318,10 @@ static tg_status train_winner(struct search *s, uint64_t nth)
 
 static tg_status nothing_left(const struct tune *t, const char *which, size_t count)
 {
-    return tg_fail(TG_E_NONFINITE,
-                   "all %zu runs %sdiverged: allowed: at least one that learns, e.g. with a lower "
-                   "rate; their records are in %.200s/runs",
-                   count, which, t->o->dir);
+    return tg_fail(
+        TG_E_NONFINITE,
+        "all %zu runs %sdiverged: lower rates would help; their records are in %.200s/runs", count,
+        which, t->o->dir);
 }
 
 static tg_status search(struct search *s)

@@ -214,8 +214,8 @@ tg_status tg_newfile_check(const char *path, bool alone)
     TG_TRY(find(path, &t));
     const char *dir = t.aside ? folder(t.path) : NULL;
     if (alone && !t.aside)
-        status = tg_fail(TG_E_IO, "%s is not a regular file, so several processes cannot share it",
-                         path);
+        status = tg_fail(TG_E_IO,
+                         "%s is not a regular file, which a complete new one could replace", path);
     else if (dir && access(dir, W_OK) != 0)
         status = tg_fail(TG_E_IO, "cannot write in %s: %s", dir, strerror(errno));
     else if (!dir && t.standard < 0 && access(path, W_OK) != 0)

@@ -70,9 +70,10 @@ static tg_status parse_item(const char *kind, char *item, const char *rest, tg_s
         *equals = '\0';
     size_t index = 0;
     if (!*item)
-        return tg_fail(TG_E_SPEC,
-                       "%s \"%s\": a key is missing between commas: allowed: key=value,key=value",
-                       kind, entry->name);
+        return tg_fail(
+            TG_E_SPEC,
+            "%s \"%s\": a key is missing after the colon or a comma: allowed: key=value,key=value",
+            kind, entry->name);
     TG_TRY(tg__spec_find_key(kind, entry, item, &index));
     const tg_key *key = &entry->keys[index];
     tg__spec_value *value = &spec->values[index];

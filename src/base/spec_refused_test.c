@@ -146,9 +146,8 @@ static void bad_syntax(void **state)
     assert_refused("topk:k=", "key \"k\" of method \"topk\" has no value: allowed: k=VALUE");
     static const char *const no_key[] = {"topk:", "topk:k=1,", "topk:,k=1", "topk:=1"};
     for (size_t i = 0; i < TG_COUNT(no_key); i++)
-        assert_refused(
-            no_key[i],
-            "method \"topk\": a key is missing between commas: allowed: key=value,key=value");
+        assert_refused(no_key[i], "method \"topk\": a key is missing after the colon or a comma: "
+                                  "allowed: key=value,key=value");
     assert_refused("topk:k=1, any=1",
                    "method \"topk:k=1, any=1\": blank or control character at position 10: "
                    "allowed: name:key=value,key=value without blanks");

@@ -1,6 +1,7 @@
 #include "base/spec_value.h"
 #include "telegrad/tools.h"
 #include "base/mem.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -87,6 +88,22 @@ static const char *word_hint(const tg_key *key, const char *text, tg_nearest *ne
     return tg_nearest_hint(near);
 }
 
+/* Why a text is no number, to stand before what is allowed. */
+static const char *not_a_number(const char *text, bool whole)
+{
+    char *end;
+    double v;
+    if (whole)
+        return "not a whole number of 64 bits; ";
+    if (*text == '+' && tg_real_parse(text + 1, &v))
+        return "a number has no plus sign; ";
+    errno = 0;
+    v = strtod(text, &end);
+    if (end != text && !*end && errno == ERANGE && fabs(v) < 1)
+        return "too close to 0 for a number of 64 bits; ";
+    return "not a finite decimal number; ";
+}
+
 static tg_status parse_number(const tg_key *key, const char *text, tg__spec_value *value)
 {
     const bool whole = key->type == TG_KEY_INT;
@@ -106,7 +123,7 @@ static tg_status parse_number(const tg_key *key, const char *text, tg__spec_valu
         return TG_OK;
     }
     tg_nearest near;
-    const char *wrong = whole ? "not a whole number of 64 bits; " : "not a finite decimal number; ";
+    const char *wrong = not_a_number(text, whole);
     const char *any = whole ? "any whole number" : "any finite number";
     return tg_fail(TG_E_SPEC, "%s=%.64s: %s%sallowed: %s%s%s", key->name, text, ok ? "" : wrong,
                    ok ? "" : word_hint(key, text, &near), range_of(key, key->min, any).text,

@@ -77,8 +77,8 @@ void tg__pump_give_up(tg__pump *p)
     char *more = p->failure.error + len;
     const size_t room = sizeof p->failure.error - len;
     if (rank != p->culprit && adopted && t->ops->blamed(t, p->culprit) == t->rank)
-        snprintf(more, room, ": rank %d itself waited in vain for this rank, rank %d", p->culprit,
-                 t->rank);
+        snprintf(more, room, ": rank %d was waiting for this rank, rank %d, and gave up",
+                 p->culprit, t->rank);
     else if (rank != p->culprit && adopted)
         snprintf(more, room, ": rank %d gave up because of %srank %d", p->culprit,
                  rank == t->rank ? "this rank, " : "", rank);

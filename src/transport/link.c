@@ -142,10 +142,14 @@ tg_status tg_link_parse(const char *text, tg_link *link_p)
                            why, allowed);
         }
         if (seen & sets)
-            return tg_fail(TG_E_SPEC,
-                           "link \"%.64s\": \"%.*s\" sets something a second time: allowed: a rate "
-                           "and a time, e.g. 20mbit,10ms",
-                           text, shown, item);
+            return tg_fail(
+                TG_E_SPEC,
+                "link \"%.64s\": \"%.*s\" sets the %s a second time: allowed: a rate and a "
+                "time, e.g. 20mbit,10ms",
+                text, shown, item,
+                sets & DELAY    ? "delay"
+                : sets & JITTER ? "jitter"
+                                : "rate");
         seen |= sets;
         item += len;
         if (!*item)

@@ -114,8 +114,10 @@ class Bench(CliTest):
 
     def test_two_models_in_one_folder(self):
         job = ["train", *TINY, "--steps", "1", "--no-eval", "--dump-gradients", self.path("g"), "--model"]
-        for _ in range(2):
-            self.ok(*job, "mlp:hidden=16")
+        self.ok(*job, "mlp:hidden=16")
+        again = run(*job, "mlp:hidden=16")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertIn("it holds gradients of an earlier run: those of the same steps are replaced", again.stderr)
         with open(self.path("g/gradient-00000001.npy"), "rb") as file:
             before = file.read()
         done = run(*job, "mlp:hidden=24")

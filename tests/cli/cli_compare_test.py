@@ -231,6 +231,8 @@ class Compare(CliTest):
         more = ["--link", "1gbit", "--steps", "3", "--no-eval"]
         self.refused(2, ["--dense-timed 4", 'run "a" has 3 steps', "allowed: "], "compare", *TINY, *more, "--dense-timed", "4", "--run", "name=a")
         self.ok("compare", *TINY, *more, "--dense-timed", "3", "--run", "name=a")
+        self.refused(2, ["--dense-timed 3: no run over a link has method dense and strategy ssgd"], "compare", *TINY, *more, "--dense-timed", "3",
+                     "--run", "name=a;method=topk")
 
     def test_interrupt_says_so(self):
         process = start("compare", *TINY, "--steps", "3", "--run", "name=a", "--run", "name=b;steps=1000000", "--out", self.path("r"))

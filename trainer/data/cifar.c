@@ -167,6 +167,7 @@ static tg_status read_files(const char *dir, unsigned files, data_part *part)
         if (!(files >> file & 1))
             continue;
         name_of(file, name);
+        TG_TRY(packed_check_folder(dir));
         if (!packed_find(dir, name, path))
             return tg_fail(TG_E_IO, "%s: neither %s nor the same with .gz or .xz can be read", dir,
                            name);

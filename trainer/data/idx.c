@@ -95,6 +95,7 @@ static tg_status read_kind(const char *dir, const char *stem, bool images, size_
 {
     const char *kind = kinds[images ? 0 : 1];
     packed *file;
+    TG_TRY(packed_check_folder(dir));
     if (!find(dir, stem, kind, path))
         return tg_fail(TG_E_IO, "%s: neither %s-%s nor the same with .gz or .xz can be read", dir,
                        stem, kind);

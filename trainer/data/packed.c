@@ -23,6 +23,14 @@ struct packed {
 #endif
 };
 
+tg_status packed_check_folder(const char *dir)
+{
+    struct stat info;
+    if (stat(dir, &info) != 0)
+        return tg_fail(TG_E_IO, "%s: %s", dir, strerror(errno));
+    return S_ISDIR(info.st_mode) ? TG_OK : tg_fail(TG_E_IO, "%s: this is not a folder", dir);
+}
+
 bool packed_find(const char *dir, const char *name, char path[PACKED_PATH])
 {
     static const char *const ends[] = {"", ".gz", ".xz"};

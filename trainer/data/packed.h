@@ -12,6 +12,8 @@
 
 typedef struct packed packed;
 
+/* Check that there is such a folder. Errors TG_E_IO */
+TG_NODISCARD tg_status packed_check_folder(const char *dir);
 /* Find the first of DIR/NAME, DIR/NAME.gz and DIR/NAME.xz that can be read; false if none can. */
 bool packed_find(const char *dir, const char *name, char path[PACKED_PATH]);
 
