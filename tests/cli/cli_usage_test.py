@@ -109,7 +109,6 @@ TRAIN = [
     (["--lr", "1e-400"], ["lr=1e-400: too close to 0 for a number of 64 bits; allowed: 0 <= lr <= "]),
     (["--lr", "+0.01"], ["lr=+0.01: a number has no plus sign; allowed: 0 <= lr <= "]),
     (["--optimizer", "adam:"], ['optimizer "adam": a key is missing after the colon or a comma: allowed: key=value,key=value']),
-    (["--data", "mnist:nodir"], ["nodir: No such file or directory"]),
     (["--link-of", "0=1e30gbit"], ['--link-of 0=...: link "1e30gbit"', "allowed: "]),
     (["--data", "/etc/passwd"], ["/etc/passwd", "as text:/etc/passwd)"]),
     (["--data", "pets"], ["pets", "allowed: mnist, fashion-mnist, glyphs, cifar10, text, shakespeare, words"]),
@@ -444,6 +443,9 @@ class Names(CliTest):
             self.refused(2, [f'{option} "z.gz": the file is not compressed: allowed: a name without .gz'], "train", *TINY, option, "z.gz",
                          cwd=self.folder)
         self.assertEqual(os.listdir(self.folder), [])
+
+    def test_folder_of_data_that_is_missing(self):
+        self.refused(1, ["folder nodir: No such file or directory"], "train", "--data", "mnist:nodir", cwd=self.folder)
 
     def test_version_takes_no_argument(self):
         self.refused(2, ['--version takes no argument, but has "extra"'], "--version", "extra")

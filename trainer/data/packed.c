@@ -27,7 +27,7 @@ tg_status packed_check_folder(const char *dir)
 {
     struct stat info;
     if (stat(dir, &info) != 0)
-        return tg_fail(TG_E_IO, "%s: %s", dir, strerror(errno));
+        return tg_fail(TG_E_IO, "folder %s: %s", dir, strerror(errno));
     return S_ISDIR(info.st_mode) ? TG_OK : tg_fail(TG_E_IO, "%s: this is not a folder", dir);
 }
 
