@@ -60,8 +60,8 @@ static void bad_numbers(void **state)
 {
     (void)state;
     static const char *const reals[] = {"nan",    "NaN", "inf",  "-inf", "0x1", "1e999",
-                                        "-1e999", "1e",  "e5",   ".",    "-",   "+1",
-                                        "1.5.2",  "1_0", "0.5f", "--1",  "1e+", "1e-999"};
+                                        "-1e999", "1e",  "e5",   ".",    "-",   "++1",
+                                        "1.5.2",  "1_0", "0.5f", "--1",  "1e+", "1e-"};
     static const char *const ints[] = {"1.5",
                                        "1e3",
                                        "0x10",
@@ -72,6 +72,10 @@ static void bad_numbers(void **state)
                                        "99999999999999999999999",
                                        "1k"};
     char text[64], want[128];
+    assert_value_refused("topk:any=+1",
+                         "any=+1: a number has no plus sign; allowed: any finite number");
+    assert_value_refused("topk:any=1e-999", "any=1e-999: too close to 0 for a number of 64 bits; "
+                                            "allowed: any finite number");
     for (size_t i = 0; i < TG_COUNT(reals); i++) {
         snprintf(text, sizeof text, "topk:any=%s", reals[i]);
         snprintf(want, sizeof want,
