@@ -178,13 +178,14 @@ tg_status tg__gathering_open(tg_server *s, uint32_t tag, int rank, const tg__env
         status = find_place(s, g, rank);
     if (status == TG_OK)
         status = tg__gathering_allocate(g, &s->store);
-    if (status == TG_OK && g->only >= 0)
-        s->in[g->only].owed += TG__F32_BYTES(g->n);
-    if (status == TG_OK)
-        *g_p = g;
-    else
+    if (status != TG_OK) {
         tg__gathering_end(s, g);
-    return status;
+        return status;
+    }
+    if (g->only >= 0)
+        s->in[g->only].owed += TG__F32_BYTES(g->n);
+    *g_p = g;
+    return TG_OK;
 }
 
 /* Keep the first parameters of a bucket that arrive. */
@@ -216,8 +217,7 @@ tg_status tg__regions_abandon(tg_server *s)
 {
     if (s->founded || s->regions == NULL)
         return TG_OK;
-    while (s->regions != NULL) {
-        tg__region *r = s->regions;
+    for (tg__region *r; (r = s->regions) != NULL;) {
         s->regions = r->next;
         tg__region_destroy(r, s->ranks);
     }
@@ -319,13 +319,15 @@ static tg_status add_to_round(tg_server *s, tg__gathering *g)
 
 tg_status tg__gathering_complete(tg_server *s, tg__gathering *g)
 {
+    /* a worker's first gradient says at which step it begins: others may no longer wait for it */
+    const bool begins = g->waits && g->region->rank[g->only].fresh;
     const tg_status status = g->waits ? add_to_round(s, g) : apply(s, g);
     if (status != TG_OK) {
         tg__gathering_end(s, g);
         return status;
     }
     if (g->round != NULL)
-        return tg__round_advance(s, g->round);
+        return begins ? tg__rounds_advance(s) : tg__round_advance(s, g->round);
     g->held = s->unsynced || tg__clocks_ahead(s, g);
     return g->held ? TG_OK : tg__gathering_answer(s, g);
 }
@@ -337,13 +339,14 @@ tg_status tg__gathering_complete(tg_server *s, tg__gathering *g)
  * answered, if at all, with the parameters at the end of the journal. So it stays active until the
  * end of the replay. */
 
-/* End a rank's pushes of these elements, except one. */
+/* End a rank's pushes of these elements, except one, and those that wait in rounds. */
 static void end_pushes(tg_server *s, int rank, const tg__region *r, uint64_t begin,
                        const tg__gathering *except)
 {
     for (tg__gathering *g = s->active, *next; g != NULL; g = next) {
         next = g->link;
-        if (g != except && g->only == rank && g->region == r && g->star.begin == begin)
+        if (g != except && g->round == NULL && g->only == rank && g->region == r &&
+            g->star.begin == begin)
             tg__gathering_end(s, g);
     }
 }
@@ -396,11 +399,12 @@ tg_status tg__gathering_replay(tg_server *s, const tg__journal_record *record, c
         end_pushes(s, rank, g->region, g->star.begin, g);
         return TG_OK;
     }
+    const bool refused = status == TG_E_CORRUPT || (g->waits && status == TG_E_MISMATCH);
     tg__gathering_end(s, g);
-    return status == TG_E_CORRUPT ? TG_OK : status; /* as when it arrived */
+    return refused ? TG_OK : status; /* as when it arrived */
 }
 
-enum { PLACE = 24, ANEW = 1 };
+enum { PLACE = 24, ANEW = 1, FIRST = 2, ALONE = 4 }; /* flags of COME: journal.h */
 
 /* The body of ANSWER and COME. */
 static void put_place(uint8_t body[PLACE], const tg__gathering *g, uint64_t step)
@@ -410,45 +414,41 @@ static void put_place(uint8_t body[PLACE], const tg__gathering *g, uint64_t step
     tg__put16(body + 2, g->id.bucket);
     tg__put32(body + 4, (uint32_t)g->star.begin);
     tg__put32(body + 8, (uint32_t)g->n);
-    tg__put32(body + 12, g->anew ? ANEW : 0);
+    tg__put32(body + 12, (g->anew ? ANEW : 0u) | (g->first ? FIRST : 0u) | (g->alone ? ALONE : 0u));
     tg__put64(body + 16, step);
 }
 
 static tg_status note_answer(tg_server *s, const tg__gathering *g)
 {
     uint8_t body[PLACE];
+    const tg__journal_record record = {
+        .kind = TG__RECORD_ANSWER, .rank = (uint32_t)g->only, .tag = g->tag, .len = PLACE};
     put_place(body, g, 0);
-    return tg__journal_add(
-        &s->journal,
-        &(tg__journal_record){
-            .kind = TG__RECORD_ANSWER, .rank = (uint32_t)g->only, .tag = g->tag, .len = PLACE},
-        body);
+    return tg__journal_add(&s->journal, &record, body);
 }
 
 tg_status tg__gathering_note_return(tg_server *s, int rank, uint64_t step)
 {
     uint8_t body[8];
+    const tg__journal_record record = {
+        .kind = TG__RECORD_BACK, .rank = (uint32_t)rank, .len = sizeof body};
     tg__put64(body, step);
-    return tg__journal_add(
-        &s->journal,
-        &(tg__journal_record){.kind = TG__RECORD_BACK, .rank = (uint32_t)rank, .len = sizeof body},
-        body);
+    return tg__journal_add(&s->journal, &record, body);
 }
 
 tg_status tg__gathering_note(tg_server *s, const tg__gathering *g, int rank, const uint8_t *msg)
 {
     const tg__stamp *said = &s->in[rank].said;
     const bool comes = g->region != NULL && g->star.combine == &tg__combine_parameters;
+    const tg__journal_record record = {.kind = comes ? TG__RECORD_COME : TG__RECORD_PUSH,
+                                       .rank = (uint32_t)rank,
+                                       .tag = said->tag,
+                                       .len = comes ? PLACE : said->len,
+                                       .worker = said->worker,
+                                       .number = said->number};
     uint8_t body[PLACE];
     put_place(body, g, s->in[rank].base);
-    return tg__journal_add(&s->journal,
-                           &(tg__journal_record){.kind = comes ? TG__RECORD_COME : TG__RECORD_PUSH,
-                                                 .rank = (uint32_t)rank,
-                                                 .tag = said->tag,
-                                                 .len = comes ? PLACE : said->len,
-                                                 .worker = said->worker,
-                                                 .number = said->number},
-                           comes ? body : msg);
+    return tg__journal_add(&s->journal, &record, comes ? body : msg);
 }
 
 tg_status tg__gathering_replay_place(tg_server *s, const tg__journal_record *record,
@@ -463,24 +463,26 @@ tg_status tg__gathering_replay_place(tg_server *s, const tg__journal_record *rec
     tg__region *r = tg__region_find(s->regions, &id);
     if (r == NULL || begin < r->lo || begin + n > r->lo + r->n)
         return tg_fail(TG_E_CORRUPT, "elements that are not kept");
-    if (tg__get32(body + 12) > ANEW || tg__get64(body + 16) > TG__STAR_STEP_MOST)
-        return tg_fail(TG_E_CORRUPT, "flags %#x, step %llu: allowed: 0x1, 0 to 2^53",
-                       tg__get32(body + 12), (unsigned long long)tg__get64(body + 16));
+    const uint64_t how = tg__get32(body + 12), base = tg__get64(body + 16);
+    if (how > (ANEW | FIRST | ALONE) || base > TG__STAR_STEP_MOST)
+        return tg_fail(TG_E_CORRUPT, "flags %#llx, step %llu: allowed: 0 to 0x7, 0 to 2^53",
+                       (unsigned long long)how, (unsigned long long)base);
     end_pushes(s, rank, r, begin, NULL);
     if (record->kind == TG__RECORD_ANSWER) {
         tg__region_read(r, rank, begin, r->g, n);
         return TG_OK;
     }
-    const bool comes = s->in[rank].worker != record->worker || record->worker == 0;
+    if ((how & ANEW) != 0)
+        tg__clocks_clear(s);
+    if ((how & ALONE) != 0)
+        tg__rounds_clear(s);
     s->in[rank].worker = record->worker;
     s->in[rank].number = record->number;
-    s->in[rank].base = tg__get64(body + 16);
-    if (tg__get32(body + 12) == ANEW)
-        tg__clocks_clear(s);
-    if (!s->mode.gathers)
-        tg__region_admit(r, rank, s->in[rank].base);
-    else if (comes)
-        tg__rounds_admit(s, rank, s->in[rank].base);
+    s->in[rank].base = base;
+    if (s->mode.gathers && (how & FIRST) != 0)
+        tg__rounds_admit(s, rank, base);
+    else if (!s->mode.gathers || !r->rank[rank].counts)
+        tg__region_admit(r, rank, base);
     tg__region_answered(r, rank, begin);
     TG_TRY(tg__region_see(r, &s->mode, rank));
     if (s->mode.compensate <= 0)

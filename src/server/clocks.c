@@ -38,10 +38,14 @@ void tg__clocks_clear(tg_server *s)
 {
     s->step = 0;
     tg__rounds_clear(s);
+    for (int rank = 0; s->mode.gathers && rank < s->ranks; rank++)
+        s->in[rank].worker = 0; /* the others are away, and their steps are not these */
     for (tg__region *r = s->regions; r != NULL; r = r->next) {
         r->began = 0;
-        for (int rank = 0; rank < s->ranks; rank++)
+        for (int rank = 0; rank < s->ranks; rank++) {
             r->rank[rank].clock = 0;
+            r->rank[rank].counts &= !s->mode.gathers;
+        }
     }
 }
 

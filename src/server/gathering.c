@@ -31,7 +31,7 @@ tg_status tg__gathering_begin(tg__gathering *g, uint32_t tag, const tg__envelope
     g->flags = 0;
     g->only = -1;
     g->next = g->sending = 0;
-    g->held = g->again = g->anew = g->waits = g->gone = false;
+    g->held = g->again = g->first = g->alone = g->anew = g->waits = g->gone = false;
     g->region = NULL;
     g->round = NULL;
     g->robust = NULL;
@@ -114,7 +114,7 @@ tg_status tg__gathering_add(tg__gathering *g, tg__store *store, int ranks, int r
 tg__robust_frame tg__gathering_frame(const tg__gathering *g, int rank)
 {
     const tg__pushed *p = &g->rank[rank];
-    return (tg__robust_frame){frame_of(p->msg + TG__ENVELOPE_BYTES), p->len, p->flagged};
+    return (tg__robust_frame){frame_of(p->msg + TG__ENVELOPE_BYTES), p->len, p->flagged, rank};
 }
 
 static tg_status combine(tg__gathering *g, tg__store *store, int ranks)

@@ -34,6 +34,8 @@ struct tg__gathering {
     bool again;         /* its message was applied before, but the answer was lost */
     bool waits;         /* its frame is kept until its round ends: round.h */
     bool gone;          /* its worker is no longer there to be answered */
+    bool first;         /* it is the first message of a worker that was not known */
+    bool alone;         /* likewise, and no other was there, or may be back */
     bool anew;          /* its worker has joined, and steps count from 0 again */
     int64_t from_ns;    /* when the first message arrived */
     tg__region *region; /* the parameters that it updates; NULL: the answer is the sum */

@@ -175,6 +175,14 @@ static tg_status meet(tg_server *s, int rank, tg__gathering *g)
 {
     const uint64_t step = tg__clocks_now(s);
     if (!is_known(&s->in[rank])) {
+        if (g->waits) {
+            tg__gathering_end(s, g);
+            return tg_fail(TG_E_CORRUPT, "a new worker sends a gradient before its parameters");
+        }
+        g->first = true;
+        g->alone = s->mode.gathers && tg__rounds_nobody_counts(s);
+        if (g->alone)
+            tg__rounds_clear(s);
         tg__clocks_begin(s, rank, g);
         if (s->mode.gathers)
             tg__rounds_admit(s, rank, s->in[rank].base);

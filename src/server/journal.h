@@ -20,11 +20,14 @@
  * ANSWER  the rank was sent parameters, which mode compensate must remember. The body says which:
  *         channel (2), bucket (2), first element (4), elements (4), zero (12)
  * COME    the rank offered parameters that the server already had. The same body, but in place of
- *         the zeros: 1 if steps count from 0 again (4), and the step at which the rank begins (8)
+ *         the zeros: flags (4), and the step at which the rank begins (8). Flags: 1 steps count
+ *         from 0 again; 2 the first message of a worker that was not known; 4 what waited is
+ *         forgotten
  * BACK    the worker came back to its seat. The body is the step (8) from which it counts if it has
  *         made fewer
  * ROUND   a round (server/round.h) has ended. The body says which: channel (2), bucket (2), first
- *         element (4), elements (4), number of gradients (4), step (8), and the rank of each (4)
+ *         element (4), elements (4), number of gradients (4), step (8), 1 if they are enough (4),
+ *         and the rank of each (4)
  * PASS    the others no longer wait for the worker: it has left, or was away for too long
  *
  * A push is answered only once it is on disk, so no update that a worker knows of is lost. All

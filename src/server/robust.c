@@ -143,11 +143,11 @@ static size_t decode_rows(tg__robust *r, const tg__robust_frame *in, int ranks, 
             r->row[m++] = row;
             continue;
         }
-        if (!r->told[p])
+        if (!r->told[in[p].rank])
             tg_log(TG_LOG_WARN,
-                   "server: a gradient of rank %d is not finite: combine=%s leaves it out", p,
-                   names[r->rule.kind]);
-        r->told[p] = true;
+                   "server: a gradient of rank %d is not finite: combine=%s leaves it out",
+                   in[p].rank, names[r->rule.kind]);
+        r->told[in[p].rank] = true;
     }
     return m;
 }

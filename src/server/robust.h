@@ -67,6 +67,7 @@ typedef struct tg__robust_frame {
     const uint8_t *frame;
     size_t len;
     bool flagged; /* the rank says that it is not finite */
+    int rank;
 } tg__robust_frame;
 
 /* Read the keys of a server's mode.

@@ -65,7 +65,8 @@ static bool run(tg__robust *r)
     for (size_t p = 0; p < w.P; p++) {
         memcpy(w.frame[p] + TG__FRAME_HEAD, w.g[p], w.n * sizeof(float));
         tg__frame_head(w.frame[p], TG__ID_f32, TG__FORM_DENSE, 0, w.n, w.n * sizeof(float));
-        in[p] = (tg__robust_frame){w.frame[p], TG__FRAME_HEAD + w.n * sizeof(float), w.flagged[p]};
+        in[p] = (tg__robust_frame){w.frame[p], TG__FRAME_HEAD + w.n * sizeof(float), w.flagged[p],
+                                   (int)p};
     }
     assert_int_equal(tg__robust_last_of(r, &about, 0, w.n, &last), TG_OK);
     if (last != NULL)

@@ -1,7 +1,7 @@
 #include "server/round.h"
 #include "base/mem.h"
 #include "kernel/kernel.h"
-#include "telegrad/clock.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,6 +82,15 @@ static void discard(tg_server *s, int rank)
     }
 }
 
+bool tg__rounds_nobody_counts(const tg_server *s)
+{
+    for (const tg__region *r = s->regions; r != NULL; r = r->next)
+        for (int rank = 0; rank < s->ranks; rank++)
+            if (r->rank[rank].counts)
+                return false;
+    return true;
+}
+
 void tg__rounds_admit(tg_server *s, int rank, uint64_t base)
 {
     discard(s, rank);
@@ -116,32 +125,35 @@ void tg__rounds_clear(tg_server *s)
 
 /* ---- gradients that come --------------------------------------------------------------------- */
 
-static tg__round *find(const tg_server *s, const tg__region *r, uint64_t number, uint64_t begin)
-{
-    tg__round *round = s->rounds;
-    while (round != NULL &&
-           (round->region != r || round->number != number || round->begin != begin))
-        round = round->next;
-    return round;
-}
-
 static void put(tg__round *round, tg__gathering *g)
 {
     round->of[g->only] = g;
     g->round = round;
 }
 
-/* Its answer was lost, or the server has died since. */
-static void add_again(tg_server *s, tg__gathering *g)
+/* Its answer was lost, or the server has died since. What came first, which the journal has,
+ * counts: g takes over its frame. */
+static tg_status add_again(tg_server *s, tg__gathering *g)
 {
     for (tg__round *round = s->rounds; round != NULL; round = round->next) {
         tg__gathering *first = round->of[g->only];
-        if (first == NULL || round->region != g->region || round->begin != g->star.begin)
+        if (first == NULL || round->region != g->region || round->begin != g->star.begin ||
+            first->id.step != g->id.step)
             continue;
+        if (first->n != g->n)
+            return tg_fail(TG_E_CORRUPT, "%zu elements come again: they were %zu", g->n, first->n);
+        const tg__pushed frame = first->rank[g->only];
+        first->rank[g->only] = g->rank[g->only];
+        g->rank[g->only] = frame;
+        g->star = first->star;
+        g->codec = first->codec;
+        g->form = first->form;
+        g->flags = first->flags;
         tg__gathering_end(s, first);
         put(round, g);
-        return;
+        return TG_OK;
     }
+    return TG_OK;
 }
 
 /* A worker's first gradient: it may say that another server has told it a later step, which cannot
@@ -156,22 +168,37 @@ static void start(const tg_server *s, int rank, uint64_t step)
     }
 }
 
-/* All workers must cut and combine alike. */
-static tg_status compare(const tg_server *s, const tg__round *round, const tg__gathering *g)
+static const tg__gathering *first_of(const tg_server *s, const tg__round *round)
 {
     int rank = 0;
-    while (rank < s->ranks && round->of[rank] == NULL)
+    while (rank < s->ranks - 1 && round->of[rank] == NULL)
         rank++;
-    if (rank == s->ranks)
-        return TG_OK;
-    const tg__gathering *first = round->of[rank];
-    if (first->n != g->n || first->star.flags != g->star.flags ||
-        first->star.combine != g->star.combine || first->codec != g->codec)
-        return tg_fail(TG_E_MISMATCH,
-                       "codec %u, %zu elements, combine=%s, flags %#x: worker %d has sent codec "
-                       "%u, %zu, %s, %#x",
-                       g->codec, g->n, g->star.combine->name, g->star.flags, rank, first->codec,
-                       first->n, first->star.combine->name, first->star.flags);
+    return round->of[rank];
+}
+
+/* Find the round of g. All workers must cut and combine alike. With a rule, which bears workers
+ * that are wrong, one that does not is in a round of its own.
+ * *round_p  [out] NULL: none yet */
+static tg_status find(const tg_server *s, uint64_t number, const tg__gathering *g,
+                      tg__round **round_p)
+{
+    *round_p = NULL;
+    for (tg__round *round = s->rounds; round != NULL; round = round->next) {
+        if (round->region != g->region || round->number != number || round->begin != g->star.begin)
+            continue;
+        const tg__gathering *first = first_of(s, round);
+        if (first->n == g->n && first->star.flags == g->star.flags &&
+            first->star.combine == g->star.combine && first->codec == g->codec) {
+            *round_p = round;
+            return TG_OK;
+        }
+        if (s->mode.rule.kind == TG__ROBUST_NONE)
+            return tg_fail(TG_E_MISMATCH,
+                           "codec %u, %zu elements, combine=%s, flags %#x: worker %d has sent "
+                           "codec %u, %zu, %s, %#x",
+                           g->codec, g->n, g->star.combine->name, g->star.flags, first->only,
+                           first->codec, first->n, first->star.combine->name, first->star.flags);
+    }
     return TG_OK;
 }
 
@@ -179,12 +206,11 @@ tg_status tg__rounds_add(tg_server *s, tg__gathering *g)
 {
     tg__region *r = g->region;
     tg__pace_of *p = &r->rank[g->only];
-    if (g->again) {
-        add_again(s, g);
-        return TG_OK;
-    }
+    if (g->again)
+        return add_again(s, g);
     start(s, g->only, g->id.step);
-    tg__round *round = find(s, r, p->clock, g->star.begin);
+    tg__round *round;
+    TG_TRY(find(s, p->clock, g, &round));
     if (round == NULL) {
         TG_TRY(tg_alloc(1, sizeof *round + (size_t)s->ranks * sizeof round->of[0], &round));
         round->region = r;
@@ -195,7 +221,6 @@ tg_status tg__rounds_add(tg_server *s, tg__gathering *g)
         round->next = s->rounds;
         s->rounds = round;
     }
-    TG_TRY(compare(s, round, g));
     if (round->of[g->only] != NULL)
         return tg_fail(TG_E_CORRUPT, "elements from %llu on came twice in a step",
                        (unsigned long long)g->star.begin);
@@ -226,6 +251,36 @@ static bool sum(const tg_server *s, tg__round *round, float *acc)
     if (first->star.combine->finish != NULL)
         first->star.combine->finish(acc, round->n, count);
     return finite && tg__kernel()->all_finite(acc, round->n);
+}
+
+/* A worker that cuts its gradients as no other does has rounds of its own. With a rule, the others
+ * bear it: nothing is done by half of the workers that count, or fewer. */
+static bool is_enough(const tg_server *s, const tg__round *round)
+{
+    int members = 0;
+    for (int rank = 0; rank < s->ranks; rank++)
+        members += round->region->rank[rank].counts;
+    return s->mode.rule.kind == TG__ROBUST_NONE || 2 * count_of(s, round) > members;
+}
+
+static int count_rates_up_to(const tg_server *s, const tg__round *round, double rate)
+{
+    int count = 0;
+    for (int rank = 0; rank < s->ranks; rank++)
+        count += round->of[rank] != NULL && round->of[rank]->star.rate <= rate;
+    return count;
+}
+
+/* The median of the learning rates; of an even number the lower one. */
+static double median_rate(const tg_server *s, const tg__round *round)
+{
+    const int half = (count_of(s, round) + 1) / 2;
+    double median = INFINITY;
+    for (int rank = 0; rank < s->ranks; rank++)
+        if (round->of[rank] != NULL && round->of[rank]->star.rate < median &&
+            count_rates_up_to(s, round, round->of[rank]->star.rate) >= half)
+            median = round->of[rank]->star.rate;
+    return median;
 }
 
 static tg_status combine(tg_server *s, const tg__round *round, float *acc, bool *formed_p)
@@ -270,15 +325,19 @@ static tg_status release(tg_server *s, tg__round *round, bool formed)
     return status;
 }
 
-static tg_status update(tg_server *s, tg__round *round)
+static tg_status update(tg_server *s, tg__round *round, bool enough)
 {
     tg__region *r = round->region;
     int rank = 0;
-    bool formed;
+    bool formed = false;
     while (round->of[rank] == NULL)
         rank++;
-    const tg__star star = round->of[rank]->star;
-    if (s->mode.rule.kind != TG__ROBUST_NONE && star.combine == &tg__combine_mean)
+    tg__star star = round->of[rank]->star;
+    if (s->mode.rule.kind != TG__ROBUST_NONE)
+        star.rate = median_rate(s, round);
+    if (!enough)
+        memset(r->g, 0, round->n * sizeof *r->g);
+    else if (s->mode.rule.kind != TG__ROBUST_NONE && star.combine == &tg__combine_mean)
         TG_TRY(combine(s, round, r->g, &formed));
     else
         formed = sum(s, round, r->g);
@@ -288,10 +347,11 @@ static tg_status update(tg_server *s, tg__round *round)
     return release(s, round, formed);
 }
 
-/* A round of the journal: its place, as in other records, its number, and its ranks. */
-enum { ROUND_HEAD = 24 };
+/* A round of the journal: its place, as in other records, its number, whether they are enough, and
+ * its ranks. */
+enum { ROUND_HEAD = 28 };
 
-static tg_status note(tg_server *s, const tg__round *round)
+static tg_status note(tg_server *s, const tg__round *round, bool enough)
 {
     const size_t count = (size_t)count_of(s, round), len = ROUND_HEAD + 4 * count;
     TG__FREED uint8_t *body = NULL;
@@ -304,6 +364,7 @@ static tg_status note(tg_server *s, const tg__round *round)
     tg__put32(body + 8, (uint32_t)round->n);
     tg__put32(body + 12, (uint32_t)count);
     tg__put64(body + 16, round->number);
+    tg__put32(body + 24, enough);
     uint8_t *to = body + ROUND_HEAD;
     for (int rank = 0; rank < s->ranks; rank++) {
         if (round->of[rank] == NULL)
@@ -316,6 +377,13 @@ static tg_status note(tg_server *s, const tg__round *round)
                            body);
 }
 
+static tg_status end(tg_server *s, tg__round *round)
+{
+    const bool enough = is_enough(s, round);
+    TG_TRY(note(s, round, enough));
+    return update(s, round, enough);
+}
+
 tg_status tg__rounds_advance(tg_server *s)
 {
     tg__round *round = s->rounds;
@@ -324,8 +392,7 @@ tg_status tg__rounds_advance(tg_server *s)
             round = round->next;
             continue;
         }
-        TG_TRY(note(s, round));
-        TG_TRY(update(s, round));
+        TG_TRY(end(s, round));
         round = s->rounds; /* a step that has begun may let others end */
     }
     return TG_OK;
@@ -336,12 +403,26 @@ tg_status tg__round_advance(tg_server *s, tg__round *round)
     const uint64_t step = s->step;
     if (!is_complete(s, round))
         return TG_OK;
-    TG_TRY(note(s, round));
-    TG_TRY(update(s, round));
+    TG_TRY(end(s, round));
     return s->step > step ? tg__rounds_advance(s) : TG_OK;
 }
 
 /* ---- reading the journal --------------------------------------------------------------------- */
+
+/* The round has the elements and the ranks of a record. */
+static bool is_told(const tg_server *s, const tg__round *round, const uint8_t *body)
+{
+    const uint32_t count = tg__get32(body + 12);
+    if (round->begin != tg__get32(body + 4) || round->n != tg__get32(body + 8) ||
+        count != (uint32_t)count_of(s, round))
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t rank = tg__get32(body + ROUND_HEAD + 4 * (size_t)i);
+        if (rank >= (uint32_t)s->ranks || round->of[rank] == NULL)
+            return false;
+    }
+    return true;
+}
 
 tg_status tg__rounds_replay(tg_server *s, const tg__journal_record *record, const uint8_t *body)
 {
@@ -350,25 +431,19 @@ tg_status tg__rounds_replay(tg_server *s, const tg__journal_record *record, cons
     const tg__envelope id = {.channel = tg__get16(body), .bucket = tg__get16(body + 2)};
     const uint64_t number = tg__get64(body + 16);
     const uint32_t count = tg__get32(body + 12);
-    tg__region *r = tg__region_find(s->regions, &id);
-    tg__round *round = r == NULL ? NULL : find(s, r, number, tg__get32(body + 4));
-    if (round == NULL || round->n != tg__get32(body + 8) || count != (uint32_t)count_of(s, round))
+    const tg__region *r = tg__region_find(s->regions, &id);
+    tg__round *round = s->rounds;
+    while (round != NULL &&
+           (round->region != r || round->number != number || !is_told(s, round, body)))
+        round = round->next;
+    if (round == NULL)
         return tg_fail(TG_E_CORRUPT,
-                       "round %llu of %u workers: their gradients are not in the "
-                       "journal",
+                       "round %llu of %u workers: their gradients are not in the journal",
                        (unsigned long long)number, count);
-    for (uint32_t i = 0; i < count; i++) {
-        const uint32_t rank = tg__get32(body + ROUND_HEAD + 4 * (size_t)i);
-        if (rank >= (uint32_t)s->ranks || round->of[rank] == NULL)
-            return tg_fail(TG_E_CORRUPT,
-                           "round %llu: the gradient of worker %u is not in the "
-                           "journal",
-                           (unsigned long long)number, rank);
-    }
     for (int rank = 0; rank < s->ranks; rank++) /* who is to be answered is not known yet */
         if (round->of[rank] != NULL)
             round->of[rank]->gone = true;
-    return update(s, round);
+    return update(s, round, tg__get32(body + 24) != 0);
 }
 
 tg_status tg__rounds_replay_pass(tg_server *s, int rank)

@@ -18,7 +18,7 @@
 
 /* The gathering belongs to a round: a gradient, in a mode with rounds. */
 bool tg__rounds_take_it(const tg_server *s, const tg__gathering *g);
-/* A gradient has come: g, with its frame, waits in its round. One that comes again takes the
+/* A gradient has come: g, with its frame, waits in its round. One that comes again is answered in
  * place of the first; if its round is over, it is to be answered, and g->round is NULL.
  * Errors  TG_E_MISMATCH, TG_E_CORRUPT, TG_E_NOMEM; g is in no round then */
 TG_NODISCARD tg_status tg__rounds_add(tg_server *s, tg__gathering *g);
@@ -33,6 +33,8 @@ void tg__rounds_admit(tg_server *s, int rank, uint64_t base);
 /* The worker of a seat, which is away or has left, counts no more; in modes with rounds it cannot
  * be back. */
 TG_NODISCARD tg_status tg__rounds_pass(tg_server *s, int rank);
+/* No worker is there that the steps take, or may be back. */
+bool tg__rounds_nobody_counts(const tg_server *s);
 /* The lowest rank that g's round waits for; -1: none, it waits for more workers to come. */
 int tg__round_waits_for(const tg_server *s, const tg__gathering *g);
 /* Something waits in a round. */

@@ -45,6 +45,7 @@ static tg_status check_late(tg_server *s, int64_t now, int64_t *due_ns_p)
                 return leave(s, rank, TG_E_PEER);
             if (s->in[rank].here)
                 TG_TRY(tg__intake_vacate(s, rank));
+            *due_ns_p = now; /* what the others are answered may have to be put on disk first */
             return tg__rounds_pass(s, rank);
         }
         *due_ns_p = TG__MIN(*due_ns_p, since + s->timeout_ns);

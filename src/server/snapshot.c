@@ -67,8 +67,8 @@ static size_t count_regions(const tg_server *s)
 
 static void put_entry(const tg_server *s, const tg__region *r, uint8_t entry[ENTRY])
 {
-    const uint64_t head[HEAD] = {r->channel, r->bucket, r->lo, r->n, tg__clocks_newest(s, r),
-                                 s->founded};
+    const uint64_t began = s->mode.gathers ? s->step : tg__clocks_newest(s, r),
+                   head[HEAD] = {r->channel, r->bucket, r->lo, r->n, began, s->founded};
     for (size_t i = 0; i < TG_COUNT(head); i++)
         tg__put64(entry + 8 * i, head[i]);
     for (size_t i = 0; i < TG__REGION_SLICES; i++)
@@ -203,6 +203,11 @@ static tg_status get_region(tg_server *s, tg__ckpt_reader *c, size_t i, const ui
     r->bucket = (uint16_t)head[1];
     r->began = head[4];
     TG_TRY(get_clocks(s, c, i, r));
+    if (s->mode.gathers) {
+        s->step = TG__MAX(s->step, r->began);
+        for (int rank = 0; rank < s->ranks; rank++)
+            r->rank[rank].counts = s->in[rank].worker != 0;
+    }
     s->founded |= head[5] != 0;
     for (size_t k = 0; k < TG__REGION_SLICES; k++)
         r->updates[k] = tg__get64(entry + 8 * (TG_COUNT(head) + k));

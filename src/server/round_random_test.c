@@ -1,0 +1,262 @@
+/* Workers come, leave, break off and come back at random, and the server dies at random. All who
+ * make a step have the same parameters after it; without changes, those of a job in which nothing
+ * happens. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "round_world.h"
+
+/* A worker: it sends both buckets, in slices, and takes the next step once all are answered. */
+enum state { NOT_THERE, JOINS, TRAINS };
+enum { PARTS = BUCKETS * SLICES, STEPS = 4000 };
+
+typedef struct member {
+    enum state state;
+    uint32_t worker;
+    uint64_t number[PARTS], last; /* of the message about a part; 0: not sent. The last one's */
+    uint64_t step;
+    int sent, sliced;  /* parts that were sent; 1: one at a time */
+    bool away, leaves; /* its connection is cut; for good */
+    bool later;
+    bool answered[PARTS];
+} member;
+
+static struct sim {
+    uint64_t seed;
+    member at[SEATS];
+    uint32_t workers;      /* that have come */
+    int turns, quiet;      /* that are left; since the last step */
+    bool changes;          /* workers come and leave */
+    float w[STEPS][PARTS]; /* what all were answered after a step */
+    bool known[STEPS][PARTS];
+    uint64_t most; /* steps */
+} sim;
+
+static unsigned draw(unsigned below)
+{
+    sim.seed = sim.seed * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(sim.seed >> 33) % below;
+}
+
+/* The gradient of a part: the same whenever it is sent. */
+static float gradient(int rank, uint64_t step, int part)
+{
+    return (float)((step * 7 + (uint64_t)part * 3 + (uint64_t)rank * 5) % 16) - 7.5F;
+}
+
+static void send_part(int i, int part)
+{
+    member *m = &sim.at[i];
+    message out = {.seat = i, .worker = m->worker, .step = m->step, .bucket = part / SLICES};
+    const bool whole = m->state == JOINS;
+    out.parameters = whole;
+    out.begin = whole ? 0 : HALF * (size_t)(part % SLICES);
+    out.n = whole ? N : HALF;
+    out.value = whole ? 0 : gradient(i, m->step, part);
+    if (m->number[part] == 0)
+        m->number[part] = ++m->last;
+    out.number = m->number[part];
+    say(&out);
+}
+
+static void begin_step(member *m)
+{
+    memset(m->number, 0, sizeof m->number);
+    memset(m->answered, 0, sizeof m->answered);
+    m->sent = 0;
+}
+
+/* An answer to part `part` of a step: all who made that step have the same. */
+static void check_answer(int i, int part, const answer *a)
+{
+    const member *m = &sim.at[i];
+    assert_true(m->step < STEPS);
+    if (sim.known[m->step][part] && memcmp(&sim.w[m->step][part], a->w, sizeof(float)) != 0)
+        fail_msg("seat %d, step %llu, part %d: %g, others have %g", i, (unsigned long long)m->step,
+                 part, (double)a->w[0], (double)sim.w[m->step][part]);
+    sim.known[m->step][part] = true;
+    sim.w[m->step][part] = a->w[0];
+}
+
+static void take_answers(int i)
+{
+    seat *s = &world.seat[i];
+    member *m = &sim.at[i];
+    const int step_of = m->state == JOINS ? SLICES : 1;
+    for (size_t k = 0; k < s->ngot; k++)
+        for (int part = 0; part < PARTS; part += step_of) {
+            const size_t begin = m->state == JOINS ? 0 : HALF * (size_t)(part % SLICES);
+            if (tg__answer_tag(tag_of(part / SLICES, begin)) != s->got[k].tag)
+                continue;
+            assert_true(m->number[part] > 0);
+            if (m->state == TRAINS && !m->answered[part])
+                check_answer(i, part, &s->got[k]);
+            if (m->state == JOINS)
+                m->step = TG__MAX(m->step, s->got[k].step);
+            m->answered[part] = true;
+        }
+    s->ngot = 0;
+}
+
+/* The worker of a seat does something. */
+static void move(int i)
+{
+    member *m = &sim.at[i];
+    int step_of = m->state == JOINS ? SLICES : 1;
+    bool all = m->sent == PARTS;
+    for (int part = 0; part < m->sent; part += step_of)
+        all = all && m->answered[part];
+    if (all)
+        m->step += m->state == TRAINS ? 1 : m->later;
+    if (all) {
+        sim.most = TG__MAX(sim.most, m->step);
+        m->state = TRAINS;
+        begin_step(m);
+        step_of = 1;
+    }
+    if (m->sent == PARTS || (m->sliced && m->sent > 0 && !m->answered[m->sent - step_of]))
+        return;
+    send_part(i, m->sent);
+    m->sent += step_of;
+}
+
+/* A new worker may have been told a later step by another server. */
+static void come_first(int i)
+{
+    sim.at[i] = (member){.state = JOINS,
+                         .worker = ++sim.workers,
+                         .step = 0,
+                         .later = sim.changes && draw(3) == 0,
+                         .sliced = (int)draw(2)};
+}
+
+static void come_back(int i)
+{
+    member *m = &sim.at[i];
+    m->away = false;
+    for (uint64_t number = 1; number <= m->last; number++)
+        for (int part = 0; part < PARTS; part++)
+            if (m->number[part] == number && !m->answered[part])
+                send_part(i, part);
+}
+
+static int count_members(void)
+{
+    int count = 0;
+    for (int i = 0; i < SEATS; i++)
+        count += sim.at[i].state != NOT_THERE;
+    return count;
+}
+
+static void act(int i)
+{
+    seat *s = &world.seat[i];
+    member *m = &sim.at[i];
+    if (s->gone)
+        return;
+    if (m->leaves)
+        *m = (member){.state = NOT_THERE};
+    if (m->state == NOT_THERE) {
+        if (sim.changes ? draw(20) == 0 : sim.workers == (uint32_t)i)
+            come_first(i);
+    } else if (m->away) {
+        if (draw(4) == 0)
+            come_back(i);
+    } else if (draw(40) == 0 && m->last > 0) {
+        m->away = s->gone = true;
+    } else if (sim.changes && draw(80) == 0 && m->last > 0 && count_members() > 1) {
+        m->leaves = s->gone = true;
+        s->returns = s->dropped = false;
+    } else {
+        move(i);
+    }
+}
+
+static bool turn(void *arg)
+{
+    const uint64_t most = sim.most;
+    (void)arg;
+    for (int i = 0; i < SEATS; i++) {
+        if (world.seat[i].expelled)
+            fail_msg("seat %d is expelled: %s", i, world.error);
+        take_answers(i);
+    }
+    act((int)draw(SEATS));
+    sim.quiet = sim.most > most ? 0 : sim.quiet + 1;
+    if (sim.quiet > 3000)
+        fail_msg("nothing has happened for long in step %llu", (unsigned long long)most);
+    if (draw(300) == 0)
+        world.dies_in = 1 + (long)draw(40);
+    return --sim.turns > 0 && draw(300) > 0;
+}
+
+/* Without changes: each gradient was applied once, and all in each step. */
+static void check_steps(void)
+{
+    for (int part = 0; part < PARTS; part++) {
+        float w = 0;
+        for (uint64_t step = 0; step < sim.most; step++) {
+            float sum = 0;
+            for (int i = 0; i < SEATS; i++)
+                sum += gradient(i, step, part) / SEATS;
+            w -= sum;
+            assert_true(sim.known[step][part]);
+            assert_float_equal(sim.w[step][part], w, 0);
+        }
+    }
+}
+
+static void play_at_random(uint64_t seed, int turns)
+{
+    char folder[] = "/tmp/tg-round-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    memset(&world, 0, sizeof world);
+    sim = (struct sim){.seed = seed, .turns = turns, .changes = seed % 2 == 1};
+    const how h = {.mode = seed % 3 == 2 ? "async:staleness=0" : "sync",
+                   .journal = folder,
+                   .journal_bytes = seed % 5 == 0 ? 1 : 4000,
+                   .min_workers = sim.changes ? (int)draw(2) : SEATS};
+    tg_server *s = create(&h);
+    while (sim.turns > 0) {
+        world.dies_in = 0;
+        run(s, turn, NULL);
+        tg_server *after = create(&h);
+        if (world.status == TG_E_STOPPED) /* nothing was going on */
+            compare(s, after);
+        tg_server_destroy(s);
+        s = after;
+        for (int i = 0; i < SEATS; i++) {
+            member *m = &sim.at[i];
+            if (m->leaves && world.seat[i].dropped)
+                *m = (member){.state = NOT_THERE};
+            m->away = m->state != NOT_THERE;
+            m->leaves = false;
+        }
+    }
+    if (!sim.changes)
+        check_steps();
+    assert_true(sim.most > 5);
+    tg_server_destroy(s);
+    remove_folder(folder);
+}
+
+/* More of it: TELEGRAD_SEED is the first of TELEGRAD_SEEDS seeds. */
+static void test_at_random(void **state)
+{
+    const char *from = getenv("TELEGRAD_SEED"), *count = getenv("TELEGRAD_SEEDS");
+    const uint64_t first = from == NULL ? 1 : strtoull(from, NULL, 10),
+                   seeds = count == NULL ? 4 : strtoull(count, NULL, 10);
+    (void)state;
+    for (uint64_t seed = first; seed < first + seeds; seed++) {
+        print_message("seed %llu\n", (unsigned long long)seed);
+        play_at_random(seed, count == NULL ? 1000 : 6000);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_at_random)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

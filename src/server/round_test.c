@@ -1,0 +1,178 @@
+/* Rounds: what one worker may do to others, and logs that are read after it; the server dies after
+ * each message. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "round_world.h"
+
+/* A message, or with n = 0: the connection of the seat is cut. One each time the server waits. */
+typedef struct script {
+    const message *m;
+    size_t count, at;
+} script;
+
+static bool next_line(void *arg)
+{
+    script *p = arg;
+    if (p->at == p->count)
+        return false;
+    const message *m = &p->m[p->at++];
+    if (m->n > 0)
+        say(m);
+    else
+        world.seat[m->seat].gone = true;
+    return true;
+}
+
+#define PARAMETERS(s, w, i, b)                                                       \
+    {                                                                                \
+        .seat = s, .worker = w, .number = i, .parameters = true, .bucket = b, .n = N \
+    }
+#define GRADIENT(s, w, i, at, b, v)                                                      \
+    {                                                                                    \
+        .seat = s, .worker = w, .number = i, .step = at, .bucket = b, .n = N, .value = v \
+    }
+#define SLICE(s, w, i, from, count, v)                                             \
+    {                                                                              \
+        .seat = s, .worker = w, .number = i, .begin = from, .n = count, .value = v \
+    }
+#define CUT(s)    \
+    {             \
+        .seat = s \
+    }
+
+/* Run the script; then read the journal, and run the rest of it on the server that has read it. */
+static tg_server *play(how *h, const message *m, size_t count, size_t dies_at)
+{
+    char folder[] = "/tmp/tg-round-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    memset(&world, 0, sizeof world);
+    h->journal = folder;
+    tg_server *s = create(h);
+    run(s, next_line, &(script){m, dies_at, 0});
+    tg_server *after = create(h);
+    compare(s, after);
+    tg_server_destroy(s);
+    run(after, next_line, &(script){m + dies_at, count - dies_at, 0});
+    tg_server *last = create(h);
+    compare(after, last);
+    tg_server_destroy(last);
+    remove_folder(folder);
+    return after;
+}
+
+static float value_of(const tg_server *s, int bucket, size_t i)
+{
+    return tg__region_find(s->regions, &(tg__envelope){.channel = 1, .bucket = (uint16_t)bucket})
+        ->w[i];
+}
+
+/* Worker 1's gradient waits, then another takes its seat. */
+static const message seat_taken[] = {
+    PARAMETERS(0, 1, 1, 0), PARAMETERS(1, 2, 1, 0),     GRADIENT(0, 1, 2, 0, 0, 8), CUT(0),
+    PARAMETERS(0, 3, 1, 0), GRADIENT(1, 2, 2, 0, 0, 2), GRADIENT(0, 3, 2, 0, 0, 4)};
+
+/* Worker 2's gradient is not cut as that of worker 1. */
+static const message other_cut[] = {PARAMETERS(0, 1, 1, 0),     PARAMETERS(1, 2, 1, 0),
+                                    GRADIENT(0, 1, 2, 0, 0, 2), SLICE(1, 2, 2, 0, HALF, 5),
+                                    PARAMETERS(1, 3, 1, 0),     GRADIENT(1, 3, 2, 0, 0, 4),
+                                    GRADIENT(0, 1, 3, 1, 0, 1)};
+
+/* Worker 3 was told a later step by another server, so the others need not wait for it. */
+static const message later_step[] = {PARAMETERS(0, 1, 1, 0),     PARAMETERS(1, 2, 1, 0),
+                                     PARAMETERS(2, 3, 1, 0),     GRADIENT(0, 1, 2, 0, 0, 2),
+                                     GRADIENT(1, 2, 2, 0, 0, 4), GRADIENT(2, 3, 2, 1, 0, 9)};
+
+/* The same in step 1, after snapshots. */
+static const message later_still[] = {
+    PARAMETERS(0, 1, 1, 0),     PARAMETERS(1, 2, 1, 0),     GRADIENT(0, 1, 2, 0, 0, 1),
+    GRADIENT(1, 2, 2, 0, 0, 1), PARAMETERS(2, 3, 1, 0),     GRADIENT(2, 3, 2, 2, 0, 9),
+    GRADIENT(0, 1, 3, 1, 0, 1), GRADIENT(1, 2, 3, 1, 0, 3), GRADIENT(0, 1, 4, 2, 0, 9)};
+
+/* A new worker sends a gradient, of a step that is over, without having asked for parameters. */
+static const message no_parameters[] = {PARAMETERS(0, 1, 1, 0),     GRADIENT(0, 1, 2, 0, 0, 1),
+                                        GRADIENT(0, 1, 3, 1, 0, 2), GRADIENT(1, 2, 1, 0, 0, 8),
+                                        GRADIENT(0, 1, 4, 2, 0, 4), GRADIENT(2, 0, 0, 0, 0, 8)};
+
+/* Worker 1 cuts its gradients as no other does, and has a rate of its own. */
+static const message own_cuts[] = {
+    PARAMETERS(0, 1, 1, 0),
+    PARAMETERS(1, 2, 1, 0),
+    PARAMETERS(2, 3, 1, 0),
+    SLICE(0, 1, 2, 1, N - 1, 100),
+    SLICE(0, 1, 3, 0, 1, 100),
+    GRADIENT(1, 2, 2, 0, 0, 2),
+    GRADIENT(2, 3, 2, 0, 0, 4),
+    GRADIENT(1, 2, 3, 1, 0, 1),
+    GRADIENT(2, 3, 3, 1, 0, 1),
+    {.seat = 0, .worker = 1, .number = 4, .step = 1, .n = N, .value = 1, .rate = 1e6}};
+
+/* All leave while a gradient waits; those who come have other settings. */
+static const message all_left[] = {
+    PARAMETERS(0, 0, 0, 0),    GRADIENT(0, 0, 0, 0, 0, 8), CUT(0),
+    PARAMETERS(1, 2, 1, 0),    PARAMETERS(2, 3, 1, 0),     SLICE(1, 2, 2, 0, HALF, 2),
+    SLICE(2, 3, 2, 0, HALF, 4)};
+
+/* What comes again is not what came first. */
+static const message other_again[] = {PARAMETERS(0, 1, 1, 0),     PARAMETERS(1, 2, 1, 0),
+                                      SLICE(0, 1, 2, 0, HALF, 2), CUT(0),
+                                      SLICE(0, 1, 2, 0, N, 9),    SLICE(1, 2, 2, 0, HALF, 4)};
+static const message changed_again[] = {PARAMETERS(0, 1, 1, 0),     PARAMETERS(1, 2, 1, 0),
+                                        SLICE(0, 1, 2, 0, HALF, 2), CUT(0),
+                                        SLICE(0, 1, 2, 0, HALF, 9), SLICE(1, 2, 2, 0, HALF, 4)};
+
+/* One that counts anew does not wait for one that is away. */
+static const message anew[] = {
+    PARAMETERS(0, 1, 1, 0),
+    GRADIENT(0, 1, 2, 0, 0, 1),
+    GRADIENT(0, 1, 3, 1, 0, 1),
+    CUT(0),
+    {.seat = 1, .worker = 2, .number = 1, .parameters = true, .n = N, .anew = true},
+    GRADIENT(1, 2, 2, 0, 0, 1),
+    GRADIENT(0, 1, 4, 2, 0, 9)};
+
+#define LINES(name) #name, name, TG_COUNT(name)
+
+static void test_by_hand(void **state)
+{
+    static const struct {
+        const char *name;
+        const message *m;
+        size_t count;
+        const char *mode;
+        int min_workers;
+        float value; /* of element 5 */
+        int step;
+    } all[] = {{LINES(seat_taken), "sync", 0, -3, 1},
+               {LINES(other_cut), "sync", 2, -3, 1},
+               {LINES(later_step), "sync", 0, -3, 1},
+               {LINES(later_still), "sync", 0, -3, 2},
+               {LINES(no_parameters), "sync", 0, -7, 3},
+               {LINES(own_cuts), "sync:combine=median", 0, -4, 2},
+               {LINES(all_left), "sync", 2, -3, 1},
+               {LINES(other_again), "sync:combine=median", 0, -3, 1},
+               {LINES(changed_again), "sync", 0, -3, 1},
+               {LINES(anew), "sync", 0, -3, 1}};
+    (void)state;
+    for (size_t i = 0; i < TG_COUNT(all); i++)
+        for (size_t k = 0; k <= 2 * all[i].count + 1; k++) {
+            how h = {.mode = all[i].mode,
+                     .journal_bytes = k % 2, /* 1: a snapshot whenever nothing waits */
+                     .min_workers = all[i].min_workers};
+            tg_server *s = play(&h, all[i].m, all[i].count, k / 2);
+            const float value = value_of(s, 0, 5);
+            if (value > all[i].value || value < all[i].value || s->step != (uint64_t)all[i].step)
+                fail_msg("%s, it dies after %zu: %g in step %llu: expected %g, %d", all[i].name,
+                         k / 2, (double)value, (unsigned long long)s->step, (double)all[i].value,
+                         all[i].step);
+            tg_server_destroy(s);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_by_hand)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
