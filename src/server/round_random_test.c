@@ -231,7 +231,7 @@ static void play_at_random(uint64_t seed, int turns)
             member *m = &sim.at[i];
             if (m->leaves && world.seat[i].dropped)
                 *m = (member){.state = NOT_THERE};
-            m->away = m->state != NOT_THERE;
+            m->away = world.seat[i].returns = m->state != NOT_THERE;
             m->leaves = false;
         }
     }
