@@ -206,7 +206,7 @@ static tg_status keep_parameters(tg_server *s, tg__gathering *g)
     r->next = s->regions;
     s->regions = g->region = r;
     for (int rank = 0; rank < s->ranks; rank++)
-        if (s->hosts && s->mode.gathers && s->in[rank].met)
+        if (s->hosts && s->mode.gathers && (s->in[rank].met || s->in[rank].worker != 0))
             tg__region_admit(r, rank, s->in[rank].base);
         else
             r->rank[rank].counts = !s->hosts;

@@ -133,6 +133,12 @@ static const message anew[] = {
     GRADIENT(1, 2, 2, 0, 0, 1),
     GRADIENT(0, 1, 4, 2, 0, 9)};
 
+/* Worker 1 is away while bucket 0 comes: it has not gone. */
+static const message away[] = {
+    PARAMETERS(0, 1, 1, 1),    PARAMETERS(1, 2, 1, 1),     CUT(0),
+    PARAMETERS(1, 2, 2, 0),    GRADIENT(1, 2, 3, 0, 0, 2), PARAMETERS(0, 1, 2, 0),
+    GRADIENT(0, 1, 3, 0, 0, 4)};
+
 #define LINES(name) #name, name, TG_COUNT(name)
 
 static void test_by_hand(void **state)
@@ -154,7 +160,8 @@ static void test_by_hand(void **state)
                {LINES(all_left), "sync", 2, -3, 1},
                {LINES(other_again), "sync:combine=median", 0, -3, 1},
                {LINES(changed_again), "sync", 0, -3, 1},
-               {LINES(anew), "sync", 0, -3, 1}};
+               {LINES(anew), "sync", 0, -3, 1},
+               {LINES(away), "sync", 0, -3, 1}};
     (void)state;
     for (size_t i = 0; i < TG_COUNT(all); i++)
         for (size_t k = 0; k <= 2 * all[i].count + 1; k++) {
