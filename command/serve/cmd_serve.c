@@ -266,6 +266,8 @@ static void write_metrics(void *arg, FILE *f)
         {"elements_total", "counter", "Elements of gradients received.", (double)s.elements},
         {"received_bytes_total", "counter", "Bytes received from workers.", (double)s.bytes_in},
         {"sent_bytes_total", "counter", "Bytes sent to workers.", (double)s.bytes_out},
+        {"unfit_total", "counter", "Gradients not applied: they or the update are not finite.",
+         (double)s.unfit},
         {"step", "gauge", "The latest step that was answered, over all workers.", (double)s.step},
         {"waited_seconds_total", "counter", "Time spent idle.", (double)s.waited_ns / 1e9},
         {"combined_seconds_total", "counter", "Time spent on decoding and updating.",

@@ -154,6 +154,9 @@ typedef struct tg_server_stats {
     /* Read from the journal when the server was created: the number of parameters, and the step at
      * which the next worker begins. 0, 0: nothing, so the first worker brings the parameters */
     uint64_t recovered, recovered_step;
+    /* Gradients that were not applied: they are not finite, or the update would have made
+     * parameters or the optimizer's memory not finite. The ranks are told, and skip them */
+    uint64_t unfit;
 } tg_server_stats;
 
 /* Get the figures.

@@ -300,9 +300,10 @@ static tg_status apply(tg_server *s, tg__gathering *g)
     s->founded = s->hosts;
     if (g->only >= 0 && g->star.begin == g->region->lo)
         note_staleness(s, tg__region_staleness(g->region, g->only));
-    if ((g->flags & TG__FLAG_NONFINITE) == 0)
-        tg__region_update(g->region, &s->mode, &g->star, g->id.slice, g->only,
-                          tg__gathering_values(g), g->n);
+    if ((g->flags & TG__FLAG_NONFINITE) == 0 &&
+        !tg__region_update(g->region, &s->mode, &g->star, g->id.slice, g->only,
+                           tg__gathering_values(g), g->n))
+        g->flags |= TG__FLAG_NONFINITE | TG__FLAG_SPOILS;
     for (int rank = 0; rank < s->ranks; rank++)
         if (g->only < 0 || g->only == rank)
             tg__clocks_note(s, g, rank);
@@ -328,6 +329,7 @@ tg_status tg__gathering_complete(tg_server *s, tg__gathering *g)
     }
     if (g->round != NULL)
         return begins ? tg__rounds_advance(s) : tg__round_advance(s, g->round);
+    tg__note_unfit(s, g);
     g->held = s->unsynced || tg__clocks_ahead(s, g);
     return g->held ? TG_OK : tg__gathering_answer(s, g);
 }

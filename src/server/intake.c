@@ -170,6 +170,23 @@ static tg_status forget_offers(tg_server *s, int rank)
     return tg__regions_abandon(s);
 }
 
+void tg__note_unfit(tg_server *s, const tg__gathering *g)
+{
+    char where[64];
+    if (!s->ran || g->again || g->region == NULL || (g->flags & TG__FLAG_NONFINITE) == 0)
+        return;
+    s->stats.unfit++;
+    if (g->only < 0 || s->in[g->only].unfit)
+        return;
+    s->in[g->only].unfit = true;
+    tg_log(TG_LOG_WARN, "%s %d %s: %s: it is not applied", s->hosts ? "worker" : "rank", g->only,
+           tg__server_where(&g->id, where),
+           (g->flags & TG__FLAG_SPOILS) != 0
+               ? "the update by its gradient would make parameters not finite (the learning rate "
+                 "may be too high)"
+               : "its gradient is not finite");
+}
+
 /* A worker's first message since it came, which g is about. */
 static tg_status meet(tg_server *s, int rank, tg__gathering *g)
 {
@@ -183,6 +200,7 @@ static tg_status meet(tg_server *s, int rank, tg__gathering *g)
         g->alone = s->mode.gathers && tg__rounds_nobody_counts(s);
         if (g->alone)
             tg__rounds_clear(s);
+        s->in[rank].unfit = false;
         tg__clocks_begin(s, rank, g);
         if (s->mode.gathers)
             tg__rounds_admit(s, rank, s->in[rank].base);

@@ -1,5 +1,6 @@
 #include "server/region.h"
 #include "base/mem.h"
+#include "kernel/kernel.h"
 #include "strategy/optimizers.h"
 #include <stdlib.h>
 #include <string.h>
@@ -59,19 +60,49 @@ static void compensate(float *g, const float *w, const float *seen, float lambda
         g[i] += lambda * g[i] * g[i] * (w[i] - seen[i]);
 }
 
-/* The number of this update of a slice. A coded gradient updates the whole region at once. */
-static uint64_t next_number(tg__region *r, uint16_t slice, size_t n)
+/* The number of the next update of a slice. A coded gradient updates the whole region at once. */
+static uint64_t next_number(const tg__region *r, uint16_t slice, size_t n)
 {
     uint64_t number = r->updates[slice % TG__REGION_SLICES] + 1;
     for (size_t i = 0; n == r->n && i < TG__REGION_SLICES; i++)
         number = TG__MAX(number, r->updates[i] + 1);
-    for (size_t i = 0; i < TG__REGION_SLICES; i++)
-        if (n == r->n || i == slice % TG__REGION_SLICES)
-            r->updates[i] = number;
     return number;
 }
 
-void tg__region_update(tg__region *r, const tg__mode *m, const tg__star *star, uint16_t slice,
+static void note_number(tg__region *r, uint16_t slice, size_t n, uint64_t number)
+{
+    for (size_t i = 0; i < TG__REGION_SLICES; i++)
+        if (n == r->n || i == slice % TG__REGION_SLICES)
+            r->updates[i] = number;
+}
+
+enum { BLOCK = 1024 }; /* elements; copies of w and of all slots stay in the first cache */
+
+/* Whether parameters and the optimizer's memory are finite after a step, which is made on a copy,
+ * block by block. */
+static bool stays_finite(const tg_optimizer *o, const tg_update *u, const float *w, const float *g,
+                         size_t n, float *const *slot)
+{
+    _Alignas(TG_ALIGN) float copy[1 + TG__REGION_SLOTS][BLOCK];
+    for (size_t at = 0; at < n; at += BLOCK) {
+        const size_t len = TG__MIN(n - at, (size_t)BLOCK);
+        float *slots[TG__REGION_SLOTS] = {NULL};
+        memcpy(copy[0], w + at, len * sizeof *w);
+        for (size_t i = 0; i < TG__REGION_SLOTS && slot[i] != NULL; i++) {
+            slots[i] = copy[1 + i];
+            memcpy(slots[i], slot[i] + at, len * sizeof *w);
+        }
+        o->ops->step(o, u, copy[0], copy[0], g + at, len, slots);
+        bool finite = tg__kernel()->all_finite(copy[0], len);
+        for (size_t i = 0; i < TG__REGION_SLOTS && slots[i] != NULL; i++)
+            finite = finite && tg__kernel()->all_finite(slots[i], len);
+        if (!finite)
+            return false;
+    }
+    return true;
+}
+
+bool tg__region_update(tg__region *r, const tg__mode *m, const tg__star *star, uint16_t slice,
                        int rank, float *g, size_t n)
 {
     const size_t at = (size_t)star->begin - r->lo;
@@ -84,7 +115,11 @@ void tg__region_update(tg__region *r, const tg__mode *m, const tg__star *star, u
         slot[i] = r->slot[i] == NULL ? NULL : r->slot[i] + at;
     const tg_update u = {
         .struct_size = sizeof u, .lr = star->rate, .number = next_number(r, slice, n)};
+    if (!stays_finite(o, &u, r->w + at, g, n, slot))
+        return false;
+    note_number(r, slice, n, u.number);
     o->ops->step(o, &u, r->w + at, r->w + at, g, n, slot);
+    return true;
 }
 
 void tg__region_answered(tg__region *r, int rank, uint64_t begin)

@@ -44,9 +44,11 @@ tg__region *tg__region_find(tg__region *list, const tg__envelope *id);
  * the region.
  * g      (n) overwritten if the mode compensates
  * slice  of the exchange
- * rank   whose gradient it is; -1: the mean of all ranks' */
-void tg__region_update(tg__region *r, const tg__mode *m, const tg__star *star, uint16_t slice,
-                       int rank, float *g, size_t n);
+ * rank   whose gradient it is; -1: the mean of all ranks'
+ * Returns  false if parameters or the optimizer's memory would not be finite: then nothing is
+ *          changed */
+TG_NODISCARD bool tg__region_update(tg__region *r, const tg__mode *m, const tg__star *star,
+                                    uint16_t slice, int rank, float *g, size_t n);
 /* If the mode compensates: remember the parameters that the rank is answered from now on.
  * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__region_see(tg__region *r, const tg__mode *m, int rank);

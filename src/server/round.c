@@ -304,8 +304,9 @@ static tg_status combine(tg_server *s, const tg__round *round, float *acc, bool 
     return tg__robust_combine(&s->robust, in, count, round->n, last, acc, formed_p);
 }
 
-/* The round is over for those who have sent a gradient. */
-static tg_status release(tg_server *s, tg__round *round, bool formed)
+/* The round is over for those who have sent a gradient.
+ * flags  NONFINITE if it was not applied, with SPOILS if it would have made parameters not finite */
+static tg_status release(tg_server *s, tg__round *round, uint16_t flags)
 {
     tg_status status = TG_OK;
     for (int rank = 0; rank < s->ranks; rank++) {
@@ -313,8 +314,9 @@ static tg_status release(tg_server *s, tg__round *round, bool formed)
         if (g == NULL)
             continue;
         g->round = NULL;
-        g->flags &= (uint16_t)~TG__FLAG_NONFINITE;
-        g->flags |= formed ? 0 : TG__FLAG_NONFINITE;
+        g->flags |= flags & TG__FLAG_SPOILS ? flags : 0;
+        tg__note_unfit(s, g);
+        g->flags = (uint16_t)((g->flags & ~TG__FLAG_NONFINITE) | flags);
         g->held = s->unsynced;
         if (g->gone)
             tg__gathering_end(s, g);
@@ -341,10 +343,11 @@ static tg_status update(tg_server *s, tg__round *round, bool enough)
         TG_TRY(combine(s, round, r->g, &formed));
     else
         formed = sum(s, round, r->g);
-    if (formed)
-        tg__region_update(r, &s->mode, &star, round->slice, -1, r->g, round->n);
+    uint16_t flags = formed ? 0 : TG__FLAG_NONFINITE;
+    if (formed && !tg__region_update(r, &s->mode, &star, round->slice, -1, r->g, round->n))
+        flags = TG__FLAG_NONFINITE | TG__FLAG_SPOILS;
     s->step = TG__MAX(s->step, round->number + 1);
-    return release(s, round, formed);
+    return release(s, round, flags);
 }
 
 /* A round of the journal: its place, as in other records, its number, whether they are enough, and

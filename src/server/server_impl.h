@@ -23,6 +23,7 @@ typedef struct tg__intake {
     uint64_t number;  /* of the last message that was accepted from it */
     uint64_t base;    /* the step at which it began */
     bool met;         /* a message was accepted since it joined */
+    bool unfit;       /* the log says that a gradient of it was not applied */
     uint64_t held;    /* bytes in gatherings that wait for lower ranks */
     uint64_t owed;    /* bytes of answers to its own gatherings that it has not received yet */
     int64_t heard_ns; /* when its last message arrived */
@@ -81,6 +82,8 @@ TG_NODISCARD tg_status tg__intake_receive(tg_server *s, int rank, bool *any_p);
 void tg__gathering_end(tg_server *s, tg__gathering *g);
 /* Send the answer. */
 TG_NODISCARD tg_status tg__gathering_answer(tg_server *s, tg__gathering *g);
+/* Count the gradient of g if it was not applied, and say so once of each worker. */
+void tg__note_unfit(tg_server *s, const tg__gathering *g);
 /* Begin a gathering with its first message, whose envelope has been opened.
  * payload  (len) of the message
  * Errors   those of tg__gathering_begin; TG_E_MISMATCH, TG_E_UNSUPPORTED. The gathering then

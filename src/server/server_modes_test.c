@@ -28,8 +28,9 @@ static void be_member(tg_transport *t, void *arg)
     member_train(m, t, STEPS, m->job->method, m->job->strategy, m->job->optimizer);
 }
 
-/* Returns the members, for free(). */
-static member *start(const job *j, served_job *served)
+/* spoil    changes gradients; NULL: nothing
+ * Returns  the members, for free() */
+static member *start_spoiled(const job *j, void (*spoil)(member *m, int step), served_job *served)
 {
     member *m = calloc(MOST, sizeof *m);
     *served = (served_job){.ranks = j->ranks,
@@ -40,9 +41,14 @@ static member *start(const job *j, served_job *served)
                            .arg = m};
     assert_non_null(m);
     for (int r = 0; r < j->ranks; r++)
-        m[r].job = j;
+        m[r].job = j, m[r].spoil = spoil;
     served_run(served);
     return m;
+}
+
+static member *start(const job *j, served_job *served)
+{
+    return start_spoiled(j, NULL, served);
 }
 
 static uint64_t run(const job *j)
@@ -209,6 +215,53 @@ static void tokens_are_applied_once(void **state)
     free(p);
 }
 
+/* ---- updates that are not finite ------------------------------------------------------------- */
+
+static void be_nan(member *m, int step)
+{
+    if (step == 3)
+        m->g[7] = NAN;
+}
+
+static void be_huge(member *m, int step)
+{
+    if (step == 3)
+        m->g[7] = 1e25f;
+}
+
+/* A finite gradient whose update would make parameters, or the optimizer's memory, not finite, is
+ * skipped as one that is not finite itself: then all has the same bits. */
+static void spoiling_updates_are_skipped(void **state)
+{
+    static const char *const spoiled[] = {"sgd:lr=1e20", "sgd:lr=1e20,momentum=0.9",
+                                          "adam:lr=0.01" /* only its second moment */};
+    (void)state;
+    for (size_t k = 0; k < TG_COUNT(spoiled); k++)
+        for (int ranks = 1; ranks <= 2; ranks++) {
+            uint64_t hash[2];
+            for (int i = 0; i < 2; i++) {
+                const job j = {.method = "dense:exchange=star",
+                               .strategy = "server",
+                               .optimizer = spoiled[k],
+                               .mode = ranks == 1 ? "async" : "sync",
+                               .ranks = ranks,
+                               .servers = 1};
+                served_job served;
+                member *m = start_spoiled(&j, i == 0 ? be_nan : be_huge, &served);
+                if (m->status != TG_OK)
+                    fail_msg("%s: %s", spoiled[k], m->error);
+                hash[i] = m->hash;
+                assert_int_equal(m->skipped, 1);
+                for (size_t e = 0; e < MEMBER_N; e++)
+                    assert_true(isfinite(m->w[e]));
+                assert_true(served.server[0].stats.unfit > 0);
+                free(m);
+            }
+            if (hash[0] != hash[1])
+                fail_msg("%s, %d ranks: other bits", spoiled[k], ranks);
+        }
+}
+
 /* ---- refused --------------------------------------------------------------------------------- */
 
 static void refuses(const job *j, tg_status status, const char *part)
@@ -273,6 +326,7 @@ int main(void)
         cmocka_unit_test(sync_is_ssgd),
         cmocka_unit_test(async_alone_is_sequential),
         cmocka_unit_test(tokens_are_applied_once),
+        cmocka_unit_test(spoiling_updates_are_skipped),
         cmocka_unit_test(combinations_are_refused),
         cmocka_unit_test(modes_are_checked),
     };

@@ -106,16 +106,23 @@ static bool step_flagged(const tg_session *s, uint64_t of_step)
     return false;
 }
 
+#define SPOILS                                                                               \
+    "the server does not apply this gradient, because the update would make parameters not " \
+    "finite: "                                                                               \
+    "use a lower learning rate"
+
 /* All ranks must learn of the failure: none may leave while others wait for exchanges it has
  * begun. */
 static tg_status refuse(tg_session *s, uint64_t of_step)
 {
     bool own = false;
+    bool spoils = false;
     const char *overflow = NULL;
     TG_TRY(tg__session_await_all(s));
     for (const lane_op *o = s->first_waiting; o != NULL; o = o->later) {
         if (o->op.task.step != of_step)
             continue;
+        spoils = spoils || o->op.flags_in & TG__FLAG_SPOILS;
         own = own || o->op.flags & TG__FLAG_NONFINITE;
         if (overflow == NULL)
             overflow = o->op.task.overflow;
@@ -132,6 +139,8 @@ static tg_status refuse(tg_session *s, uint64_t of_step)
     if (own)
         return tg_fail(TG_E_NONFINITE, "step %llu: rank %d: what this rank exchanges is not finite",
                        (unsigned long long)of_step, s->transport->rank);
+    if (spoils)
+        return tg_fail(TG_E_NONFINITE, "step %llu: " SPOILS, (unsigned long long)of_step);
     return tg_fail(
         TG_E_NONFINITE,
         "step %llu: another rank's gradient, or a sum of it, is not finite: see that rank's error",
@@ -180,6 +189,11 @@ static tg_status drop(tg_session *s, uint64_t of_step, const lane_op *only)
         later = o->later;
         if (o->op.task.step != of_step || (only != NULL && o != only))
             continue;
+        if (o->op.flags_in & TG__FLAG_SPOILS && !s->told_spoils) {
+            tg_log(TG_LOG_WARN, "rank %d: step %llu: " SPOILS, s->transport->rank,
+                   (unsigned long long)of_step);
+            s->told_spoils = true;
+        }
         if (!o->undone)
             TG_TRY(o->op.method->def->program->undo(o->op.method, &o->op.task));
         repay(o);

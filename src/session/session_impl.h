@@ -136,6 +136,7 @@ struct tg_session {
     lane_op *first_waiting, *last_waiting; /* undelivered exchanges, in the order submitted */
     uint64_t t, skipped, order;
     uint64_t dropped; /* 1 + the step counted last in `skipped`; 0: none */
+    bool told_spoils; /* the log says that the server did not apply a gradient */
     double lr;
     size_t next_ready; /* buckets are planned from last to first: the number left */
     size_t unready;    /* tensors whose gradient of this step is not complete */

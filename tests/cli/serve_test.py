@@ -3,10 +3,8 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import socket
-import threading
 import time
 import unittest
 import urllib.error
@@ -14,9 +12,9 @@ import urllib.request
 import net_tool
 from cli_tool import run
 from free_port import free_port
+from serve_tool import MLP, ServeTest
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
-MLP = ["--model", "mlp:hidden=32", "--data", "glyphs:train=512,test=128", "--method", "topk:density=0.05", "--lr", "0.01"]
 
 
 def documented(kind):
@@ -26,46 +24,7 @@ def documented(kind):
 
 
 @unittest.skipUnless(net_tool.AVAILABLE, net_tool.WHY)
-class Serve(net_tool.NetTest):
-    def serve(self, *args, listen=None):
-        server = self.start("serve", "--listen", listen or self.meeting, "--insecure", *args)
-        return self.told(server, "listens at")
-
-    def told(self, process, part):
-        """Waits until the process says this on stderr."""
-        process.said = getattr(process, "said", "")
-        patience = threading.Timer(60, process.kill)  # a silent process ends the reading
-        patience.start()
-        while part not in process.said:
-            line = process.stderr.readline()
-            process.said += line
-            if not line:
-                patience.cancel()
-                self.fail(f"{part!r} was not said: {process.said}")
-        patience.cancel()
-        return process
-
-    def until(self, fact):
-        end = time.time() + 60
-        while not fact():
-            self.assertLess(time.time(), end)
-            time.sleep(0.05)
-
-    def worker(self, *args):
-        return self.start("train", "--server", self.meeting, "--insecure", *MLP, *args)
-
-    def ends(self, server):
-        server.send_signal(signal.SIGTERM)
-        done = net_tool.Done(server)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"^\d+ answers, .* received \(.*/s\), .* sent, in .*\n$")
-        return server.said + done.stderr
-
-    def fine(self, process):
-        done = net_tool.Done(process)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done
-
+class Serve(ServeTest):
     def test_workers_come_and_go(self):
         """One is killed, one comes later and goes on with what the others have trained."""
         server = self.serve("--workers", "3")
@@ -82,15 +41,6 @@ class Serve(net_tool.NetTest):
             first = next(record["loss"] for record in map(json.loads, file) if record.get("type") == "step")
         self.assertLess(first, losses[0] / 2)
         self.ends(server)
-
-    def records(self, name, kind):
-        """Those of a file that may be growing."""
-        try:
-            with open(self.path(name), encoding="utf-8") as file:
-                all_records = [json.loads(line) for line in file if line.endswith("\n")]
-        except OSError:
-            return []
-        return [record for record in all_records if record["type"] == kind]
 
     def test_newcomer(self):
         """A worker begins at the step of the others, with their rate, and ends where the job does."""
@@ -215,6 +165,7 @@ class Serve(net_tool.NetTest):
         self.assertGreaterEqual(int(lines["telegrad_answers_total"]), pushes)
         self.assertEqual(int(lines['telegrad_staleness_bucket{le="+Inf"}']), pushes)
         self.assertGreater(float(lines["telegrad_received_bytes_total"]), 1000 * pushes)
+        self.assertEqual(lines["telegrad_unfit_total"], "0")
         with self.assertRaisesRegex(urllib.error.HTTPError, "404"):
             get("/")
         with socket.create_connection(("127.0.0.1", port)) as idle:  # who says nothing is put out
@@ -247,132 +198,6 @@ class Serve(net_tool.NetTest):
                 server = self.serve(*command)
             self.assertEqual([hash_of(self.fine(worker).stdout) for worker in workers], [expected] * 2)
             self.ends(server)
-
-    def test_killed_server(self):
-        """A server that is killed and started again has the bits of one that never was."""
-        hashes = []
-        for killed in (True, False):
-            journal = self.path(f"journal {killed}")
-            server = self.serve("--journal", journal, "--optimizer", "adam:lr=0.01")
-            self.fine(self.worker("--steps", "20", "--no-eval", "--optimizer", "adam"))
-            if killed:
-                self.told(server, "has left")
-                server.kill()
-                server.communicate()
-                server = self.serve("--journal", journal, "--optimizer", "adam:lr=0.01")
-            done = self.fine(self.worker("--steps", "40", "--no-eval", "--optimizer", "adam"))
-            self.assertIn("joined at step 20 of 40", done.stderr)
-            hashes.append(re.search(r"params hash +(\w+)", done.stdout).group(1))
-            self.ends(server)
-            self.assertEqual(sorted(os.listdir(journal)), ["lock", "log-000000000001", "state-000000000001.tg"])
-        self.assertEqual(*hashes)
-
-    def test_worker_goes_on(self):
-        """A worker whose server is killed goes on when the server is there again, and has the bits of one undisturbed."""
-        hashes = []
-        for killed in (True, False):
-            journal = self.path(f"journal {killed}")
-            mode = ["--optimizer", "adam:lr=0.01", "--mode", "async:compensate=100"]
-            server = self.serve("--journal", journal, *mode)
-            worker = self.worker("--steps", "4000", "--no-eval", "--optimizer", "adam")
-            self.told(server, "has come")
-            for _ in range(3 if killed else 0):
-                time.sleep(0.2)
-                server.kill()
-                server.communicate()
-                server = self.told(self.serve("--journal", journal, *mode), "has come")
-            done = self.fine(worker)
-            self.assertEqual(done.stderr.count("reconnected to server 0 after"), 3 if killed else 0, done.stderr)
-            hashes.append(re.search(r"params hash +(\w+)", done.stdout).group(1))
-            self.ends(server)
-        self.assertEqual(*hashes)
-
-    def test_damaged_journal(self):
-        journal = self.path("journal")
-        server = self.serve("--journal", journal)
-        self.fine(self.worker("--steps", "20", "--no-eval"))
-        self.told(server, "has left")
-        server.kill()
-        server.communicate()
-        with open(os.path.join(journal, "log-000000000000"), "r+b") as file:
-            file.seek(1000)
-            file.write(b"damage")
-        done = run("serve", "--listen", self.meeting, "--insecure", "--journal", journal)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("log-000000000000 is damaged at byte", done.stderr)
-        self.assertIn("after step 0, move that log to another folder", done.stderr)
-        os.remove(os.path.join(journal, "log-000000000000"))
-        server = self.serve("--journal", journal)
-        self.assertIn("log-000000000000 is not there: what came after the snapshot is lost", server.said)
-        for steps in ("10", "20"):
-            self.fine(self.worker("--steps", steps, "--no-eval"))
-            self.told(server, "has left\n")
-            if steps == "10":
-                self.ends(server)
-                server = self.told(self.serve("--journal", journal), "after step 10")
-        server.kill()
-        server.communicate()
-        with open(os.path.join(journal, "log-000000000001"), "wb"):
-            pass
-        done = run("serve", "--listen", self.meeting, "--insecure", "--journal", journal)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("log-000000000001 is damaged: it has 0 bytes, but its head 32", done.stderr)
-        self.assertIn("after step 10, move that log to another folder", done.stderr)
-
-    def test_deleted_journal(self):
-        """The server does not go on without the folder of its journal."""
-        journal = self.path("journal")
-        server = self.serve("--journal", journal)
-        worker = self.worker("--steps", "1000000", "--no-eval", "--timeout", "1")
-        self.told(server, "has come")
-        shutil.rmtree(journal)
-        done = net_tool.Done(server)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("was deleted while the server was using it", done.stderr)
-        self.assertEqual(net_tool.Done(worker).returncode, 1)
-
-    def test_folder_of_others(self):
-        """Files of others stay as they are; a journal is that of one shard of so many."""
-        folder = self.path("other")
-        os.mkdir(folder)
-        with open(os.path.join(folder, "thesis.txt"), "w", encoding="utf-8") as file:
-            file.write("mine")
-        done = run("serve", "--listen", self.meeting, "--insecure", "--journal", folder)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("this folder holds other files: allowed: a new or empty folder", done.stderr)
-        self.assertEqual(os.listdir(folder), ["thesis.txt"])
-        done = run("serve", "--listen", self.meeting, "--insecure", "--journal", os.path.join(folder, "thesis.txt"))
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("it is not a folder", done.stderr)
-        journal = self.path("journal")
-        server = self.told(self.serve("--journal", journal), "new; the first worker brings the parameters")
-        self.fine(self.worker("--steps", "7", "--no-eval"))
-        self.ends(server)
-        self.ends(self.told(self.serve("--journal", journal), "continues with 27,882 parameters, after step 7"))
-        done = run("serve", "--listen", self.meeting, "--insecure", "--journal", journal, "--shard", "0/2")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn(f"journal {journal} is of another server: it was written with \"shards=1\", this server has \"shards=2\"", done.stderr)
-        done = run("serve", "--listen", self.meeting, "--insecure", "--journal", journal, "--mode", "async:compensate=0.1")
-        self.assertIn("it was written with \"compensate=0\", this server has \"compensate=0.1\"", done.stderr)
-        os.remove(next(os.path.join(journal, name) for name in os.listdir(journal) if name.startswith("log-")))
-        self.ends(self.told(self.serve("--journal", journal), "is not there: what came after the snapshot is lost"))
-
-    def test_full_disk(self):
-        """Nothing more is answered; what was stays."""
-        journal = self.path("journal")
-        limited = ["bash", "-c", 'trap "" XFSZ; ulimit -f 400; exec "$@"', "bash"]
-        server = self.start("serve", "--listen", self.meeting, "--insecure", "--journal", journal, prefix=limited)
-        self.told(server, "listens at")
-        done = net_tool.Done(self.worker("--steps", "2000", "--no-eval", "--timeout", "2"))
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("server 0 has left: cannot write log 0 of journal", done.stderr)
-        self.assertIn("it was called for 2 s: server 0 at ", done.stderr)
-        done = net_tool.Done(server)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("File too large", done.stderr)
-        server = self.serve("--journal", journal)
-        self.fine(self.worker("--steps", "4", "--no-eval", "--anew"))
-        self.ends(server)
 
     def test_port_taken(self):
         server = self.serve()
