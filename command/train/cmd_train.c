@@ -159,12 +159,20 @@ static void say_interrupted(const struct run_options *o, const struct run_result
     if (saved)
         save_folder_checkpoint(o->save_dir, end->steps, path);
     tell_cause(end, cause);
+    char *weights =
+        o->net.server && o->save_weights && !end->unsaved[0] ? format_utf8(o->save_weights) : NULL;
     console_note("%s after step %" PRIu64 " of %" PRIu64 "; %s%s%s%s", cause, end->steps,
                  result->steps_planned,
-                 saved         ? "saved: "
-                 : o->save_dir ? "not saved"
-                               : "not saved: no --save",
-                 saved ? path : "", word ? "; to continue: --resume " : "", word ? word : "");
+                 saved                            ? "saved: "
+                 : weights                        ? "weights: "
+                 : o->save_dir || end->unsaved[0] ? "not saved"
+                 : o->net.server                  ? "not saved: no --save-weights"
+                                                  : "not saved: no --save",
+                 saved     ? path
+                 : weights ? weights
+                           : "",
+                 word ? "; to continue: --resume " : "", word ? word : "");
+    free(weights);
     free(word);
 }
 

@@ -346,7 +346,8 @@ TG_API void tg_session_request_stop(tg_session *s);
 
 /* ---- statistics -------------------------------------------------------------------- */
 
-/* 64-bit hash of the global parameters in the order added: names, shapes, values.
+/* 64-bit hash of the global parameters in the order added: names, shapes, values. A worker of
+ * servers alone (size 1) may also call it after TG_E_PEER or TG_E_STOPPED.
  * Errors  TG_E_STATE (before begin) */
 TG_API TG_NODISCARD tg_status tg_session_params_hash(tg_session *s, uint64_t *hash_p);
 /* Steps taken, including those before a resume, and those of the workers that this one has joined
@@ -394,7 +395,7 @@ TG_API TG_NODISCARD tg_status tg_session_save(tg_session *s, const char *dir, co
 TG_API TG_NODISCARD tg_status tg_session_save_final(tg_session *s, const char *dir);
 /* Write the global weights, as an evaluation would use them, to a safetensors file (weights.h): the
  * trained model, if called after tg_session_finish. The file has its name once it is complete. All
- * ranks call it.
+ * ranks call it. A worker of servers (size 1) may call it after TG_E_PEER or TG_E_STOPPED, too.
  * path    of rank 0, which writes it; of the others it is ignored, and may be NULL
  * Errors  TG_E_ARG (rank 0: path is NULL), TG_E_IO: the session continues. TG_E_PEER ends it */
 TG_API TG_NODISCARD tg_status tg_session_save_weights(tg_session *s, const char *path);

@@ -305,7 +305,7 @@ static tg_status combine(tg_server *s, const tg__round *round, float *acc, bool 
 }
 
 /* The round is over for those who have sent a gradient.
- * flags  NONFINITE if it was not applied, with SPOILS if it would have made parameters not finite */
+ * flags  NONFINITE if it was not applied; and SPOILS if parameters would not have been finite */
 static tg_status release(tg_server *s, tg__round *round, uint16_t flags)
 {
     tg_status status = TG_OK;

@@ -2,6 +2,7 @@
 #include "session/session_impl.h"
 #include "base/arg.h"
 #include "base/mem.h"
+#include "transport/endpoint.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,13 @@ tg_status tg__session_begun(tg_session *s, const char *call)
 {
     TG_TRY(tg__session_check(s));
     return s->begun ? TG_OK : tg_fail(TG_E_STATE, "%s before tg_session_begin", call);
+}
+
+bool tg__session_lost(tg_session *s)
+{
+    const tg_status status = tg__session_check(s);
+    return s->begun && s->transport->size == 1 && tg__servers_of(s->transport) > 0 &&
+           (status == TG_E_PEER || status == TG_E_STOPPED);
 }
 
 tg_status tg__session_usable(tg_session *s, const char *call)
@@ -156,8 +164,10 @@ tg_status tg_session_sum(tg_session *s, double *x, size_t n)
 tg_status tg_session_params_hash(tg_session *s, uint64_t *hash_p)
 {
     TG__ARGS(s, hash_p);
-    TG_TRY(tg__session_begun(s, "tg_session_params_hash"));
-    TG_TRY(tg__session_failed(s, tg__session_deliver_early(s)));
+    if (!tg__session_lost(s)) {
+        TG_TRY(tg__session_begun(s, "tg_session_params_hash"));
+        TG_TRY(tg__session_failed(s, tg__session_deliver_early(s)));
+    }
     uint64_t hash = TG_HASH_START;
     for (size_t i = 0; i < s->ntrained; i++) {
         const tensor *t = &s->tensor[s->trained[i]];

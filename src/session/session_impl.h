@@ -217,6 +217,8 @@ TG_NODISCARD tg_status tg__session_check_ready(const tg_session *s);
 TG_NODISCARD tg_status tg__session_check_open(const tg_session *s);
 /* Check that no step is half done: nothing is ready, and no evaluation is open.
  * Errors  TG_E_STATE (names the call) */
+/* Whether a worker of servers has lost one for good: it still has the parameters that it got. */
+bool tg__session_lost(tg_session *s);
 TG_NODISCARD tg_status tg__session_between_steps(tg_session *s, const char *call);
 /* Check that the session may begin, and let `start` begin it, with dir. (session_setup.c)
  * Errors  TG_E_STATE (it has begun, or has no tensor to train), those of start */

@@ -340,6 +340,8 @@ tg_status tg_session_save_weights(tg_session *s, const char *path)
     TG__ARG(s);
     const bool first = s->transport->rank == 0;
     tg__latch failure = {0};
+    if (tg__session_lost(s))
+        return write_file(s, path);
     TG_TRY(tg__session_between_steps(s, "tg_session_save_weights"));
     TG_TRY(tg_session_eval_begin(s));
     if (first) /* also a missing path is agreed on, as the other ranks cannot know of it */

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import time
 import unittest
 import net_tool
@@ -29,6 +30,30 @@ class Faults(ServeTest):
         said = self.ends(server)
         self.assertEqual(said.count("worker 0 (step"), 1, said)
         self.assertIn("the update by its gradient would make parameters not finite (the learning rate may be too high): it is not applied", said)
+
+    def test_lost_server(self):
+        """A worker whose server is away for good, or that is interrupted meanwhile, has the weights of its last step."""
+        for signalled in (True, False):
+            weights = pathlib.Path(self.path(f"{signalled}.safetensors"))
+            server = self.serve("--journal", self.path(f"journal {signalled}"))
+            worker = self.worker("--steps", "1000000", "--no-eval", "--save-weights", weights, "--out", self.path(f"{signalled}.jsonl"),
+                                 "--log-every", "1", "--timeout", "60" if signalled else "1")
+            self.until(lambda name=f"{signalled}.jsonl": len(self.records(name, "step")) > 5)
+            server.kill()
+            server.communicate()
+            if signalled:
+                self.told(worker, "calling it again")
+                worker.send_signal(signal.SIGTERM)
+            done = net_tool.Done(worker)
+            said = getattr(worker, "said", "") + done.stderr
+            self.assertEqual(done.returncode, 143 if signalled else 1, said)
+            if signalled:
+                self.assertRegex(said, rf"interrupted by SIGTERM after step \d+ of 1000000; weights: {re.escape(str(weights))}\n")
+                self.assertRegex(done.stdout, r"steps          \d+ of 1000000, interrupted\n")
+                self.assertIn(f"weights        {weights}\n", done.stdout)
+            else:
+                self.assertRegex(said, rf"it was called for 1 s.*; the weights after step \d+ are in {re.escape(str(weights))}\n")
+            self.assertGreater(weights.stat().st_size, 4 * 27882)
 
     def test_killed_server(self):
         """A server that is killed and started again has the bits of one that never was."""

@@ -56,6 +56,7 @@ typedef struct run {
     double pace;              /* factor of this step's computing time, if simulated: run_times.h */
     double before_s;          /* training time of earlier runs, from their checkpoint */
     bool apart;               /* the exchange is `none`: no message carries a request to stop */
+    bool lost;                /* a signal ended its wait for a server that is away */
     uint64_t sent_before;     /* run_sent at the end of the handshake */
     uint64_t trained_bytes;   /* run_sent from then to the end of the drain */
     train_end_info end;

@@ -109,6 +109,11 @@ tg_status run_agree_on_signal(run *r)
     const int own = r->job->stop ? __atomic_load_n(r->job->stop, __ATOMIC_RELAXED) : 0;
     if (!r->end.interrupted)
         return TG_OK;
+    if (r->lost) {
+        r->end.stopped_by = own;
+        r->end.stopped_at = r->transport->rank;
+        return TG_OK;
+    }
     TG_TRY(find_largest(r, own, &r->end.stopped_by, &r->end.stopped_at));
     if (r->end.stopped_by == 0) {
         int failed = 0;

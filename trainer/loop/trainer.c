@@ -1,6 +1,7 @@
 #include "trainer/loop/run.h"
 #include "trainer/loop/run_times.h"
 #include <fnmatch.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -188,6 +189,33 @@ static tg_status loop(run *r)
     return r->loss_steps > 0 ? close_epoch(r, job->evaluate && !r->end.interrupted) : TG_OK;
 }
 
+/* After loop has failed: if the run is a worker that has lost its server, write the weights that it
+ * has. If a signal ended its wait for the server, the run ends as an interrupted one. */
+static tg_status end_lost(run *r, tg_status why)
+{
+    char text[1024];
+    const bool stopped = why == TG_E_STOPPED;
+    if (!run_is_seated(r) || !(stopped || why == TG_E_PEER) || r->step == r->first_step)
+        return why;
+    snprintf(text, sizeof text, "%s", tg_error());
+    const char *file = r->job->save_weights;
+    const tg_status written = file ? tg_session_save_weights(r->session, file) : TG_OK;
+    if (!stopped && !file)
+        return tg_fail(why, "%s; the weights are not saved: no --save-weights", text);
+    if (!stopped)
+        return written == TG_OK
+                   ? tg_fail(why, "%s; the weights after step %" PRIu64 " are in %s", text, r->step,
+                             file)
+                   : tg_fail(why, "%s; the weights are not saved: %s", text, tg_error());
+    TG_TRY(note_unsaved(r, written));
+    r->lost = r->end.interrupted = true;
+    r->end.seconds = run_seconds(r);
+    r->trained_bytes = run_sent(r) - r->sent_before;
+    if (r->loss_steps > 0)
+        r->end.train_loss = r->loss_sum / (double)r->loss_count;
+    return TG_OK;
+}
+
 /* Hash n values, without what is lost when 1 is added: updates of less than 6e-8 change nothing
  * that counts, also where a value is 0. */
 static uint64_t hash_roughly(uint64_t hash, const float *x, size_t n)
@@ -222,7 +250,9 @@ static tg_status run_all(run *r)
     const uint64_t params_before = hash_trained(r);
     r->start_ns = run_now(r);
     r->end.test_accuracy = r->end.test_loss = r->end.train_loss = NAN;
-    TG_TRY(loop(r));
+    const tg_status status = loop(r);
+    if (status != TG_OK)
+        TG_TRY(end_lost(r, status));
 
     train_end_info *end = &r->end;
     end->world = r->transport->size;
@@ -251,13 +281,12 @@ tg_status train_run(const train_job *job, const train_data *data, tg_transport *
     char message[1024];
     snprintf(message, sizeof message, "%s", tg_error());
     tg_session_destroy(r.session);
-    if (status != TG_OK) {
-        /* The other ranks must not wait for this one, wherever they are. */
+    if (status != TG_OK || r.lost) /* others must not wait for this rank, wherever they are */
         transport->ops->shut(transport);
-        status = tg_fail(status, "%s", message);
-    } else {
+    if (status == TG_OK)
         *end_p = r.end;
-    }
+    else
+        status = tg_fail(status, "%s", message);
     run_free(&r);
     return status;
 }
