@@ -273,10 +273,8 @@ tg_status tg__gatherings_forget(tg_server *s, int rank)
 static void note_staleness(tg_server *s, uint64_t steps)
 {
     size_t i = 0;
-    while (steps > 0 && i < TG_STALENESS - 1) {
-        steps >>= 1;
+    for (; steps > 0 && i < TG_STALENESS - 1; steps >>= 1)
         i++;
-    }
     s->stats.staleness[i]++;
 }
 
