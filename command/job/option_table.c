@@ -216,7 +216,7 @@ const struct option_def option_table[] = {
      .max = 256},
     {.o = {"timeout", 0, "SECONDS", "60", NULL,
            "how long to wait for another rank, e.g. 60 or 2min; also for all to join over a "
-           "network, where the default is 10min"},
+           "network, and for a server that is away, where the default is 10min"},
      ALL,
      FORM_SECONDS,
      AT(timeout),

@@ -34,6 +34,7 @@ struct command {
     struct monitor *monitor;
     struct server_records *records;
     int64_t begin_ns, told_ns;
+    uint64_t told_answers;
 };
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -295,20 +296,32 @@ static void write_metrics(void *arg, FILE *f)
             (unsigned long long)up_to, (unsigned long long)up_to);
 }
 
+/* On a terminal each second; elsewhere each minute, if anything has come. */
+static void tell_state(struct command *c, const tg_server_stats *s)
+{
+    const int64_t now = tg_now_ns(tg_clock_monotonic());
+    char line[360] = "";
+    if (now - c->told_ns < (console_terminal() ? SECOND : 60 * SECOND))
+        return;
+    c->told_ns = now;
+    write_state(c, line, sizeof line);
+    if (console_terminal())
+        console_status(line);
+    else if (s->sums > c->told_answers)
+        console_note("step %llu; %s", (unsigned long long)s->step, line);
+    c->told_answers = s->sums;
+}
+
 /* About ten times a second. */
 static const tg_keys *tick(void *arg)
 {
     struct command *c = arg;
-    const int64_t now = tg_now_ns(tg_clock_monotonic());
-    char line[360] = "";
-    if (console_terminal() && now - c->told_ns >= SECOND) {
-        c->told_ns = now;
-        write_state(c, line, sizeof line);
-        console_status(line);
-    }
     tg_server_stats s = {.struct_size = sizeof s};
-    if (c->records && tg_server_get_stats(c->server, &s) == TG_OK)
-        server_records_tick(c->records, &s);
+    if (c->server && tg_server_get_stats(c->server, &s) == TG_OK) {
+        tell_state(c, &s);
+        if (c->records)
+            server_records_tick(c->records, &s);
+    }
     if (c->monitor)
         monitor_step(c->monitor, write_metrics, c);
     return tcp_join_list_now(&c->lists);
@@ -402,7 +415,7 @@ static tg_status run(struct command *c)
                                   .allow_now = tick,
                                   .allow_now_arg = c,
                                   .about = c->optimizer};
-    c->begin_ns = tg_now_ns(tg_clock_monotonic());
+    c->begin_ns = c->told_ns = tg_now_ns(tg_clock_monotonic());
     tcp_join_await_hangups(&c->net);
     if (c->status_at)
         TG_TRY(monitor_open(c->status_at, &c->monitor));

@@ -45,10 +45,12 @@ static void warn_of_late(const train_start_info *info, const char *title)
 }
 
 /* A worker that has come to servers begins where others are. */
-static void say_joined(const train_start_info *info, bool anew)
+static void say_joined(const train_start_info *info, const char *init, bool anew)
 {
     if (!info->joined || info->first_step == 0)
         return;
+    if (init)
+        console_warning("--init %.64s has no effect: the servers have parameters already", init);
     if (info->first_step < info->steps)
         console_note("joined at step %s of %s", format_count(info->first_step).text,
                      format_count(info->steps).text);
@@ -73,7 +75,7 @@ static tg_status on_start(void *arg, const train_start_info *info)
     }
     TG_TRY(run_result_start(w->result, info));
     run_notes_say(o, w->title);
-    say_joined(info, o->anew);
+    say_joined(info, o->init, o->anew);
     if (!w->about->trial && o->resume_dir && info->first_step == info->steps)
         console_warning("--resume %s: the checkpoint is of step %" PRIu64
                         ", where this run ends, so nothing is left to train: increase --steps or "

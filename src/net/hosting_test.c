@@ -184,7 +184,7 @@ static void test_key_removed(void **state)
             status = anna->ops->test(anna, &req, &done, &len);
     }
     assert_int_equal(status, TG_E_PEER);
-    if (!strstr(tg_error(), "server 0 has left: its key was removed"))
+    if (!strstr(tg_error(), "server 0 has disconnected this worker: its key was removed"))
         fail_msg("%s", tg_error());
     await_event(h, "worker 0 (");
     await_event(h, "has left: its key was removed from the list of allowed keys");

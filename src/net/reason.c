@@ -87,7 +87,8 @@ tg_status tg__fail_gone(const tg__tcp *t, const tg__peer *p)
         return tg_fail(TG_E_PEER, "%s is not there", name);
     tg__reason_read(p, why);
     return p->said_bye
-               ? tg_fail(TG_E_PEER, "%s has left%s%s", name, *why ? ": " : "", why)
+               ? tg_fail(TG_E_PEER, "%s has %s%s%s", name,
+                         p->dismisses ? "disconnected this worker" : "left", *why ? ": " : "", why)
                : tg_fail(TG_E_PEER, "%s has left: its connection%s: %s", name,
                          t->net->relayed[p->rank] ? ", relayed by rank 0" : "", p->stream->why);
 }

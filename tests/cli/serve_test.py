@@ -68,6 +68,8 @@ class Serve(ServeTest):
         self.assertIn("the job is over: it is at step ", over.stderr)
         self.assertIn("steps          none: the job is over, at step ", self.fine(self.worker("--steps", "5")).stdout)
         self.assertEqual(self.records("over.jsonl", "step"), [])
+        self.assertIn(f"--init {weights[0]} has no effect: the servers have parameters already",
+                      self.fine(self.worker("--steps", "5", "--init", weights[0])).stderr)
         anew = self.fine(self.worker("--steps", "8", "--anew", "--no-eval", "--save-weights", weights[1]))
         self.assertNotIn("joined at", anew.stderr)
         self.assertNotEqual(*(pathlib.Path(path).read_bytes() for path in weights))
@@ -141,7 +143,7 @@ class Serve(ServeTest):
         self.until(lambda: out.exists() and '"type":"step"' in out.read_text(encoding="utf-8").replace(" ", ""))
         other = net_tool.Done(self.worker("--steps", "100000", "--no-eval", "--batch", "8"))
         self.assertEqual(other.returncode, 1, other.stderr)
-        self.assertIn("server 0 has left: the workers that are there have other settings", other.stderr)
+        self.assertIn("server 0 has disconnected this worker: the workers that are there have other settings", other.stderr)
         first.send_signal(signal.SIGINT)
         self.assertEqual(net_tool.Done(first).returncode, 130)
         self.assertIn("the workers that are there have other settings", self.ends(server))
@@ -220,7 +222,7 @@ class Serve(ServeTest):
         self.told(server, "has left: its key was removed from the list of allowed keys")
         done = net_tool.Done(worker)
         self.assertEqual(done.returncode, 1)
-        self.assertIn("server 0 has left: its key was removed", done.stderr)
+        self.assertIn("server 0 has disconnected this worker: its key was removed", done.stderr)
         self.ends(server)
 
     def test_pages(self):
