@@ -1,7 +1,6 @@
 #include "command/serve/server_records.h"
 #include "command/output/console.h"
-#include "command/output/jsonl.h"
-#include "command/train/records.h"
+#include "command/output/record_file.h"
 #include "telegrad/clock.h"
 #include "telegrad/tools.h"
 #include <stdio.h>
@@ -10,7 +9,7 @@
 #include <unistd.h>
 
 struct server_records {
-    struct records *file;
+    struct record_file *file;
     int64_t begin_ns, told_ns, every_ns;
     tg_status status; /* of the first record that could not be written, and why */
     char why[400];
@@ -47,11 +46,11 @@ tg_status server_records_open(const struct server_about *about, struct server_re
         return tg_fail(TG_E_NOMEM, "out of memory: records");
     r->begin_ns = r->told_ns = tg_now_ns(tg_clock_monotonic());
     r->every_ns = (int64_t)(about->every_s * 1e9);
-    tg_status status = records_open(about->out, about->recovered > 0, &r->file);
+    tg_status status = record_file_open(about->out, about->recovered > 0, &r->file);
     if (status == TG_OK)
-        status = records_add(r->file, about_server(about));
+        status = record_file_add(r->file, about_server(about));
     if (status != TG_OK) {
-        records_abandon(r->file);
+        record_file_abandon(r->file);
         free(r);
         return status;
     }
@@ -84,7 +83,7 @@ void server_records_tick(struct server_records *r, const tg_server_stats *stats)
     if (!r || now - r->told_ns < r->every_ns || r->status != TG_OK)
         return;
     r->told_ns = now;
-    r->status = records_add(r->file, figures(r, "server", stats));
+    r->status = record_file_add(r->file, figures(r, "server", stats));
     if (r->status == TG_OK)
         return;
     snprintf(r->why, sizeof r->why, "%s", tg_error());
@@ -102,13 +101,13 @@ tg_status server_records_close(struct server_records *r, const tg_server_stats *
         json_t *record = figures(r, "server_end", stats);
         if (record)
             json_object_set_new(record, "error", jsonl_text(why));
-        status = records_add(r->file, record);
+        status = record_file_add(r->file, record);
     } else
         status = tg_fail(status, "%s", r->why);
     if (status == TG_OK)
-        status = records_commit(r->file);
+        status = record_file_commit(r->file);
     else
-        records_abandon(r->file);
+        record_file_abandon(r->file);
     free(r);
     return status;
 }

@@ -1,8 +1,6 @@
-/* The output file, and the records of steps, of epochs, of the end and of a failure. */
+/* The records of steps, of epochs, of the end and of a failure. */
 #include "command/train/records_impl.h"
-#include "command/output/console.h"
 #include "command/train/save_folder.h"
-#include "telegrad/tools.h"
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -11,36 +9,26 @@
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static void release(struct records *r)
-{
-    free(r->run);
-    free(r);
-}
-
 tg_status records_open(const char *path, bool append, struct records **r_p)
 {
-    const bool to_stdout = outfile_is_stdout(path);
-    if (!to_stdout)
-        TG_TRY(outfile_check_growing("--out", path));
-    if (!to_stdout)
-        TG_TRY(outfile_check_old("--out", path, "{\"type\"", "records of runs"));
     struct records *r = calloc(1, sizeof *r);
     if (!r)
         return tg_fail(TG_E_NOMEM, "out of memory: records");
-    r->path = path;
-    r->seen = outfile_see(path);
-    r->to_stdout = to_stdout;
-    r->append = append;
-    *r_p = r;
-    return TG_OK;
+    const tg_status status = record_file_open(path, append, &r->file);
+    if (status == TG_OK)
+        *r_p = r;
+    else
+        free(r);
+    return status;
 }
 
 tg_status records_commit(struct records *r)
 {
     if (!r)
         return TG_OK;
-    tg_status status = r->file ? outfile_commit(r->file, "--out") : TG_OK;
-    release(r);
+    const tg_status status = record_file_commit(r->file);
+    free(r->run);
+    free(r);
     return status;
 }
 
@@ -48,35 +36,19 @@ void records_abandon(struct records *r)
 {
     if (!r)
         return;
-    outfile_abandon(r->file);
-    release(r);
+    record_file_abandon(r->file);
+    free(r->run);
+    free(r);
 }
 
 tg_status records_status(const struct records *r)
 {
-    return r ? r->status : TG_OK;
-}
-
-static tg_status put(struct records *r, const json_t *record)
-{
-    if (r->to_stdout) {
-        console_status(""); /* both may be the same terminal */
-        return jsonl_print(record);
-    }
-    if (!r->file) {
-        TG_TRY(outfile_check_unchanged("--out", r->path, &r->seen));
-        TG_TRY(outfile_open_growing("--out", r->path, r->append, &r->file));
-    }
-    return jsonl_write(record, tg_newfile_stream(r->file), tg_newfile_path(r->file));
+    return r ? record_file_status(r->file) : TG_OK;
 }
 
 tg_status records_add(struct records *r, json_t *record)
 {
-    const tg_status status = r ? put(r, record) : TG_OK;
-    json_decref(record);
-    if (r && r->status == TG_OK)
-        r->status = status;
-    return status;
+    return record_file_add(r ? r->file : NULL, record);
 }
 
 /* ---- parts of records ------------------------------------------------------------------------ */

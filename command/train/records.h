@@ -1,10 +1,6 @@
 /* The records of runs as JSON lines (RFC 8259, one object per line): start, step, epoch, end,
  * failed, table. Numbers that are not finite are null; bytes that are not UTF-8 become the text
- * \xNN. FILE grows by whole lines. It is opened for the first record, after the run has passed its
- * checks: until then an older FILE is left alone, and if somebody else writes it meanwhile, the run
- * is refused. Then it is emptied, or, for a resumed run, appended to. What was written stays,
- * however the run ends. FILE "-" is standard output; nothing else may be printed there then. One
- * thread at a time. */
+ * \xNN. How the file is written: record_file.h. */
 #ifndef TG_CLI_RECORDS_H
 #define TG_CLI_RECORDS_H
 
@@ -37,8 +33,7 @@ struct run_result {
         *waited_by; /* as in train_waits, (world) each, in one block; NULL: one rank; owned */
 };
 
-/* path is borrowed. append: append to an existing file. Errors TG_E_IO (it cannot be written, as
- * far as that can be known without opening it), TG_E_SPEC (it holds no records), TG_E_NOMEM */
+/* As record_file_open. */
 TG_NODISCARD tg_status records_open(const char *path, bool append, struct records **r_p);
 /* Sync and close. Frees r; NULL is fine. Errors TG_E_IO */
 TG_NODISCARD tg_status records_commit(struct records *r);

@@ -2,21 +2,16 @@
 #ifndef TG_CLI_RECORDS_IMPL_H
 #define TG_CLI_RECORDS_IMPL_H
 
-#include "command/output/outfile.h"
+#include "command/output/record_file.h"
 #include "command/train/records.h"
 #include "command/train/window.h"
 
 struct records {
-    tg_newfile *file; /* opened for the first record; NULL: standard output */
-    const char *path;
-    struct outfile_seen seen; /* the file, before the run was checked */
-    bool to_stdout;
+    struct record_file *file;
     const char *save_dir; /* of the current run, or NULL */
-    bool append;
-    char *run; /* name of the current run, or NULL */
+    char *run;            /* name of the current run, or NULL */
     uint64_t log_every, last_step;
-    bool tokens;      /* the loss is per token */
-    tg_status status; /* status of the first record that failed */
+    bool tokens; /* the loss is per token */
     const char *clock;
     bool sim_only; /* a simulation, without parameters */
     struct window window;

@@ -260,7 +260,8 @@ static tg_status run_all(run *r)
     end->epochs = run_position(r) / r->steps_per_epoch;
     TG_TRY(run_stats_figures(&r->stats, r->model->params_total, end->seconds - run_before(r),
                              (double)r->trained_bytes, end));
-    end->unchanged = r->step > r->first_step && hash_trained(r) == params_before;
+    end->unchanged =
+        r->transport->rank == 0 && r->step > r->first_step && hash_trained(r) == params_before;
     end->skipped_nonfinite = tg_session_skipped(r->session);
     TG_TRY(tg_session_params_hash(r->session, &end->params_hash));
     end->bytes_sent = tg_session_bytes_sent(r->session);

@@ -1,0 +1,72 @@
+#include "command/output/record_file.h"
+#include "command/output/console.h"
+#include "command/output/outfile.h"
+#include "telegrad/tools.h"
+#include <stdlib.h>
+
+struct record_file {
+    tg_newfile *file; /* opened for the first record; NULL: standard output */
+    const char *path;
+    struct outfile_seen seen; /* the file, before the run was checked */
+    bool to_stdout, append;
+    tg_status status;
+};
+
+tg_status record_file_open(const char *path, bool append, struct record_file **f_p)
+{
+    const bool to_stdout = outfile_is_stdout(path);
+    if (!to_stdout)
+        TG_TRY(outfile_check_growing("--out", path));
+    if (!to_stdout)
+        TG_TRY(outfile_check_old("--out", path, "{\"type\"", "records of runs"));
+    struct record_file *f = calloc(1, sizeof *f);
+    if (!f)
+        return tg_fail(TG_E_NOMEM, "out of memory: records");
+    f->path = path;
+    f->seen = outfile_see(path);
+    f->to_stdout = to_stdout;
+    f->append = append;
+    *f_p = f;
+    return TG_OK;
+}
+
+static tg_status put(struct record_file *f, const json_t *record)
+{
+    if (f->to_stdout) {
+        console_status(""); /* both may be the same terminal */
+        return jsonl_print(record);
+    }
+    if (!f->file) {
+        TG_TRY(outfile_check_unchanged("--out", f->path, &f->seen));
+        TG_TRY(outfile_open_growing("--out", f->path, f->append, &f->file));
+    }
+    return jsonl_write(record, tg_newfile_stream(f->file), tg_newfile_path(f->file));
+}
+
+tg_status record_file_add(struct record_file *f, json_t *record)
+{
+    const tg_status status = f ? put(f, record) : TG_OK;
+    json_decref(record);
+    if (f && f->status == TG_OK)
+        f->status = status;
+    return status;
+}
+
+tg_status record_file_status(const struct record_file *f)
+{
+    return f ? f->status : TG_OK;
+}
+
+tg_status record_file_commit(struct record_file *f)
+{
+    const tg_status status = f && f->file ? outfile_commit(f->file, "--out") : TG_OK;
+    free(f);
+    return status;
+}
+
+void record_file_abandon(struct record_file *f)
+{
+    if (f)
+        outfile_abandon(f->file);
+    free(f);
+}
