@@ -191,7 +191,7 @@ static tg_status test(const struct eval_options *o, const tg_weights *w, const t
                                 .arg = &sink,
                                 .stop = &stop_signal};
     if (o->logits)
-        TG_TRY(outfile_check_old("--logits", o->logits, "\x93NUMPY", "logits"));
+        TG_TRY(outfile_check_old("--logits", o->logits, 0, "\x93NUMPY", "logits"));
     if (o->logits)
         TG_TRY(outfile_open("--logits", o->logits, &sink.file));
     tg_status status = train_evaluate(&job, data, info_p);

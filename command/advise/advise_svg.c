@@ -99,7 +99,7 @@ static tg_status write_picture(const struct picture *p, const char *path)
              "Predicted time of a step: %zu parameters, %d workers, batch %" PRIu64
              ", computing %.4g ms (dotted: the link that was asked for)",
              advice_params(a->advice), a->workers, a->options->batch, 1e3 * advice_tau(a->advice));
-    TG_TRY(outfile_check_old("--svg", path, REPORT_PICTURE_BEGINS, "what telegrad drew"));
+    TG_TRY(outfile_check_old("--svg", path, 0, REPORT_PICTURE_BEGINS, "what telegrad drew"));
     TG_TRY(outfile_open("--svg", path, &file));
     chart_write(tg_newfile_stream(file), title, PLOT_W, p->panel, 2);
     return outfile_commit(file, "--svg");

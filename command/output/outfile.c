@@ -63,21 +63,22 @@ bool outfile_ends_in(const char *path, const char *ending)
     return len >= n && strcmp(path + len - n, ending) == 0;
 }
 
-tg_status outfile_check_old(const char *option, const char *path, const char *begins,
+tg_status outfile_check_old(const char *option, const char *path, size_t at, const char *begins,
                             const char *what)
 {
     char text[64];
-    struct stat own, old;
+    struct stat own, old = {0};
     const char *why;
     const size_t len = strlen(begins) < sizeof text ? strlen(begins) : sizeof text;
     const int fd = tg_readfile_open(path, TG_READ_REGULAR, NULL, &why);
     if (fd < 0)
         return TG_OK;
-    const ssize_t got = read(fd, text, len);
+    const ssize_t got = pread(fd, text, len, (off_t)at);
     const bool is_stdout = fstat(fd, &old) == 0 && fstat(STDOUT_FILENO, &own) == 0 &&
                            old.st_dev == own.st_dev && old.st_ino == own.st_ino;
     close(fd);
-    if (is_stdout || got == 0 || (got > 0 && memcmp(text, begins, (size_t)got) == 0))
+    if (is_stdout || (got == 0 && old.st_size == 0) ||
+        (got > 0 && memcmp(text, begins, (size_t)got) == 0))
         return TG_OK;
     return tg_fail(TG_E_SPEC,
                    "%s %s: the file holds something other than %s, and would be replaced: choose "

@@ -20,11 +20,11 @@ TG_NODISCARD tg_status outfile_check_growing(const char *option, const char *pat
 TG_NODISCARD tg_status outfile_check(const char *option, const char *path, bool alone);
 /* Check that what a file holds, if there is one, may be replaced: it is empty, or begins like one
  * that this option wrote before.
- * begins  the first bytes of such a file
+ * begins  what such a file holds from byte `at` on
  * what    what it holds: "records of runs"
  * Errors  TG_E_SPEC */
-TG_NODISCARD tg_status outfile_check_old(const char *option, const char *path, const char *begins,
-                                         const char *what);
+TG_NODISCARD tg_status outfile_check_old(const char *option, const char *path, size_t at,
+                                         const char *begins, const char *what);
 /* A file as it was at some time: whether it was regular, and which it was. */
 struct outfile_seen {
     bool regular;

@@ -18,7 +18,7 @@ tg_status record_file_open(const char *path, bool append, struct record_file **f
     if (!to_stdout)
         TG_TRY(outfile_check_growing("--out", path));
     if (!to_stdout)
-        TG_TRY(outfile_check_old("--out", path, "{\"type\"", "records of runs"));
+        TG_TRY(outfile_check_old("--out", path, 0, "{\"type\"", "records of runs"));
     struct record_file *f = calloc(1, sizeof *f);
     if (!f)
         return tg_fail(TG_E_NOMEM, "out of memory: records");

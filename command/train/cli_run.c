@@ -62,6 +62,8 @@ static void say_joined(const train_start_info *info, const char *init, bool anew
                           : "--anew, which counts from step 0");
 }
 
+enum { SAFETENSORS_JSON = 8 }; /* where the head of such a file begins, after its length */
+
 static tg_status on_start(void *arg, const train_start_info *info)
 {
     struct watch *w = arg;
@@ -71,6 +73,8 @@ static tg_status on_start(void *arg, const train_start_info *info)
                                 &w->folder));
     if (o->save_weights && w->about->launch->rank == 0) {
         TG_TRY(outfile_check("--save-weights", o->save_weights, true));
+        TG_TRY(outfile_check_old("--save-weights", o->save_weights, SAFETENSORS_JSON, "{\"",
+                                 "weights"));
         TG_TRY(outfile_lock("--save-weights", o->save_weights, &w->weights));
     }
     TG_TRY(run_result_start(w->result, info));
@@ -99,6 +103,8 @@ static tg_status on_step(void *arg, const train_step_info *info)
 {
     struct watch *w = arg;
     look(w);
+    if (!info->tg.stop)
+        wait_line_step(&w->wait_line);
     progress_step(&w->progress, info);
     return records_step(w->records, info);
 }

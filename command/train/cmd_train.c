@@ -43,7 +43,7 @@ static tg_status open_trace(const struct launch *l, const char *path, struct tra
     TG_TRY(outfile_check("--trace", path, l->size > 1)); /* ranks cannot share a pipe */
     if (l->rank)
         TG_TRY(outfile_check("--trace", own, true));
-    TG_TRY(outfile_check_old("--trace", own, "{\"displayTimeUnit\"", "a trace"));
+    TG_TRY(outfile_check_old("--trace", own, 0, "{\"displayTimeUnit\"", "a trace"));
     TG_TRY(outfile_open("--trace", own, &t->file));
     return tg_trace_create(TRACE_SPANS, &t->trace);
 }

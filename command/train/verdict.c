@@ -83,6 +83,8 @@ static void look_at_loss(verdict *v, const verdict_run *run)
 static void look_at_starts(verdict *v, const verdict_run *run, const char *kind,
                            const tg_spec *spec)
 {
+    if (run->end->interrupted) /* it may have been on its way */
+        return;
     if (run->end->steps == run->first_step) /* nothing was left to train */
         return;
     for (const tg_key *key = tg_spec_entry(spec)->keys; key && key->name; key++) {
@@ -116,7 +118,7 @@ static void look_at_averages(verdict *v, const verdict_run *run)
                             .steps = run->end->steps,
                             .steps_per_epoch = run->steps_per_epoch};
     char text[sizeof v->remark[0].text];
-    if (late_averages(&ended, true, text, sizeof text))
+    if (!run->end->interrupted && late_averages(&ended, true, text, sizeof text))
         add(v, "not_averaged", "%s", text);
 }
 
@@ -171,8 +173,7 @@ verdict verdict_of(const verdict_run *run)
     }
     if (tg_registry_parse(TG_KIND_STRATEGY, run->strategy, &strategy) == TG_OK)
         look_at_starts(&v, run, "strategy", strategy);
-    if (!run->end->interrupted &&
-        tg_registry_parse(TG_KIND_LR_SCHEDULE, run->lr_schedule, &rates) == TG_OK)
+    if (tg_registry_parse(TG_KIND_LR_SCHEDULE, run->lr_schedule, &rates) == TG_OK)
         look_at_starts(&v, run, "lr-schedule", rates);
     look_at_averages(&v, run);
     look_at_change(&v, run->end);

@@ -3,6 +3,7 @@
 #include "command/output/stop.h"
 #include <stdio.h>
 
+#define STOP_LONG_MS 1500
 #define FIRST_LINE 10                /* seconds */
 #define FRESH_NS INT64_C(3000000000) /* ranks report about once a second */
 
@@ -69,6 +70,19 @@ static void say_stopping(struct wait_line *w, const char *who)
     console_say("%s: stopping after this step, which waits for %s; a second interrupt ends the run "
                 "at once, without saving",
                 stop_words(), who);
+}
+
+void wait_line_step(struct wait_line *w)
+{
+    if (!stop_came_before(STOP_LONG_MS))
+        return;
+    pthread_mutex_lock(&w->mutex);
+    if (!w->says_stopping)
+        console_say("%s: stopping once all ranks know of it, which takes as long as what is sent "
+                    "now; a second interrupt ends the run at once, without saving",
+                    stop_words());
+    w->says_stopping = true;
+    pthread_mutex_unlock(&w->mutex);
 }
 
 static void show(struct wait_line *w, int rank, const tg_wait *wait, int64_t now)

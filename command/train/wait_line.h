@@ -30,5 +30,8 @@ void wait_line_init(struct wait_line *w, const char *title, int world, bool toge
  * rank 0 is itself late, or if it is a separate process that hears of the late rank only through
  * others. */
 void wait_line_tell(struct wait_line *w, int rank, const tg_wait *wait);
+/* Rank 0 has made a step, but not its last: if a signal came some time ago, say that the run is
+ * stopping. */
+void wait_line_step(struct wait_line *w);
 
 #endif

@@ -200,7 +200,8 @@ static tg_status begin(struct tune_folder *f, const char *dir, const json_t *abo
     TG_TRY(path_in(dir, "", "tune", ".jsonl", f->path));
     TG_TRY(make(dir, ""));
     TG_TRY(check_empty(f, dir));
-    TG_TRY(outfile_check_old("--out", f->path, "{\"type\":\"tune\"", "a sweep of telegrad tune"));
+    TG_TRY(
+        outfile_check_old("--out", f->path, 0, "{\"type\":\"tune\"", "a sweep of telegrad tune"));
     TG_TRY(outfile_open_growing("--out", f->path, true, &f->file));
     TG_TRY(read_past(f, dir, about, &count));
     TG_TRY(make(dir, "runs"));

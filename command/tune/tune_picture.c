@@ -186,7 +186,7 @@ static tg_status write_picture(struct picture *p)
     if (p->panel[0].lines < p->t->runs)
         snprintf(title + used, sizeof title - (size_t)used, ", of which the best %zu are drawn",
                  p->panel[0].lines);
-    TG_TRY(outfile_check_old("--out", path, REPORT_PICTURE_BEGINS, "what telegrad drew"));
+    TG_TRY(outfile_check_old("--out", path, 0, REPORT_PICTURE_BEGINS, "what telegrad drew"));
     TG_TRY(outfile_open("--out", path, &file));
     chart_write(tg_newfile_stream(file), title, PLOT_W, p->panel, p->panels);
     return outfile_commit(file, "--out");

@@ -338,6 +338,21 @@ class Train(CliTest):
         self.refused(2, ["--logits -", "must go to a file"], "eval", "--weights", "w", "--logits", "-", cwd=self.folder)
         self.assertEqual(os.listdir(self.folder), [])
 
+    def test_weights_replace_weights_alone(self):
+        weights, other = self.path("w.safetensors"), self.path("my.key")
+        one = ["train", *TINY, "--steps", "1"]
+        for _ in range(2):
+            self.ok(*one, "--save-weights", weights)
+        for text in ("-----BEGIN PRIVATE KEY-----\n", "short", '{"type":"start"}\n'):
+            with open(other, "w", encoding="utf-8") as file:
+                file.write(text)
+            self.refused(2, [f"--save-weights {other}: the file holds something other than weights"], *one, "--save-weights", other)
+            with open(other, encoding="utf-8") as file:
+                self.assertEqual(file.read(), text)
+        with open(other, "w", encoding="utf-8"):
+            pass
+        self.ok(*one, "--save-weights", other)
+
     def test_two_runs_and_one_file(self):
         """The second finds out before it trains, and the first one's records stay."""
         out = self.path("run.jsonl")

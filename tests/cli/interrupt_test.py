@@ -54,6 +54,19 @@ class Interrupt(CliTest):
         self.assertIn("interrupted by SIGHUP", process.communicate(timeout=60)[1])
         self.assertEqual(process.returncode, 129)
 
+    def test_long_way_to_the_end(self):
+        """What is averaged later carries the wish to stop later, too: the run says that it has heard it."""
+        out = self.path("run.jsonl")
+        process = start("train", *TINY, "--model", "mlp:hidden=32", "--steps", "100000", "--workers", "2", "--link", "2mbit,100ms", "--strategy",
+                        "dga:delay=20", "--method", "dgc:density=0.5,warmup=1000", "--lr", "0.001", "--log-every", "1", "--out", out)
+        self.wait_for_steps(process, out)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(100), 130)
+        said = process.communicate()[1]
+        self.assertIn("telegrad: interrupted by SIGINT: stopping once all ranks know of it", said)
+        self.assertEqual(said.count("interrupted by SIGINT: stopping"), 1, said)
+        self.assertEqual(records(out)[-1]["remarks"], [])  # nor is the warm-up too long for the run
+
     def test_interrupt_saves(self):
         code, stdout, stderr, out = self.interrupted(signal.SIGINT, extra=("--save", self.path("saved")))
         self.assertEqual(code, 130)

@@ -36,7 +36,7 @@ class Faults(ServeTest):
         for signalled in (True, False):
             weights = pathlib.Path(self.path(f"{signalled}.safetensors"))
             server = self.serve("--journal", self.path(f"journal {signalled}"))
-            worker = self.worker("--steps", "1000000", "--no-eval", "--save-weights", weights, "--out", self.path(f"{signalled}.jsonl"),
+            worker = self.worker("--steps", "1000000", "--save-weights", weights, "--out", self.path(f"{signalled}.jsonl"),
                                  "--log-every", "1", "--timeout", "60" if signalled else "1")
             self.until(lambda name=f"{signalled}.jsonl": len(self.records(name, "step")) > 5)
             server.kill()
@@ -51,6 +51,7 @@ class Faults(ServeTest):
                 self.assertRegex(said, rf"interrupted by SIGTERM after step \d+ of 1000000; weights: {re.escape(str(weights))}\n")
                 self.assertRegex(done.stdout, r"steps          \d+ of 1000000, interrupted\n")
                 self.assertIn(f"weights        {weights}\n", done.stdout)
+                self.assertIsNone(self.records(f"{signalled}.jsonl", "end")[0]["test_loss"])
             else:
                 self.assertRegex(said, rf"it was called for 1 s.*; the weights after step \d+ are in {re.escape(str(weights))}\n")
             self.assertGreater(weights.stat().st_size, 4 * 27882)

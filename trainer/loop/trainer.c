@@ -209,6 +209,7 @@ static tg_status end_lost(run *r, tg_status why)
                    : tg_fail(why, "%s; the weights are not saved: %s", text, tg_error());
     TG_TRY(note_unsaved(r, written));
     r->lost = r->end.interrupted = true;
+    r->end.test_loss = r->end.test_accuracy = NAN; /* of older weights */
     r->end.seconds = run_seconds(r);
     r->trained_bytes = run_sent(r) - r->sent_before;
     if (r->loss_steps > 0)
