@@ -146,9 +146,10 @@ static tg_status report(struct report_options *o)
     if (o->timeline)
         TG_TRY(make_timeline(o, &job));
     TG_TRY(outfile_check("-o", o->out, false));
-    TG_TRY(outfile_check_old(
-        "-o", o->out, 0, outfile_ends_in(o->out, ".svg") ? REPORT_PICTURE_BEGINS : REPORT_PAGE_BEGINS,
-        "what telegrad report drew"));
+    TG_TRY(outfile_check_old("-o", o->out, 0,
+                             outfile_ends_in(o->out, ".svg") ? REPORT_PICTURE_BEGINS
+                                                             : REPORT_PAGE_BEGINS,
+                             "what telegrad report drew"));
     TG_TRY(outfile_open("-o", o->out, &file));
     tg_status status = write_report(o, &job, tg_newfile_stream(file));
     if (status != TG_OK) {
