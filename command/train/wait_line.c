@@ -78,8 +78,8 @@ void wait_line_step(struct wait_line *w)
         return;
     pthread_mutex_lock(&w->mutex);
     if (!w->says_stopping)
-        console_say("%s: stopping once all ranks know of it, which takes as long as what is sent "
-                    "now; a second interrupt ends the run at once, without saving",
+        console_say("%s: stopping once all ranks know of it, which can take some steps; a second "
+                    "interrupt ends the run at once, without saving",
                     stop_words());
     w->says_stopping = true;
     pthread_mutex_unlock(&w->mutex);
