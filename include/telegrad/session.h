@@ -397,7 +397,7 @@ TG_API TG_NODISCARD tg_status tg_session_save_final(tg_session *s, const char *d
  * trained model, if called after tg_session_finish. The file has its name once it is complete. All
  * ranks call it. A worker of servers (size 1) may call it after TG_E_PEER or TG_E_STOPPED, too.
  * path    of rank 0, which writes it; of the others it is ignored, and may be NULL
- * Errors  on all ranks: TG_E_ARG (rank 0's path is NULL), TG_E_IO: it continues. TG_E_PEER ends it */
+ * Errors  on all ranks: TG_E_ARG (rank 0: path is NULL), TG_E_IO: it goes on. TG_E_PEER ends it */
 TG_API TG_NODISCARD tg_status tg_session_save_weights(tg_session *s, const char *path);
 /* Resume: call it in place of tg_session_begin. After the handshake, the newest committed
  * checkpoint in dir is loaded; tg_log warns of newer folders without a COMMIT, which are not read.
