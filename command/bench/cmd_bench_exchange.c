@@ -79,7 +79,7 @@ static tg_status set(void *input, int key, char *arg)
         c->report.json = true;
         return TG_OK;
     case WORKERS_KEY:
-        return bench_args_list("workers", arg, 1, BENCH_EXCHANGE_WORKERS, WORKERS_MAX, c->workers,
+        return bench_args_list("workers", arg, 2, BENCH_EXCHANGE_WORKERS, WORKERS_MAX, c->workers,
                                &c->o.nworkers);
     case LINK:
         if (c->o.links == LINKS_MAX)

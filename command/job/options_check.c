@@ -1,5 +1,6 @@
 #include "command/job/options_check.h"
 #include "command/job/launch.h"
+#include "command/job/server_mode.h"
 #include "command/output/outfile.h"
 #include "telegrad/server.h"
 #include "telegrad/transport.h"
@@ -205,6 +206,8 @@ static tg_status create_server(const struct run_options *o, const tg_server_conf
 static tg_status check_server_mode(const struct run_options *o)
 {
     const bool keeps = launch_servers_keep(o);
+    if (o->server_mode)
+        TG_TRY(server_mode_check("server-mode", o->server_mode, "sum|sync|async"));
     if (o->server_mode && keeps == (strcspn(o->server_mode, ":") == strlen("sum") &&
                                     strncmp(o->server_mode, "sum", strlen("sum")) == 0))
         return tg_fail(TG_E_SPEC,

@@ -3,6 +3,7 @@
 #include "command/bench/bench_args.h"
 #include "command/job/launch.h"
 #include "command/job/options.h"
+#include "command/job/server_mode.h"
 #include "command/job/tcp_join.h"
 #include "command/output/cli.h"
 #include "command/output/console.h"
@@ -194,6 +195,7 @@ static tg_status check_mode(const struct command *c)
                        "--mode %.64s: workers that come and go need a server that keeps the "
                        "parameters: allowed: async, sync; train --servers N has sum",
                        c->mode);
+    TG_TRY(server_mode_check("mode", c->mode, "async|sync"));
     TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, c->optimizer, &optimizer));
     tg_spec_free(optimizer);
     TG_TRY(tg_transport_inproc(ranks + 1, t));

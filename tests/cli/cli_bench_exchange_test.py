@@ -8,9 +8,10 @@ from mpi_tool import AVAILABLE, WHY, mpirun
 
 QUICK = ["--elements", "20000", "--workers", "2", "--seconds", "0.01"]
 REFUSED = [
+    (["dense", "--workers", "1"], ['--workers "1"', "allowed: whole numbers from 2 to 64"]),
     (["no-such-method"], ['"no-such-method"', "allowed: dense"]),
     (["dgc:densty=0.1"], ["densty", "density"]),
-    (["--workers", "65"], ['--workers "65"', "allowed: whole numbers from 1 to 64"]),
+    (["--workers", "65"], ['--workers "65"', "allowed: whole numbers from 2 to 64"]),
     (["--workers", "2,"], ['--workers "2,"', "allowed: "]),
     (["--link", "fast"], ["fast", "allowed"]),
     (["--real-link", "1gbit"], ["--real-link 1gbit requires mpirun", "--link 1gbit"]),
@@ -96,7 +97,7 @@ class BenchExchange(CliTest):
 
     def test_defaults(self):
         """Every exchange that carries dense vectors, sparse ones both ways, PowerSGD; several numbers of workers."""
-        rows = self.rows("--workers", "1,3", "--model", "lenet5", "--seconds", "0.001")
+        rows = self.rows("--workers", "2,3", "--model", "lenet5", "--seconds", "0.001")
         self.assertEqual([r["error"] for r in rows], [None] * len(rows))
         self.assertEqual({(r["elements"], r["tensors"]) for r in rows}, {(431080, 8)})
         self.assertEqual([r["workers"] for r in rows], [1, 3] * (len(rows) // 2))

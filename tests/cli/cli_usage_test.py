@@ -41,6 +41,7 @@ TRAIN = [
     (["--workers", "5", "--servers", "1", "--server-mode", "sum:combine=krum,f=2"], ["combine=krum,f=2 with 5 ranks: allowed: f=0..1"]),
     (["--workers", "5", "--servers", "1", "--server-mode", "sum:combine=krum"], ["combine=krum requires f"]),
     (["--servers", "1", "--server-mode", "sum:combine=best"], ["combine=best: allowed: mean, median, trimmed, krum, clipped"]),
+    (["--servers", "1", "--server-mode", "aysnc"], ['--server-mode "aysnc": did you mean "async"? allowed: sum, sync, async']),
     (["--servers", "1", "--server-mode", "sync:combine=median"], ["--server-mode sync:combine=median requires --strategy server"]),
     (["--servers", "1", "--strategy", "server", "--server-mode", "sum:combine=median"],
      ["servers that sum do not keep parameters: allowed: sync, async"]),

@@ -263,7 +263,7 @@ BAD = [
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--min", "2"], "--min 2 requires --mode sync; this one is async"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "sync", "--min", "17"], "--min 17: allowed: a whole number, at most --workers, 16"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "sync:combine=krum,f=1", "--workers", "4"], "f=0..0"),
-    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "asink"], "did you mean \"async\"?"),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "asink"], '--mode "asink": did you mean "async"? allowed: async, sync'),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--optimizer", "lars:lr=1"], "allowed: sgd, adam, adamw"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--workers", "2.5"], "--workers 2.5: allowed: a whole number"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--shard", "2/2"], "--shard \"2/2\": allowed: I/N"),

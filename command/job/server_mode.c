@@ -1,0 +1,24 @@
+#include "command/job/server_mode.h"
+#include "telegrad/tools.h"
+#include <stdio.h>
+#include <string.h>
+
+tg_status server_mode_check(const char *option, const char *text, const char *names)
+{
+    const size_t len = strcspn(text, ":");
+    char list[64] = "", name[TG_NEAREST_WORD];
+    tg_nearest near;
+    snprintf(name, sizeof name, "%.*s", (int)len, text);
+    tg_nearest_begin(&near, name);
+    tg_nearest_offer_list(&near, names);
+    for (const char *word = names; *word;) {
+        const size_t n = strcspn(word, "|");
+        if (n == len && strncmp(word, text, n) == 0)
+            return TG_OK;
+        const size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%.*s", used ? ", " : "", (int)n, word);
+        word += n + (word[n] == '|');
+    }
+    return tg_fail(TG_E_SPEC, "--%s \"%.64s\": %sallowed: %s", option, text, tg_nearest_hint(&near),
+                   list);
+}
