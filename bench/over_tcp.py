@@ -86,7 +86,7 @@ def exchanges(folder, link, args, keys, write):
 
 def messages_over_tcp(commands, over, address, keys, tests):
     """bench_messages on two ranks, which the command prefixes start; the rows."""
-    options = [over, "{}", address, *(["--keys", keys] if over == "tcp" and keys else []), *tests]
+    options = [over, "{}", address, *(["--keys", keys] if over != "plain" and keys else []), *tests]
     ends = [[*commands[r], MESSAGES, *(o.format(("listen", "join")[r]) for o in options)] for r in range(2)]
     return rows(together(ends)[0])
 
@@ -125,7 +125,7 @@ def loopback(keys, write):
         said = subprocess.run(["taskset", "-c", "0", "openssl", "speed", "-seconds", "1", "-bytes", "16384", "-evp", "aes-128-gcm"],
                               capture_output=True, text=True, check=True).stdout
         write({"part": "loopback", "turn": turn, "over": "openssl speed", "MB_s": float(re.search(r"([\d.]+)k\s*$", said).group(1)) / 1e3})
-        for over, with_keys in (("plain", None), ("tcp", None), ("tcp", keys)):
+        for over, with_keys in (("plain", None), ("tcp", None), ("tcp", keys), ("memory", keys)):
             done = messages_over_tcp(cores, over, f"tcp://127.0.0.1:{PORT}", with_keys, [f"stream:{MIB}:2000", "arrival:64:500:0"])
             for row in done:
                 write({"part": "loopback", "turn": turn, **row})

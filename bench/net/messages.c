@@ -3,7 +3,7 @@
  * (CLOCK_MONOTONIC), as those of one machine do, also in namespaces of their own.
  *
  *     bench_messages keys DIR                                   a key for each rank
- *     bench_messages tcp|plain listen|join tcp://HOST:PORT [--keys DIR] TEST...
+ *     bench_messages tcp|memory|plain listen|join tcp://HOST:PORT [--keys DIR] TEST...
  *     mpirun -n 2 bench_messages mpi TEST...
  *
  *     TEST   arrival:BYTES:COUNT:PAUSE  one message after the other, each after so many seconds of
@@ -11,7 +11,8 @@
  *                                       receiving
  *            stream:BYTES:COUNT         as many as fit: MB/s, and processor seconds a GB, both ends
  *
- * Without --keys, tcp is insecure. Rank 0, which listens, sends, and prints a JSON line a test. */
+ * tcp is telegrad over the connection, memory is what it uses by itself within a machine. Without
+ * --keys, both are insecure. Rank 0, which listens, sends, and prints a JSON line a test. */
 #include "messages.h"
 #include "telegrad/base.h"
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* The transports of bench_messages. */
 #include "messages.h"
+#include "net/local.h"
 #include "telegrad/net.h"
 #include "telegrad/tools.h"
 #include <netdb.h>
@@ -207,9 +208,9 @@ int messages_open(messages *m, int argc, char **argv)
         next = 6;
     }
     if (argc < 4 || (strcmp(argv[2], "listen") != 0 && strcmp(argv[2], "join") != 0) ||
-        (strcmp(over, "tcp") != 0 && strcmp(over, "plain") != 0))
-        return say("allowed: keys DIR, mpi TEST..., tcp|plain listen|join ADDRESS [--keys DIR] "
-                   "TEST..."),
+        (strcmp(over, "tcp") != 0 && strcmp(over, "memory") != 0 && strcmp(over, "plain") != 0))
+        return say("allowed: keys DIR, mpi TEST..., tcp|memory|plain listen|join ADDRESS "
+                   "[--keys DIR] TEST..."),
                -2;
     m->rank = strcmp(argv[2], "join") == 0;
     if (strcmp(over, "plain") == 0) {
@@ -218,6 +219,7 @@ int messages_open(messages *m, int argc, char **argv)
         m->close = close_plain;
         return open_plain(m, argv[3]) ? next : say("plain sockets cannot be connected");
     }
-    m->name = folder ? "tcp" : "tcp --insecure";
+    tg__local_off = strcmp(over, "tcp") == 0;
+    m->name = !tg__local_off ? "memory" : folder ? "tcp" : "tcp --insecure";
     return open_tcp(m, argv[3], folder) == TG_OK ? next : say(tg_error());
 }

@@ -106,6 +106,7 @@ static void end(void *arg, int peer)
     tg_net_peer_info after;
     ask_connection(c, peer, &after);
     way->relayed = after.way == TG_NET_RELAYED;
+    way->local = after.way == TG_NET_LOCAL;
     way->sent = (double)(after.packets_sent - c->before.packets_sent);
     way->resent = (double)(after.packets_resent - c->before.packets_resent);
     snprintf(c->found.machine[c->rank].congestion, sizeof c->found.machine->congestion, "%s",

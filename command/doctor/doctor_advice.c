@@ -70,7 +70,7 @@ static struct worst worst_of(const struct doctor_findings *f, int rank)
     struct worst w = {0};
     for (int p = 0; p < f->size; p++) {
         const struct doctor_way *out = way(f, rank, p);
-        if (p == rank)
+        if (p == rank || out->local) /* TCP's settings do not matter there */
             continue;
         w.delay_s = fmax(w.delay_s, out->link.delay_s);
         if (out->sent >= 100)

@@ -148,6 +148,7 @@ static void findings_travel(void **state)
         from.way[RANKS + p] = (struct doctor_way){
             .link = {.delay_s = p, .jitter_s = 2, .ahead_s = -3, .rate_bps = 4e9},
             .relayed = p == 2,
+            .local = p == 0,
             .sent = 7,
             .resent = 5};
     strcpy(from.machine[1].host, "other\n\033[2J");
@@ -161,6 +162,7 @@ static void findings_travel(void **state)
         assert_true(w->link.delay_s == p && w->link.jitter_s == 2 && w->link.ahead_s == -3);
         assert_true(w->link.rate_bps == 4e9 && w->sent == 7 && w->resent == 5);
         assert_int_equal(w->relayed, p == 2);
+        assert_int_equal(w->local, p == 0);
     }
     /* Anything else is refused. */
     static const char *const wrong[] = {"", "7", "{}", "[]", "{\"host\": 3}"};

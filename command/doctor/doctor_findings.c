@@ -24,8 +24,9 @@ void doctor_findings_free(struct doctor_findings *f)
 
 static json_t *link_of(const struct doctor_way *w, int peer)
 {
-    return json_pack("{s:i, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "to", peer, "relayed", w->relayed,
-                     "delay_ms", jsonl_real(w->link.delay_s * 1e3), "jitter_ms",
+    return json_pack("{s:i, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "to", peer, "relayed",
+                     w->relayed, "shared_memory", w->local, "delay_ms",
+                     jsonl_real(w->link.delay_s * 1e3), "jitter_ms",
                      jsonl_real(w->link.jitter_s * 1e3), "rate_bps", jsonl_real(w->link.rate_bps),
                      "clock_ahead_ms", jsonl_real(w->link.ahead_s * 1e3), "packets",
                      jsonl_real(w->sent), "packets_resent", jsonl_real(w->resent));
@@ -79,13 +80,13 @@ static bool take_link(struct doctor_findings *f, int rank, const json_t *from)
     if (!take_number(from, "to", &to) || !(to >= 0 && to < f->size))
         return false;
     struct doctor_way *w = &f->way[rank * f->size + (int)to];
-    const bool all = take_flag(from, "relayed", &w->relayed) &&
-                     take_number(from, "delay_ms", &w->link.delay_s) &&
-                     take_number(from, "jitter_ms", &w->link.jitter_s) &&
-                     take_number(from, "rate_bps", &w->link.rate_bps) &&
-                     take_number(from, "clock_ahead_ms", &w->link.ahead_s) &&
-                     take_number(from, "packets", &w->sent) &&
-                     take_number(from, "packets_resent", &w->resent);
+    const bool all =
+        take_flag(from, "relayed", &w->relayed) && take_flag(from, "shared_memory", &w->local) &&
+        take_number(from, "delay_ms", &w->link.delay_s) &&
+        take_number(from, "jitter_ms", &w->link.jitter_s) &&
+        take_number(from, "rate_bps", &w->link.rate_bps) &&
+        take_number(from, "clock_ahead_ms", &w->link.ahead_s) &&
+        take_number(from, "packets", &w->sent) && take_number(from, "packets_resent", &w->resent);
     w->link.delay_s /= 1e3;
     w->link.jitter_s /= 1e3;
     w->link.ahead_s /= 1e3;

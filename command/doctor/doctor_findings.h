@@ -17,6 +17,7 @@ struct doctor_machine {
 struct doctor_way {
     struct doctor_link link;
     bool relayed;        /* by way of the meeting point */
+    bool local;          /* shared memory of one machine */
     double sent, resent; /* packets, while the rate was measured */
 };
 

@@ -90,7 +90,7 @@ static void pair_row(const struct doctor_findings *f, struct table *t, const str
     table_row(t);
     snprintf(text, sizeof text, "%d, %d", p->low, p->high);
     table_cell(t, text);
-    table_cell(t, out->relayed ? "relayed" : "direct");
+    table_cell(t, out->relayed ? "relayed" : out->local ? "memory" : "direct");
     cell(t, "%.3f ms", out->link.delay_s * 1e3);
     cell(t, "%.3f ms", out->link.jitter_s * 1e3);
     rate_cell(t, out);

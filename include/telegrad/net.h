@@ -181,9 +181,10 @@ TG_API int tg_net_size(const tg_net *net);
 TG_API void tg_net_nodes(const tg_net *net, int *nodes);
 
 typedef enum tg_net_way {
-    TG_NET_SELF,   /* this rank itself */
-    TG_NET_DIRECT, /* a connection of its own */
-    TG_NET_RELAYED /* relayed by rank 0 */
+    TG_NET_SELF,    /* this rank itself */
+    TG_NET_DIRECT,  /* a connection of its own */
+    TG_NET_RELAYED, /* relayed by rank 0 */
+    TG_NET_LOCAL    /* shared memory: it is a process of the same user on this machine */
 } tg_net_way;
 
 typedef struct tg_net_peer_info {
@@ -306,6 +307,9 @@ TG_API void tg_net_leave(tg_net *net, const char *why);
  *          the reason. Ranks that wait for it get TG_E_PEER at once, as they do when its process
  *          dies. A machine that stops responding is detected by the timeouts of operations that
  *          wait for it. Destroying the transport waits at most 5 s for delivery of what was sent
+ * Machine  Two ranks that run as the same user, and whose connection does not leave the machine,
+ *          exchange bytes through shared memory instead (TG_NET_LOCAL), once both have proved their
+ *          keys. This takes two descriptors more for each such peer
  * Memory   Messages that arrive before their receive is posted are kept, up to 64 MiB from each
  *          rank; beyond that, a message stays with its sender until its receive is posted
  * Threads  any one at a time; TG_DRIVER_THREAD is possible

@@ -136,23 +136,54 @@ ptrdiff_t tg__stream_gather(tg__stream *s, const void *bytes, size_t len)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
+/* Positions in the shared memory are wrong. */
+static int fail_local(tg__stream *s)
+{
+    return tg__stream_fail(s, "what it has written to shared memory is not telegrad's");
+}
+
 ptrdiff_t tg__stream_write(tg__stream *s, const void *bytes, size_t len)
 {
     if (s->failed)
         return -1;
+    if (s->writes_local) {
+        const ptrdiff_t n = tg__local_write(s->local, bytes, len);
+        return n < 0 ? fail_local(s) : n;
+    }
     if (s->tls)
         return s->ssl ? 0 : tg__stream_write_sealed(s, bytes, len);
     /* Long ones go from where they are, with what was gathered before. */
     return len < TG__STREAM_OUT / 16 ? tg__stream_gather(s, bytes, len) : send_both(s, bytes, len);
 }
 
-ptrdiff_t tg__stream_read(tg__stream *s, void *bytes, size_t len)
+static ptrdiff_t read_socket(tg__stream *s, void *bytes, size_t len)
 {
-    if (s->failed || s->drained)
-        return s->failed ? -1 : 0;
     if (s->tls)
         return s->ssl ? 0 : tg__stream_read_sealed(s, bytes, len);
     return read_plain(s, bytes, len);
+}
+
+static ptrdiff_t read_local(tg__stream *s, void *bytes, size_t len)
+{
+    for (;;) {
+        const bool over = s->over;
+        const ptrdiff_t n = tg__local_read(s->local, bytes, len);
+        s->failed |= over && n == 0;
+        if (n != 0 || over)
+            return n < 0 ? fail_local(s) : n > 0 ? n : -1;
+        uint8_t byte; /* nothing but its end comes over the socket any more */
+        const ptrdiff_t said = read_socket(s, &byte, 1);
+        if (said >= 0)
+            return said == 0 ? 0 : fail_local(s);
+        s->over = true; /* it may have written just before */
+    }
+}
+
+ptrdiff_t tg__stream_read(tg__stream *s, void *bytes, size_t len)
+{
+    if (s->drained || (s->failed && !s->over))
+        return s->failed ? -1 : 0;
+    return s->reads_local ? read_local(s, bytes, len) : read_socket(s, bytes, len);
 }
 
 /* ---- begin and end --------------------------------------------------------------------------- */
@@ -212,6 +243,8 @@ void tg__stream_close(tg__stream *s)
         if (s->fd >= 0)
             close(s->fd);
     }
+    tg__local_close(s->local);
+    s->local = NULL;
     s->ssl = NULL;
     s->out = s->in = NULL;
     s->fd = -1;
@@ -233,6 +266,8 @@ void tg__stream_drain(tg__stream *s)
 {
     uint8_t waste[4096];
     s->drained = true;
+    if (s->reads_local)
+        tg__local_forget(s->local);
     /* A bound: the peer may send as fast as this reads. */
     for (int i = 0; i < 256 && recv(s->fd, waste, sizeof waste, MSG_DONTWAIT) > 0; i++)
         ;

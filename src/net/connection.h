@@ -1,9 +1,13 @@
 /* A connection as a stream of bytes: a non-blocking socket, with TLS 1.3 or without. Nothing here
- * waits. A stream that fails stays failed and says why. One thread at a time. */
+ * waits. A stream that fails stays failed and says why. One thread at a time.
+ *
+ * Each direction may move from the socket to memory that both ends share (local.h). The socket then
+ * only shows that the other end is gone; what that end wrote before can still be read. */
 #ifndef TG_NET_CONNECTION_H
 #define TG_NET_CONNECTION_H
 
 #include "net/key.h"
+#include "net/local.h"
 #include "net/record.h"
 
 /* Bytes accepted for sending that the socket has not taken yet; bytes of a socket that wait to be
@@ -47,6 +51,9 @@ typedef struct tg__stream {
     bool exact;         /* tg__stream_read_exactly was called */
     bool ending, ended; /* tg__stream_end was called; and is complete */
     bool drained;       /* tg__stream_drain was called: nothing can be read any more */
+    tg__local *local;   /* owned; NULL: none */
+    bool writes_local, reads_local; /* bytes go by it */
+    bool over; /* reads_local: the socket has ended; in the memory there may be more */
     bool failed;
     bool lost; /* failed because the connection broke off, not because of what came over it */
     char why[TG__STREAM_WHY];

@@ -426,7 +426,10 @@ tg_status tg_net_peer(const tg_net *net, int rank, tg_net_peer_info *info)
         return tg_fail(TG_E_STATE, "tg_net_peer: rank=%d: no worker has this seat now", rank);
     if (rank != net->rank) {
         describe_tcp(net->stream[rank]->fd, &own);
-        own.way = net->relayed[rank] ? TG_NET_RELAYED : TG_NET_DIRECT;
+        const tg__stream *s = net->stream[rank];
+        own.way = net->relayed[rank]                  ? TG_NET_RELAYED
+                  : s->writes_local && s->reads_local ? TG_NET_LOCAL
+                                                      : TG_NET_DIRECT;
         tg__address_text(&net->member[rank].address, own.address);
     }
     if (net->tls)

@@ -44,6 +44,8 @@ void tg__peer_let_go(tg__tcp *t, tg__peer *p)
         t->polls = polls;
     }
     (void)epoll_ctl(t->epoll, EPOLL_CTL_DEL, p->stream->fd, NULL);
+    if (p->stream->local)
+        (void)epoll_ctl(t->epoll, EPOLL_CTL_DEL, tg__local_bell(p->stream->local), NULL);
     free(p->aside);
     p->aside = NULL;
     if (p->into) /* it fails when it is tested */
@@ -79,8 +81,9 @@ static void watch(tg__tcp *t, tg__peer *p)
 {
     if (!p->stream)
         return;
-    const bool out = !p->gone && (tg__stream_is_full(p->stream) || p->stage_at < p->stage_len ||
-                                  (p->segment_left > 0 && !p->held));
+    const bool waits = p->stage_at < p->stage_len || (p->segment_left > 0 && !p->held);
+    const bool out =
+        !p->gone && (tg__stream_is_full(p->stream) || (waits && !p->stream->writes_local));
     if (p->gone || out == p->watches_out)
         return;
     struct epoll_event e = {.events = EPOLLIN | (out ? (uint32_t)EPOLLOUT : 0), .data.ptr = p};
@@ -175,9 +178,12 @@ static bool handle(tg__tcp *t)
             (void)!read(t->wake, &ticks, sizeof ticks);
             continue;
         }
-        if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+        const uint32_t what = events[i].events;
+        if ((what & TG__BELL) && p->stream->local)
+            tg__local_silence(p->stream->local);
+        if (what & (EPOLLIN | EPOLLHUP | EPOLLERR | TG__BELL))
             tg__peer_pull(t, p);
-        if (events[i].events & EPOLLOUT)
+        if (what & (EPOLLOUT | TG__BELL))
             tg__peer_push(t, p);
         watch(t, p);
     }
@@ -399,6 +405,7 @@ tg_status tg__peer_connect(tg__tcp *t, tg__peer *p, tg__stream *stream)
     p->stream = stream;
     tg__pace_connect(&t->pace, &p->paced, stream->fd);
     p->has_more = true; /* it may have read ahead */
+    tg__peer_offer(t, p);
     return TG_OK;
 }
 

@@ -10,6 +10,9 @@
  *   CREDIT   number: cost of messages that have been received, or taken from those kept
  *   WANT     a message of this tag waits to be granted; number: its length
  *   GRANT    the oldest waiting message of this tag may be sent
+ *   OFFER    memory to share (local.h), from the higher rank, or the worker. Tag, length and number:
+ *            those of tg__local_offer
+ *   LOCAL    number 1: what follows from the sender comes by that memory; 0: it does not want to
  *   BYE      nothing follows; number: 0, or 1 + the rank that is to blame; from a server to a
  *            worker: 1 if it must not call again. Tag: 1 + the rank that
  *            told the sender so if the key of the blamed rank was taken off rank 0's list, which
@@ -33,6 +36,7 @@
 #define TG__SEGMENT_FAR ((size_t)64 << 10) /* to far peers: what is more urgent waits for its end */
 #define TG__WINDOW ((uint64_t)64 << 20)
 #define TG__MESSAGE_COST 64     /* of the window, besides a message's bytes: it takes memory, too */
+#define TG__BELL EPOLLRDNORM    /* what epoll reports of a bell; of a connection it is not asked */
 #define TG__WANTS_MAX (1 << 14) /* messages that may wait to be granted: looked through for each */
 #define TG__STAGE ((size_t)16 << 10) /* a head and a short segment go as one TLS record */
 
@@ -44,6 +48,8 @@ enum tg__tcp_frame {
     TG__FRAME_WANT,
     TG__FRAME_GRANT,
     TG__FRAME_BYE,
+    TG__FRAME_OFFER,
+    TG__FRAME_LOCAL,
 };
 
 #define TG__REASON_TAG (TG__TAG_CARRIED - 1) /* nobody else uses it: MPI has none of this number */
@@ -94,6 +100,8 @@ typedef struct tg__peer {
     bool held;        /* by the pace, until pace.tick_ns */
     tg__paced paced;
     bool has_more; /* there may be more to read that the socket does not show */
+    bool offered;  /* OFFER was sent, or has come */
+    bool moves;    /* LOCAL is to be sent */
 
     /* Sending. */
     tg__tcp_posts sends;
@@ -179,8 +187,10 @@ void tg__peer_expel(tg__tcp *t, tg__peer *p);
 /* Send as much as the connection takes. */
 void tg__peer_push(tg__tcp *t, tg__peer *p);
 /* Queue a frame without a segment. Returns false, and loses the peer, if out of memory. */
-bool tg__peer_control(tg__tcp *t, tg__peer *p, enum tg__tcp_frame kind, uint32_t tag,
+bool tg__peer_control(tg__tcp *t, tg__peer *p, enum tg__tcp_frame kind, uint32_t tag, uint32_t len,
                       uint64_t number);
+void tg__tcp_head(uint8_t at[TG__HEAD], enum tg__tcp_frame kind, uint32_t tag, size_t len,
+                  uint64_t number);
 /* Stop sending messages: what is left of a segment is put aside, so that callers' memory is no
  * longer needed, and BYE follows it. */
 void tg__peer_say_bye(tg__tcp *t, tg__peer *p);
@@ -192,6 +202,14 @@ bool tg__is_cut_off(const tg__tcp *t, const tg__peer *p);
 /* Fail with TG_E_PEER: a key was removed; the peer is gone. */
 tg_status tg__fail_expelled(const tg__tcp *t);
 tg_status tg__fail_gone(const tg__tcp *t, const tg__peer *p);
+
+/* From a connection to shared memory, if both ranks are on one machine (tcp_local.c). Offer it. */
+void tg__peer_offer(tg__tcp *t, tg__peer *p);
+/* OFFER and LOCAL have come. Return false if the peer broke the rules. */
+bool tg__peer_take_offer(tg__tcp *t, tg__peer *p, const tg__local_offer *offer);
+bool tg__peer_take_local(tg__tcp *t, tg__peer *p, uint64_t number);
+/* Send LOCAL, between two segments. Returns false if the connection has no room for it yet. */
+bool tg__peer_move(tg__peer *p);
 
 /* The transport of a server (tcp_hosting.c): look who comes. *look_ns_p: when to look again, unless
  * it is sooner already. Errors TG_E_NOMEM */

@@ -62,7 +62,7 @@ static bool begin(tg__tcp *t, tg__peer *p, uint32_t tag, uint64_t len, bool gran
 static void grant(tg__tcp *t, tg__peer *p, tg__tcp_post *receive)
 {
     receive->granted = true;
-    (void)tg__peer_control(t, p, TG__FRAME_GRANT, receive->tag, 0);
+    (void)tg__peer_control(t, p, TG__FRAME_GRANT, receive->tag, 0, 0);
 }
 
 /* A message of this tag waits to be granted, or was granted and has not come. */
@@ -127,6 +127,8 @@ static bool take_control(tg__tcp *t, tg__peer *p, int kind, uint32_t tag, uint64
                 return s->granted = true;
             }
         return false;
+    case TG__FRAME_LOCAL:
+        return tg__peer_take_local(t, p, number);
     case TG__FRAME_BYE:
         return take_bye(t, p, tag, number);
     default:
@@ -149,6 +151,9 @@ static bool take_head(tg__tcp *t, tg__peer *p)
         if (p->arriving || number > SIZE_MAX / 2 ||
             !begin(t, p, tag, number, kind == TG__FRAME_GRANTED))
             return false;
+    } else if (kind == TG__FRAME_OFFER) {
+        const tg__local_offer offer = {.pid = tag, .fd = (uint32_t)len, .number = number};
+        return tg__peer_take_offer(t, p, &offer);
     } else if (kind != TG__FRAME_MORE)
         return len == 0 && take_control(t, p, kind, tag, number);
     const size_t left = p->arriving_len - p->arriving_at;
@@ -249,7 +254,7 @@ void tg__peer_pull(tg__tcp *t, tg__peer *p)
         if (p->said_bye && t->base.rank > 0 && t->expelled > 0 && t->expelled != t->base.rank)
             tg__peer_expel(t, &t->peer[t->expelled]);
     }
-    if (!p->gone && (p->control_len > 0 || p->owed >= TG__WINDOW / 8 || p->sends.first))
+    if (!p->gone && (p->moves || p->control_len > 0 || p->owed >= TG__WINDOW / 8 || p->sends.first))
         tg__peer_push(t, p); /* what came may have asked for an answer */
 }
 

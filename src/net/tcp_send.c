@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put_head(uint8_t *at, enum tg__tcp_frame kind, uint32_t tag, size_t len,
-                     uint64_t number)
+void tg__tcp_head(uint8_t at[TG__HEAD], enum tg__tcp_frame kind, uint32_t tag, size_t len,
+                  uint64_t number)
 {
     tg__pack p = {.at = at, .end = at + TG__HEAD};
     tg__pack_number(&p, 4, (uint64_t)kind << 28 | tag);
@@ -12,7 +12,7 @@ static void put_head(uint8_t *at, enum tg__tcp_frame kind, uint32_t tag, size_t 
     tg__pack_number(&p, 8, number);
 }
 
-bool tg__peer_control(tg__tcp *t, tg__peer *p, enum tg__tcp_frame kind, uint32_t tag,
+bool tg__peer_control(tg__tcp *t, tg__peer *p, enum tg__tcp_frame kind, uint32_t tag, uint32_t len,
                       uint64_t number)
 {
     if (p->control_len + TG__HEAD > p->control_cap) {
@@ -25,7 +25,7 @@ bool tg__peer_control(tg__tcp *t, tg__peer *p, enum tg__tcp_frame kind, uint32_t
         p->control = grown;
         p->control_cap = cap;
     }
-    put_head(p->control + p->control_len, kind, tag, 0, number);
+    tg__tcp_head(p->control + p->control_len, kind, tag, len, number);
     p->control_len += TG__HEAD;
     return true;
 }
@@ -53,7 +53,7 @@ static tg__tcp_post *choose(tg__tcp *t, tg__peer *p)
             continue;
         s->wanted = true;
         p->asks++;
-        if (!tg__peer_control(t, p, TG__FRAME_WANT, s->tag, s->len))
+        if (!tg__peer_control(t, p, TG__FRAME_WANT, s->tag, 0, s->len))
             return NULL;
     }
     return NULL;
@@ -65,7 +65,7 @@ static void stage_segment(tg__peer *p, enum tg__tcp_frame kind)
     tg__tcp_post *s = p->sending;
     const size_t left = s->len - s->done, most = p->paced.far ? TG__SEGMENT_FAR : TG__SEGMENT;
     const size_t len = left < most ? left : most;
-    put_head(p->stage, kind, s->tag, len, kind == TG__FRAME_MORE ? 0 : s->len);
+    tg__tcp_head(p->stage, kind, s->tag, len, kind == TG__FRAME_MORE ? 0 : s->len);
     p->stage_len = TG__HEAD;
     p->segment_left = len;
     if (len > 0 && len <= TG__STAGE - TG__HEAD) {
@@ -80,11 +80,11 @@ static void stage_segment(tg__peer *p, enum tg__tcp_frame kind)
 static bool stage_next(tg__tcp *t, tg__peer *p)
 {
     p->stage_at = p->stage_len = 0;
-    if (t->is_shut)
+    if (t->is_shut || (p->moves && !tg__peer_move(p)))
         return false;
     if (p->owed >= TG__WINDOW / 8) {
         p->unreturned -= p->owed;
-        put_head(p->stage, TG__FRAME_CREDIT, 0, 0, p->owed);
+        tg__tcp_head(p->stage, TG__FRAME_CREDIT, 0, 0, p->owed);
         p->stage_len = TG__HEAD;
         p->owed = 0;
         return true;
@@ -212,17 +212,18 @@ void tg__peer_say_bye(tg__tcp *t, tg__peer *p)
         memcpy(aside + rest, p->sending->buf + p->sending->done, more);
     const int out = t->expelled, self = t->base.rank;
     const bool expels = out > 0 && (self == 0 || self == out || p->rank == out);
-    put_head(aside + rest + more, TG__FRAME_BYE, expels ? 1 + (uint32_t)t->told_by : 0, 0,
-             (uint64_t)((expels             ? out
-                         : t->net->attached ? -1
-                                            : t->blames) +
-                        1));
+    tg__tcp_head(aside + rest + more, TG__FRAME_BYE, expels ? 1 + (uint32_t)t->told_by : 0, 0,
+                 (uint64_t)((expels             ? out
+                             : t->net->attached ? -1
+                                                : t->blames) +
+                            1));
     free(p->stage);
     p->stage = aside;
     p->stage_at = 0;
     p->stage_len = rest + more + TG__HEAD;
     p->segment_left = 0;
     p->control_len = 0;
+    p->moves = false;
     p->owed = 0;
     p->sending = NULL;
     p->sends = (tg__tcp_posts){.first = NULL, .end = &p->sends.first};

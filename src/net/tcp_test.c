@@ -1,4 +1,5 @@
-/* The TCP transport: the common suite, with keys and without; what only it does. */
+/* The TCP transport: the common suite, with keys and without, over connections and in shared memory;
+ * what only it does. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -7,6 +8,7 @@
 #include "free_ports.h"
 #include "telegrad/tools.h"
 #include "net_ranks.h"
+#include "net/local.h"
 #include "transport_suite.h"
 #include "transport_tools.h"
 
@@ -16,17 +18,26 @@ static void *run_suite(void *arg)
     if (!net_rank_join(r))
         return NULL;
     r->ok = suite_run(r->t, r->error);
+    for (int peer = 0; peer < r->t->size; peer++) {
+        tg_net_peer_info info = {.struct_size = sizeof info};
+        if (peer == r->t->rank || tg_net_peer(r->net, peer, &info) != TG_OK)
+            continue;
+        r->ok &= info.way == (tg__local_off ? TG_NET_DIRECT : TG_NET_LOCAL);
+    }
     tg_transport_destroy(r->t);
     return NULL;
 }
 
 static void suite_of(int size, bool insecure)
 {
-    net_job job;
-    net_job_begin(&job, size, insecure);
-    net_job_run(&job, run_suite);
-    net_job_check(&job);
-    net_job_end(&job);
+    for (int over = 0; over < 2; over++) {
+        net_job job;
+        tg__local_off = over == 0;
+        net_job_begin(&job, size, insecure);
+        net_job_run(&job, run_suite);
+        net_job_check(&job);
+        net_job_end(&job);
+    }
 }
 
 static void suite_with_keys(void **state)
@@ -88,9 +99,10 @@ static void *overfill(void *arg)
 static void messages_beyond_the_window(void **state)
 {
     (void)state;
-    for (int insecure = 0; insecure < 2; insecure++) {
+    for (int way = 0; way < 3; way++) {
         net_job job;
-        net_job_begin(&job, 2, insecure);
+        tg__local_off = way > 0;
+        net_job_begin(&job, 2, way == 1);
         net_job_run(&job, overfill);
         net_job_check(&job);
         net_job_end(&job);
@@ -167,8 +179,10 @@ static void rules_are_kept(void **state)
         {5U << 28 | 7, 0, UINT64_MAX},            /* WANT of too much */
         {6U << 28 | 2, 0, 0},                     /* GRANT of nothing */
         {7U << 28, 0, 100},                       /* BYE that blames nobody's rank */
-        {9U << 28, 0, 0},                         /* no kind */
-        {1U << 28 | 1 << 27, 8, 8},               /* no tag */
+        {9U << 28, 0, 0},                         /* LOCAL without memory */
+        {9U << 28, 0, 1},
+        {10U << 28, 0, 0},          /* no kind */
+        {1U << 28 | 1 << 27, 8, 8}, /* no tag */
     };
     for (size_t i = 0; i < TG_COUNT(frames); i++) {
         net_job job;

@@ -19,7 +19,7 @@ class Doctor(NetTest):
         self.assertEqual((len(rule), len(ranks)), (len(head), 3))
         self.assertNotRegex(done[0].stdout, r"\de-\d|-0\.0 ms")
         self.assertEqual([line.split()[:3] for line in pairs.splitlines()[2:]],
-                         [["0,", "1", "direct"], ["0,", "2", "direct"], ["1,", "2", "direct"]])
+                         [["0,", "1", "memory"], ["0,", "2", "memory"], ["1,", "2", "memory"]])
         self.assertIn("telegrad advise --model NAME --workers 3 --link ", advice)
 
     def test_json(self):

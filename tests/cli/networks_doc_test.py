@@ -26,7 +26,7 @@ MISSING = why_not()
 
 NUMBER, SHARE = r"\d+(\.\d+)?", r"\d+\.\d\d %|-"
 MACHINES = (r"\d+", r"[\d.]+", r"\w+", NUMBER + r" [kMG]?B", r"[+-]\d+\.\d ms", r"[\w.-]+, Linux [\w.-]+")
-PAIRS = (r"\d+, \d+", "direct|relayed", r"\d+\.\d{3} ms", r"\d+\.\d{3} ms", NUMBER, NUMBER, SHARE, SHARE)
+PAIRS = (r"\d+, \d+", "direct|memory|relayed", r"\d+\.\d{3} ms", r"\d+\.\d{3} ms", NUMBER, NUMBER, SHARE, SHARE)
 
 
 def cells(line):
@@ -128,7 +128,7 @@ class Networks(unittest.TestCase):
         script, = re.findall(r"(?ms)^```sh\n(.*?)^```", PAGE)
         text = self.run_here("host-a", "set -e\n" + script)
         hashes = re.findall(r"params hash +(\w+)", text)
-        self.assertEqual((len(hashes), len(set(hashes)), text.count("0, 1   direct")), (2, 1, 2), text)
+        self.assertEqual((len(hashes), len(set(hashes)), text.count("0, 1   memory")), (2, 1, 2), text)
 
     def test_advertised_address(self):
         """The world sees host-b at another address than its own, as by a router; nobody reaches its own."""
