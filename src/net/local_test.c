@@ -258,7 +258,7 @@ static void connections_that_leave_the_machine(void **state)
     close(fd[1]);
 }
 
-/* A process of another user, forked by root. It opens nothing of this one's, nor this one of its. */
+/* A process of another user, forked by root. Neither opens what the other offers. */
 static void another_user(void **state)
 {
     (void)state;

@@ -10,8 +10,8 @@
  *   CREDIT   number: cost of messages that have been received, or taken from those kept
  *   WANT     a message of this tag waits to be granted; number: its length
  *   GRANT    the oldest waiting message of this tag may be sent
- *   OFFER    memory to share (local.h), from the higher rank, or the worker. Tag, length and number:
- *            those of tg__local_offer
+ *   OFFER    memory to share (local.h), from the higher rank, or the worker. Tag, length and
+ *            number: those of tg__local_offer
  *   LOCAL    number 1: what follows from the sender comes by that memory; 0: it does not want to
  *   BYE      nothing follows; number: 0, or 1 + the rank that is to blame; from a server to a
  *            worker: 1 if it must not call again. Tag: 1 + the rank that

@@ -1,6 +1,6 @@
-/* From a connection to shared memory. OFFER is the offering end's first frame. The other end answers
- * LOCAL, and what it sends from then on goes by the memory; so does the first end when it has that
- * answer. A message may begin on the connection and end in the memory. */
+/* From a connection to shared memory. OFFER is the offering end's first frame. The other end
+ * answers LOCAL, and what it sends from then on goes by the memory; so does the first end when it
+ * has that answer. A message may begin on the connection and end in the memory. */
 #include "net/tcp_impl.h"
 #include <sys/epoll.h>
 

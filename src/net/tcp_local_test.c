@@ -1,5 +1,5 @@
-/* Ranks that leave their connection for shared memory: a message that is on its way meanwhile, a peer
- * that dies, lies, or offers what cannot be opened. */
+/* Ranks that leave their connection for shared memory: a message that is on its way meanwhile, a
+ * peer that dies, lies, or offers what cannot be opened. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
