@@ -2,8 +2,8 @@
  * copied into it and out of it, not through the kernel.
  *
  * Offering  One end makes the memory (memfd_create, sealed: it cannot shrink) and two bells
- *           (pipes), and tells the other, over their connection, its process and descriptor and a random
- *           number. The other opens them below /proc/PID/fd. The kernel allows that to processes of
+ *           (pipes), and tells the other, over their connection, its process and descriptor and a
+ *           random number. The other opens them below /proc/PID/fd. The kernel allows that to processes of
  *           the same user, who could debug each other anyway. Opened memory counts only if it is
  *           sealed, belongs to this user, and begins with that number and the connection's ports.
  * Rings     One end writes a ring, the other reads it. Each keeps its own position to itself, takes

@@ -1,5 +1,5 @@
-/* The TCP transport: the common suite, with keys and without, over connections and in shared memory;
- * what only it does. */
+/* The TCP transport: the common suite, with keys and without, over connections and in shared
+ * memory; what only it does. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
