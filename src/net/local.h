@@ -3,9 +3,10 @@
  *
  * Offering  One end makes the memory (memfd_create, sealed: it cannot shrink) and two bells
  *           (pipes), and tells the other, over their connection, its process and descriptor and a
- *           random number. The other opens them below /proc/PID/fd. The kernel allows that to processes of
- *           the same user, who could debug each other anyway. Opened memory counts only if it is
- *           sealed, belongs to this user, and begins with that number and the connection's ports.
+ *           random number. The other opens them below /proc/PID/fd. The kernel allows that to
+ *           processes of the same user, who could debug each other anyway. Opened memory counts
+ *           only if it is sealed, belongs to this user, and begins with that number and the
+ *           connection's ports.
  * Rings     One end writes a ring, the other reads it. Each keeps its own position to itself, takes
  *           the other's from the memory once, and checks it. Whatever the other does to the memory
  *           changes only the bytes that it sends.
