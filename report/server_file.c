@@ -114,6 +114,13 @@ static tg_status begin(server_file *s, const char *path, size_t line, const json
     return TG_OK;
 }
 
+/* Records of older servers do not have it. */
+static double late_in(const json_t *record)
+{
+    const double late = record ? number(record, "late") : 0;
+    return late >= 0 && late <= MOST ? late : 0;
+}
+
 /* What has been added since the record before, of this start. */
 static double since(const server_file *s, const json_t *record, size_t total)
 {
@@ -162,6 +169,7 @@ static tg_status add(server_file *s, const char *path, size_t line, const json_t
     s->syncs += since(s, record, SYNCS);
     s->sync_s += since(s, record, SYNC);
     s->gradients += gradients;
+    s->late += fmax(0, late_in(record) - late_in(s->last));
     json_decref(s->last);
     s->last = json_incref((json_t *)record);
     return TG_OK;

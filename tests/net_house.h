@@ -32,6 +32,7 @@ struct house {
     const char *mode, *optimizer;
     int64_t timeout_ms;
     int min_workers;
+    int64_t deadline_ms;
     bool secure;
     const char *journal; /* folder of shard 0; NULL: none. Other shards have none */
     uint64_t journal_bytes;
@@ -118,7 +119,8 @@ static inline void open_shard(house *h, int q)
                                      .shard = q,
                                      .journal = q == 0 ? h->journal : NULL,
                                      .journal_bytes = h->journal_bytes,
-                                     .min_workers = h->min_workers};
+                                     .min_workers = h->min_workers,
+                                     .deadline_ms = h->deadline_ms};
     h->at[q] = (shard_of){.h = h, .shard = q};
     if (tg_net_serve(&config, &net) != TG_OK || tg_transport_tcp(net, &h->t[q]) != TG_OK ||
         tg_server_create(h->t[q], 1, &server, &h->server[q]) != TG_OK)

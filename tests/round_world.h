@@ -25,7 +25,8 @@ typedef struct sent {
 
 typedef struct answer {
     uint32_t tag;
-    uint64_t step; /* of the envelope; of parameters, that which the worker is told */
+    uint64_t step; /* of the envelope, or that which the worker is told */
+    bool told;     /* the latter: of parameters, and if a gradient was late */
     uint16_t flags;
     float w[N];
 } answer;
@@ -77,7 +78,8 @@ static inline tg_status post_send(tg_transport *t, int peer, uint32_t tag, const
     const size_t n = tg__get32(msg + TG__ENVELOPE_BYTES + 4);
     *a = (answer){.tag = tag, .step = e.step, .flags = e.flags};
     memcpy(a->w, tg__f32_values((uint8_t *)(uintptr_t)msg + TG__ENVELOPE_BYTES), n * sizeof(float));
-    if (len > TG__ENVELOPE_BYTES + TG__F32_BYTES(n))
+    a->told = len > TG__ENVELOPE_BYTES + TG__F32_BYTES(n);
+    if (a->told)
         a->step = tg__get64(msg + len - TG__STAR_STEP);
     return TG_OK;
 }
@@ -172,6 +174,7 @@ typedef struct how {
     const char *mode, *journal;
     uint64_t journal_bytes;
     int min_workers;
+    int64_t deadline_ms;
 } how;
 
 static tg_clock a_clock = {.struct_size = sizeof a_clock, .now_ns = now_ns};
@@ -186,7 +189,8 @@ static inline tg_server *create(const how *h)
                                      .timeout_ms = 100,
                                      .journal = h->journal,
                                      .journal_bytes = h->journal_bytes,
-                                     .min_workers = h->min_workers};
+                                     .min_workers = h->min_workers,
+                                     .deadline_ms = h->deadline_ms};
     tg_server *s = NULL;
     a_clock.sleep_until_ns = tg_clock_monotonic()->sleep_until_ns;
     transport.clock = &a_clock;
@@ -216,11 +220,18 @@ static inline void compare(const tg_server *a, const tg_server *b)
     for (; x && y; x = x->next, y = y->next) {
         assert_memory_equal(x->w, y->w, x->n * sizeof *x->w);
         assert_memory_equal(x->updates, y->updates, sizeof x->updates);
-        for (int i = 0; i < SEATS; i++)
-            if (x->rank[i].clock != y->rank[i].clock)
+        for (int i = 0; i < SEATS; i++) {
+            const tg__pace_of *p = &x->rank[i], *q = &y->rank[i];
+            if (p->missed != q->missed || p->late != q->late || p->late_step != q->late_step)
+                fail_msg("bucket %u, seat %d: missed %llx, late %llx in %llu: read as %llx, %llx, "
+                         "%llu",
+                         x->bucket, i, (unsigned long long)p->missed, (unsigned long long)p->late,
+                         (unsigned long long)p->late_step, (unsigned long long)q->missed,
+                         (unsigned long long)q->late, (unsigned long long)q->late_step);
+            if (p->clock != q->clock)
                 fail_msg("bucket %u, seat %d: clock %llu: read as %llu", x->bucket, i,
-                         (unsigned long long)x->rank[i].clock,
-                         (unsigned long long)y->rank[i].clock);
+                         (unsigned long long)p->clock, (unsigned long long)q->clock);
+        }
     }
     assert_true(!x && !y);
     if (a->step != b->step)
@@ -253,6 +264,7 @@ typedef struct message {
     float value; /* of all elements */
     double rate; /* 0: 1 */
     bool anew;
+    int64_t wait_ms; /* no message: so much time passes */
 } message;
 
 static inline uint32_t tag_of(int bucket, size_t begin)

@@ -16,6 +16,7 @@
 #include "telegrad/clock.h"
 #include "telegrad/registry.h"
 #include "telegrad/server.h"
+#include "telegrad/tools.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,7 @@ struct command {
     const char *mode, *optimizer, *shard, *journal, *status_at, *out;
     int number, shards;                      /* of --shard */
     double workers, min, timeout_s, every_s; /* min 0: not given */
+    double deadline_ns;                      /* 0: none */
     /* While it runs. */
     struct tcp_lists lists;
     tg_server *server;
@@ -44,6 +46,7 @@ enum {
     LISTEN = OPTIONS_KEY,
     WORKERS,
     MIN,
+    DEADLINE,
     MODE,
     OPTIMIZER,
     SHARD,
@@ -68,6 +71,11 @@ static tg_status set(void *input, int key, char *arg)
         return bench_args_real("workers", arg, 1, TG_RANKS_MAX - 1, &c->workers);
     case MIN:
         return bench_args_real("min", arg, 1, TG_RANKS_MAX - 1, &c->min);
+    case DEADLINE:
+        return tg_time_parse(arg, strlen(arg), &c->deadline_ns) && c->deadline_ns >= 1e6
+                   ? TG_OK
+                   : tg_fail(TG_E_SPEC,
+                             "--deadline \"%.64s\": allowed: 1ms or more, in " TG_UNITS_TIME, arg);
     case MODE:
         c->mode = arg;
         return TG_OK;
@@ -111,6 +119,10 @@ static const struct cli_option options[] = {
      "the gradients of all workers that are there; sync:combine=trimmed,f=1, by a rule that bears "
      "a wrong one"},
     {"min", MIN, "N", "1", NULL, "with sync: a step waits until N workers take part"},
+    {"deadline", DEADLINE, "TIME", "none", NULL,
+     "with sync: a step waits so long, from its first gradient on, for those of other workers, if "
+     "at least --min have come, e.g. 500ms or 2s. A worker that is late keeps its gradient for "
+     "its next one, and goes on where the others are"},
     {"optimizer", OPTIMIZER, "SPEC", OPT_OPTIMIZER, "optimizers",
      "update rule: sgd, adam or adamw. Each worker gives the same one, and sets the learning rate"},
     {"journal", JOURNAL, "DIR", NULL, NULL,
@@ -222,10 +234,18 @@ static tg_status check(struct command *c)
     if (c->min > c->workers || c->min > (double)(int)c->min)
         return tg_fail(TG_E_SPEC, "--min %g: allowed: a whole number, at most --workers, %g",
                        c->min, c->workers);
-    return c->min > 0 && strncmp(c->mode, "sync", 4) != 0 &&
-                   strncmp(c->mode, "async:staleness=0", 17) != 0
-               ? tg_fail(TG_E_SPEC, "--min %g requires --mode sync; this one is %.64s", c->min,
-                         c->mode)
+    const bool gathers =
+        strncmp(c->mode, "sync", 4) == 0 || strncmp(c->mode, "async:staleness=0", 17) == 0;
+    if (c->min > 0 && !gathers)
+        return tg_fail(TG_E_SPEC, "--min %g requires --mode sync; this one is %.64s", c->min,
+                       c->mode);
+    if (c->deadline_ns > 0 && !gathers)
+        return tg_fail(TG_E_SPEC, "--deadline %s requires --mode sync; this one is %.64s",
+                       format_seconds(c->deadline_ns / 1e9).text, c->mode);
+    return c->deadline_ns >= c->timeout_s * 1e9
+               ? tg_fail(TG_E_SPEC, "--deadline %s: allowed: less than --timeout, %s",
+                         format_seconds(c->deadline_ns / 1e9).text,
+                         format_seconds(c->timeout_s).text)
                : TG_OK;
 }
 
@@ -271,6 +291,8 @@ static void write_metrics(void *arg, FILE *f)
         {"sent_bytes_total", "counter", "Bytes sent to workers.", (double)s.bytes_out},
         {"unfit_total", "counter", "Gradients not applied: they or the update are not finite.",
          (double)s.unfit},
+        {"late_total", "counter", "Gradients not applied: they came after the deadline.",
+         (double)s.late},
         {"step", "gauge", "The latest step that was answered, over all workers.", (double)s.step},
         {"waited_seconds_total", "counter", "Time spent idle.", (double)s.waited_ns / 1e9},
         {"combined_seconds_total", "counter", "Time spent on decoding and updating.",
@@ -340,6 +362,7 @@ static tg_status open_records(struct command *c, const tg_server_stats *s)
                                        .shards = c->shards,
                                        .workers = (int)c->workers,
                                        .timeout_s = c->timeout_s,
+                                       .deadline_s = c->deadline_ns / 1e9,
                                        .every_s = c->every_s > 0 ? c->every_s : LOG_EVERY_S,
                                        .recovered = s->recovered,
                                        .recovered_step = s->recovered_step};
@@ -383,7 +406,8 @@ static tg_status serve(struct command *c, tg_transport *t)
                                      .shard = c->number,
                                      .journal = c->journal,
                                      .shards = c->shards,
-                                     .min_workers = (int64_t)c->min};
+                                     .min_workers = (int64_t)c->min,
+                                     .deadline_ms = (int64_t)(c->deadline_ns / 1e6)};
     tg_server_stats s = {.struct_size = sizeof s};
     TG_TRY(tg_server_create(t, 1, &config, &c->server));
     TG_TRY(tg_server_get_stats(c->server, &s));

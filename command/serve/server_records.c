@@ -28,7 +28,7 @@ static json_t *time_now(void)
 static json_t *about_server(const struct server_about *a)
 {
     return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:f, s:f, s:o, s:I, s:I, s:o, s:s, s:s, "
-                     "s:I, s:o}",                                                               /**/
+                     "s:I, s:o, s:f}",                                                          /**/
                      "type", "server_start", "listen", a->listen, "mode", a->mode,              /**/
                      "optimizer", a->optimizer, "shard", a->shard, "shards", a->shards,         /**/
                      "workers_most", a->workers, "timeout", a->timeout_s,                       /**/
@@ -36,7 +36,8 @@ static json_t *about_server(const struct server_about *a)
                      "recovered", (json_int_t)a->recovered,                                     /**/
                      "recovered_step", (json_int_t)a->recovered_step,                           /**/
                      "out", jsonl_text(a->out), "version", tg_version(), "cpu", tg_cpu_level(), /**/
-                     "host_threads", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "time", time_now());
+                     "host_threads", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "time", time_now(),
+                     "deadline", a->deadline_s);
 }
 
 tg_status server_records_open(const struct server_about *about, struct server_records **r_p)
@@ -64,7 +65,8 @@ static json_t *figures(const struct server_records *r, const char *type, const t
     json_t *staleness = json_array();
     for (size_t i = 0; staleness && i < TG_STALENESS; i++)
         json_array_append_new(staleness, json_integer((json_int_t)s->staleness[i]));
-    return json_pack("{s:s, s:f, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:f, s:o}",
+    return json_pack("{s:s, s:f, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:f, s:o, "
+                     "s:I}",
                      "type", type, "seconds", (double)(r->told_ns - r->begin_ns) / 1e9,   /**/
                      "workers", s->ranks, "step", (json_int_t)s->step,                    /**/
                      "answers", (json_int_t)s->sums, "elements", (json_int_t)s->elements, /**/
@@ -74,7 +76,8 @@ static json_t *figures(const struct server_records *r, const char *type, const t
                      "combine_s", (double)s->combined_ns / 1e9,                                 /**/
                      "journal_bytes", (json_int_t)s->journal_bytes,                             /**/
                      "journal_syncs", (json_int_t)s->journal_syncs,                             /**/
-                     "journal_s", (double)s->journal_ns / 1e9, "staleness", staleness);
+                     "journal_s", (double)s->journal_ns / 1e9, "staleness", staleness, "late",
+                     (json_int_t)s->late);
 }
 
 void server_records_tick(struct server_records *r, const tg_server_stats *stats)

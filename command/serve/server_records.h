@@ -8,7 +8,7 @@
 struct server_about {
     const char *listen, *mode, *optimizer, *journal, *out; /* journal: NULL: none */
     int shard, shards, workers;
-    double timeout_s, every_s;
+    double timeout_s, deadline_s, every_s;
     uint64_t recovered, recovered_step; /* as in tg_server_stats */
 };
 

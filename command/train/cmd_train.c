@@ -237,6 +237,9 @@ static void print_result(const struct run_about *about, const struct run_result 
     putchar('\n');
     print_quality(end, train_data_unit(data));
     print_cost(result, o->virtual_clock);
+    if (end->late)
+        printf("late           %" PRIu64 " steps, whose gradients came after a server's deadline\n",
+               end->late);
     if (end->skipped_nonfinite)
         printf("skipped        %" PRIu64 " steps, whose gradients were not finite\n",
                end->skipped_nonfinite);

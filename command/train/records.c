@@ -139,12 +139,13 @@ tg_status records_step(struct records *r, const train_step_info *info)
         return TG_OK;
     window_add(&r->window, info);
     r->clipped += info->tg.clipped;
+    r->late += info->tg.late > 0;
     bool due = info->step % r->log_every == 0 || info->step == r->last_step || info->tg.stop;
     if (!due)
         return TG_OK;
     const tg_step_info *tg = &info->tg;
     json_t *record = json_pack(
-        "{s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:I, s:b, s:b, s:I, s:o}",      /**/
+        "{s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:I, s:b, s:b, s:I, s:I, s:o}", /**/
         "step", (json_int_t)info->step, "epoch", (json_int_t)info->epoch,                   /**/
         "loss", jsonl_real(info->loss), "lr", jsonl_real(info->lr),                         /**/
         "density", jsonl_real(tg->density), "bytes_sent", (json_int_t)tg->bytes_sent,       /**/
@@ -153,13 +154,13 @@ tg_status records_step(struct records *r, const train_step_info *info)
         "residual_norm", jsonl_real(tg->want_residual_norm ? tg->residual_norm : NAN),      /**/
         "grad_norm", jsonl_real(tg->grad_norm), "coded_bytes", (json_int_t)tg->coded_bytes, /**/
         "coded", (int)tg->coded, "skipped", (int)tg->skipped,                               /**/
-        "clipped", (json_int_t)r->clipped,                                                  /**/
+        "clipped", (json_int_t)r->clipped, "late", (json_int_t)r->late,                     /**/
         "seconds", jsonl_real(info->seconds));
     record = records_join(records_begin(r, "step"), record);
     record = records_join(record, step_coding(tg));
     record = records_join(record, step_times(&r->window));
     window_clear(&r->window);
-    r->clipped = 0;
+    r->clipped = r->late = 0;
     return records_add(r, record);
 }
 
@@ -203,7 +204,8 @@ static json_t *end_quality(const struct records *r, const struct run_result *res
 {
     const bool tokens = r->tokens;
     const train_end_info *end = &result->end;
-    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:b}",
+    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:o, "
+                     "s:b}",
                      "method", result->method, "strategy", result->strategy, "world",
                      end->world,                                                         /**/
                      "steps", (json_int_t)end->steps, "epochs", (json_int_t)end->epochs, /**/
@@ -214,7 +216,7 @@ static json_t *end_quality(const struct records *r, const struct run_result *res
                      "perplexity", jsonl_perplexity(tokens, end->test_loss),             /**/
                      "train_loss", jsonl_real(end->train_loss),                          /**/
                      "skipped_nonfinite", (json_int_t)end->skipped_nonfinite,            /**/
-                     "clipped", (json_int_t)end->clipped,                                /**/
+                     "clipped", (json_int_t)end->clipped, "late", (json_int_t)end->late, /**/
                      "params_hash", r->sim_only ? json_null() : records_hex64(end->params_hash),
                      "interrupted", (int)end->interrupted);
 }

@@ -16,6 +16,7 @@ struct records {
     bool sim_only; /* a simulation, without parameters */
     struct window window;
     uint64_t clipped; /* clipped steps since the last record */
+    uint64_t late;    /* likewise, steps whose gradient was late */
 };
 
 /* Start an object with the members type and run. Returns NULL when out of memory. */

@@ -219,7 +219,7 @@ tg_status records_start(struct records *r, const struct run_about *about,
     r->last_step = info->until;
     r->tokens = info->context > 0;
     window_clear(&r->window);
-    r->clipped = 0;
+    r->clipped = r->late = 0;
     r->clock = clock_name(about->options);
     r->sim_only = about->options->sim_only;
     r->save_dir = about->options->save_dir;

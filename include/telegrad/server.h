@@ -95,6 +95,12 @@ typedef struct tg_server_config {
     /* With workers that come and go, and mode sync or async:staleness=0: a step waits until so many
      * workers take part; 0: 1 */
     int64_t min_workers;
+    /* With workers that come and go, and mode sync or async:staleness=0: a step waits at most so long for gradients, from its
+     * first one on, by the server's clock, if min_workers have come. The gradient of a worker that
+     * comes later is not applied, and the worker is told so: it gets the parameters of now, its
+     * method takes back what it has sent (tg_step_info.late), and it goes on at the step of now.
+     * Less than timeout_ms; 0: no deadline */
+    int64_t deadline_ms;
 } tg_server_config;
 
 /* Create a server. It does not talk to anybody until it runs.
@@ -119,7 +125,9 @@ TG_API TG_NODISCARD tg_status tg_server_create(tg_transport *transport, int serv
  * one takes part from the step that it begins with on, so all workers make every step with the same
  * parameters, except that a new one's first gradient may be computed from those of the step before.
  * If one vanishes that may be back (tg_net_attach_config.again_s), the others wait for it, up to
- * timeout_ms; then they continue without it, and it is refused when it is back.
+ * timeout_ms; then they continue without it, and it is refused when it is back. With deadline_ms
+ * they wait no longer than that, whether the worker is slow or away; one that is away may be back
+ * up to timeout_ms, and is late then.
  * Errors   TG_E_STATE (it has run before), TG_E_PEER (a rank has left, or sends nothing, while
  *          others wait for its gradient; the text names it), TG_E_MISMATCH, TG_E_CORRUPT,
  *          TG_E_VERSION (a rank sent something else than is expected; the text names it),
@@ -157,6 +165,9 @@ typedef struct tg_server_stats {
     /* Gradients that were not applied: they are not finite, or the update would have made
      * parameters or the optimizer's memory not finite. The ranks are told, and skip them */
     uint64_t unfit;
+    /* Gradients, or parts of them (a message for each bucket, of dense ones for each slice), that
+     * came after deadline_ms */
+    uint64_t late;
 } tg_server_stats;
 
 /* Get the figures.

@@ -304,6 +304,11 @@ typedef struct tg_step_info {
     /* (*) all messages of this rank for these exchanges, without those to ranks on this node. In
      * contrast to bytes_sent it does not depend on timing */
     uint64_t bytes_exchanged;
+    /* (*) buckets of which a server has made the step without this rank, because its gradient came
+     * after the deadline (tg_server_config.deadline_ms). If the method keeps a residual, what was
+     * sent of them is there again; else it is lost. The next step is then that of the servers:
+     * tg_session_steps */
+    uint64_t late;
 } tg_step_info;
 
 /* Close the step: all gradients are ready.
@@ -350,8 +355,8 @@ TG_API void tg_session_request_stop(tg_session *s);
  * servers alone (size 1) may also call it after TG_E_PEER or TG_E_STOPPED.
  * Errors  TG_E_STATE (before begin) */
 TG_API TG_NODISCARD tg_status tg_session_params_hash(tg_session *s, uint64_t *hash_p);
-/* Steps taken, including those before a resume, and those of the workers that this one has joined
- * (count_anew). */
+/* Steps taken, including those before a resume, and those that servers have made without this worker:
+ * before it came (count_anew), or while it was late (tg_step_info.late). */
 TG_API uint64_t tg_session_steps(const tg_session *s);
 /* Bytes handed to the transport, handshake included. */
 TG_API uint64_t tg_session_bytes_sent(const tg_session *s);

@@ -143,7 +143,7 @@ class Worker(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         self.net, self.optimizer, self.seat, self.seats = net, net.optimizer, net.seat, net.seats
         self._tensors = _tensors_of(model)
         self._copied = [t for t in self._tensors if t.copied]
-        self._left_out, self._ratio = 0, 0.0
+        self._left_out, self._late, self._ratio = 0, 0, 0.0
         super().__init__([t.tensor for t in self._tensors], {"lr": float(lr)})
         self._complete = True
         # The gradients, side by side: the session does not copy these.
@@ -208,6 +208,7 @@ class Worker(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
             self._session.call(push)
             self._take()
             self._left_out += bool(info.skipped)
+            self._late += info.late > 0
             if info.coded_bytes:
                 self._ratio = 4 * self._gradients.numel() / info.coded_bytes
         return loss
@@ -234,11 +235,12 @@ class Worker(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
     # ---- figures and the end ----------------------------------------------------------------------------------------
 
     def stats(self) -> Dict[str, Any]:
-        """Figures of this worker: steps that the servers have answered; skipped_steps: steps that were skipped because a gradient
-        was not finite; bytes_sent; ratio: the gradient's size over that of its coded form in the last step."""
+        """Figures of this worker: steps of the job since it began; skipped_steps: steps that were skipped because a gradient was
+        not finite; late_steps: steps whose gradient came after the servers' deadline; bytes_sent; ratio: the gradient's size over
+        that of its coded form in the last step."""
         handle = self.handle()
         return {"steps": int(_c.tg_session_steps(handle)) - self.first_step, "skipped_steps": self._left_out,
-                "bytes_sent": int(_c.tg_session_bytes_sent(handle)), "ratio": self._ratio}
+                "late_steps": self._late, "bytes_sent": int(_c.tg_session_bytes_sent(handle)), "ratio": self._ratio}
 
     def close(self) -> None:
         """Disconnect from the servers. The model keeps its last parameters. The part of the gradients that the method has not sent

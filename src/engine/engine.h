@@ -38,6 +38,8 @@ typedef struct tg__op {
     /* [out] final once DONE (encode_ns and task once ENCODED) */
     uint16_t flags_in; /* also NONFINITE if the task has an `overflow` */
     bool left_out;     /* servers have combined the others' vectors: see tg__op_flagged */
+    bool late;         /* servers have updated without all of this rank's vector ... */
+    uint64_t told;     /* ... and it goes on at this step */
     uint64_t bytes_sent, bytes_near;
     int64_t encode_ns, begin_ns, end_ns;
     int64_t decode_ns; /* between begin and end: checking, decoding and combining, in all rounds */

@@ -41,7 +41,7 @@ static tg_status take_up(tg__hub *h, tg__op *op)
     const tg_clock *clock = h->transport->clock;
     tg__exchange *x = op->x;
     op->flags_in = 0;
-    op->left_out = false;
+    op->left_out = op->late = false;
     op->bytes_sent = op->bytes_near = 0;
     op->decode_ns = 0;
     int64_t begin = tg_now_ns(clock);
@@ -113,6 +113,8 @@ static tg_status advance(tg__hub *h, tg__op *op, bool *done_p)
         return launch(h, op, x);
     }
     note_left_out(h, op, own);
+    op->late = op->flight.x->is_late;
+    op->told = op->flight.x->step;
     op->end_ns = tg_now_ns(clock);
     if (op->method != NULL)
         tg_trace_span(op->engine->trace, h->transport->rank, TG_ROW_EXCHANGE,

@@ -169,6 +169,11 @@ struct tg__exchange {
     bool anew;
     uint64_t step, least_step;
     uint32_t least_server;
+    /* star, of gradients. Out, by done: some server's update did not wait for this rank's part, so
+     * the server does not have it; `step` is then where this rank goes on. (nparts) which parts;
+     * NULL: in other exchanges */
+    bool is_late;
+    bool *late;
     int hop;        /* push: distance to the receiving rank; set before start */
     tg__pool *pool; /* cores for decoding; NULL: the calling one. Borrowed, set by the creator */
     /* (nparts) the exchange cuts and places them; the caller encodes its vector into them before

@@ -50,10 +50,12 @@ static size_t begin_of(const tg__exchange *x, size_t i)
            tg__block_begin(tg__block_len(x->n, x->servers, q), (int)s->slices, c);
 }
 
-/* Bytes behind the frame of an answer. */
-static size_t step_bytes(const tg__exchange *x)
+/* Bytes behind the frame of an answer: always to parameters, else if the part came too late. */
+static size_t step_bytes(const tg__exchange *x, size_t i, size_t len)
 {
-    return x->combine == &tg__combine_parameters ? TG__STAR_STEP : 0;
+    const tg__part *part = &x->parts[i];
+    const bool late = len == TG__F32_BYTES(part->hi - part->lo) + TG__STAR_STEP;
+    return late || x->combine == &tg__combine_parameters ? TG__STAR_STEP : 0;
 }
 
 static tg_status star_init(tg__exchange *x)
@@ -70,6 +72,7 @@ static tg_status star_init(tg__exchange *x)
     x->nparts = (size_t)x->servers * s->slices;
     TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *x->parts, &x->parts));
     TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *s->len, &s->len));
+    TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *x->late, &x->late));
     for (size_t i = 0; i < x->nparts; i++) {
         x->parts[i].lo = begin_of(x, i);
         x->parts[i].hi = i + 1 < x->nparts ? begin_of(x, i + 1) : x->n;
@@ -77,7 +80,7 @@ static tg_status star_init(tg__exchange *x)
         cap = TG__MAX(cap, TG__F32_BYTES(x->parts[i].hi - x->parts[i].lo));
     }
     TG_TRY(tg__messages_alloc(x, &s->push, x->nparts, TG__STAR_HEAD + cap));
-    TG_TRY(tg__messages_alloc(x, &s->pull, x->nparts, cap + step_bytes(x)));
+    TG_TRY(tg__messages_alloc(x, &s->pull, x->nparts, cap + TG__STAR_STEP));
     for (size_t i = 0; i < x->nparts; i++) {
         x->parts[i].dst = tg__message_frame(&s->push, i) + TG__STAR_HEAD;
         x->parts[i].cap = cap;
@@ -96,7 +99,9 @@ static tg_status star_start(tg__exchange *x)
                                .rate = x->rate};
         tg__star_head(tg__message_frame(&s->push, i), &head);
         s->len[i] = 0;
+        x->late[i] = false;
     }
+    x->is_late = false;
     s->told = s->from = s->over = 0;
     s->spoilt = false;
     x->step = 0;
@@ -143,7 +148,7 @@ static bool slice_is_here(const tg__exchange *x, uint32_t c)
 static tg_status take_step(tg__exchange *x, uint32_t id, size_t len)
 {
     const star *s = x->impl;
-    const size_t at = len - TG__MIN(len, step_bytes(x));
+    const size_t at = len - TG__MIN(len, TG__STAR_STEP);
     const uint64_t step =
         at + TG__STAR_STEP == len ? tg__get64(tg__message_frame(&s->pull, id) + at) : UINT64_MAX;
     if (step > TG__STAR_STEP_MOST)
@@ -156,6 +161,8 @@ static tg_status take_step(tg__exchange *x, uint32_t id, size_t len)
         x->least_step = step;
         x->least_server = id / s->slices;
     }
+    x->late[id] = x->combine != &tg__combine_parameters;
+    x->is_late |= x->late[id];
     return TG_OK;
 }
 
@@ -166,7 +173,7 @@ static tg_status star_done(tg__exchange *x, uint32_t id, size_t len)
     if (id >= x->nparts)
         return TG_OK;
     const tg__part *part = &x->parts[id];
-    if (step_bytes(x) > 0) {
+    if (step_bytes(x, id, len) > 0) {
         TG_TRY(take_step(x, id, len));
         len -= TG__STAR_STEP;
     }

@@ -229,6 +229,17 @@ static float units_since(const program *p, const tg__task *task)
     return eta > 0 ? units_ratio(eta, *p->eta) : 1;
 }
 
+/* Return a part of the payload to the residual. */
+static void take_back(tg__method *m, const tg__part *part, float factor, float *pending)
+{
+    if (factor == 1) {
+        tg__frame_decode_add(part->dst, part->len, pending + part->lo, m->setup.pool);
+        return;
+    }
+    tg__frame_decode(part->dst, part->len, m->scratch + part->lo, m->setup.pool);
+    tg__kernel()->axpy(pending + part->lo, factor, m->scratch + part->lo, part->hi - part->lo);
+}
+
 /* Return the payload to the residual. It has not decayed meanwhile, even if the residual has. */
 static tg_status default_undo(tg__method *m, const tg__task *task)
 {
@@ -243,22 +254,25 @@ static tg_status default_undo(tg__method *m, const tg__task *task)
     for (size_t i = 0; i < l->coded->nparts; i++) {
         const tg__part *part = &l->coded->parts[i];
         TG_TRY(tg__frame_check(part->dst, part->len, part->hi - part->lo, -1));
-        if (factor == 1) {
-            tg__frame_decode_add(part->dst, part->len, pending + part->lo, m->setup.pool);
-            continue;
-        }
-        tg__frame_decode(part->dst, part->len, m->scratch + part->lo, m->setup.pool);
-        tg__kernel()->axpy(pending + part->lo, factor, m->scratch + part->lo, part->hi - part->lo);
+        take_back(m, part, factor, pending);
     }
     return TG_OK;
 }
 
+/* What came too late for a server's update is this rank's again. */
 static void default_absorb(tg__method *m, const tg__task *task)
 {
     const tg__lane *l = &m->lane[task->lane];
+    const tg__exchange *x = l->coded;
     float *pending = tg__feedback_pending(m->feedback);
-    if (l->was_coded && pending != NULL && l->coded->ops->leftover != NULL)
-        l->coded->ops->leftover(l->coded, units_since(m->impl, task), pending);
+    if (!l->was_coded || pending == NULL)
+        return;
+    const float factor = units_since(m->impl, task);
+    if (x->ops->leftover != NULL)
+        x->ops->leftover(l->coded, factor, pending);
+    for (size_t i = 0; x->is_late && !l->was_nonfinite && i < x->nparts; i++)
+        if (x->late[i])
+            take_back(m, &x->parts[i], factor, pending);
 }
 
 static double *default_units(const tg__method *m)

@@ -43,7 +43,7 @@ void tg__clocks_clear(tg_server *s)
     for (tg__region *r = s->regions; r != NULL; r = r->next) {
         r->began = 0;
         for (int rank = 0; rank < s->ranks; rank++) {
-            r->rank[rank].clock = 0;
+            r->rank[rank].clock = r->rank[rank].missed = r->rank[rank].late = 0;
             r->rank[rank].counts &= !s->mode.gathers;
         }
     }

@@ -31,7 +31,7 @@ tg_status tg__gathering_begin(tg__gathering *g, uint32_t tag, const tg__envelope
     g->flags = 0;
     g->only = -1;
     g->next = g->sending = 0;
-    g->held = g->again = g->first = g->alone = g->anew = g->waits = g->gone = false;
+    g->held = g->again = g->first = g->alone = g->anew = g->waits = g->gone = g->late = false;
     g->region = NULL;
     g->round = NULL;
     g->robust = NULL;
@@ -149,7 +149,7 @@ tg_status tg__gathering_finish(tg__gathering *g, tg__store *store, int ranks)
 size_t tg__gathering_seal(tg__gathering *g, int sender, uint64_t step)
 {
     size_t len = tg__f32_frame(g->answer + TG__ENVELOPE_BYTES, g->n);
-    if (g->star.combine == &tg__combine_parameters) {
+    if (g->star.combine == &tg__combine_parameters || g->late) {
         tg__put64(g->answer + TG__ENVELOPE_BYTES + len, step);
         len += TG__STAR_STEP;
     }

@@ -37,6 +37,8 @@ struct tg__gathering {
     bool first;         /* it is the first message of a worker that was not known */
     bool alone;         /* likewise, and no other was there, or may be back */
     bool anew;          /* its worker has joined, and steps count from 0 again */
+    bool late;          /* its round had ended without it: the answer has the step `told` */
+    uint64_t told;      /* the step at which the worker goes on */
     int64_t from_ns;    /* when the first message arrived */
     tg__region *region; /* the parameters that it updates; NULL: the answer is the sum */
     tg__robust *robust; /* the rule that combines the frames; NULL: they are summed */
@@ -70,7 +72,7 @@ tg__robust_frame tg__gathering_frame(const tg__gathering *g, int rank);
 /* The values (n) of the answer: at first the sum, at the end what is sent. */
 float *tg__gathering_values(const tg__gathering *g);
 /* Seal the answer, with `sender` as its sender. Returns its length.
- * step  of answers to parameters: the step at which the worker begins */
+ * step  of answers to parameters and to late gradients: the step at which the worker goes on */
 size_t tg__gathering_seal(tg__gathering *g, int sender, uint64_t step);
 
 #endif

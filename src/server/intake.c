@@ -200,7 +200,7 @@ static tg_status meet(tg_server *s, int rank, tg__gathering *g)
         g->alone = s->mode.gathers && tg__rounds_nobody_counts(s);
         if (g->alone)
             tg__rounds_clear(s);
-        s->in[rank].unfit = false;
+        s->in[rank].unfit = s->in[rank].late = false;
         tg__clocks_begin(s, rank, g);
         if (s->mode.gathers)
             tg__rounds_admit(s, rank, s->in[rank].base);
@@ -286,6 +286,8 @@ static tg_status part(tg_server *s, int rank)
     s->in[rank].here = false;
     s->stats.ranks--;
     TG_TRY(missing(s, rank));
+    if (s->deadline_ns > 0)
+        TG_TRY(tg__rounds_pass(s, rank));
     return tg__gatherings_release(s);
 }
 

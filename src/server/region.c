@@ -149,7 +149,16 @@ void tg__region_note(tg__region *r, int rank, uint64_t step, size_t n)
         p->elements = 0;
     p->step = step;
     p->elements += n;
-    p->clock += p->elements >= r->n;
+    if (p->elements >= r->n)
+        tg__pace_move(p, p->clock + 1);
+}
+
+void tg__pace_move(tg__pace_of *p, uint64_t step)
+{
+    if (step <= p->clock)
+        return;
+    p->clock = step;
+    p->missed = 0;
 }
 
 tg_status tg__region_see(tg__region *r, const tg__mode *m, int rank)

@@ -15,8 +15,11 @@ typedef struct tg__pace_of {
     uint64_t clock;  /* its complete steps; one that joins later begins with the slowest rank's */
     uint64_t step;   /* the step that is arriving */
     size_t elements; /* of it that have arrived */
-    uint64_t known;  /* updates[0] when the rank was last answered */
-    float *seen;     /* (n) the parameters of its last answer, for compensation; NULL: not needed */
+    /* Rounds of its step `clock` that have ended without it, and its last gradient that came too
+     * late: bits of slices */
+    uint64_t missed, late, late_step;
+    uint64_t known; /* updates[0] when the rank was last answered */
+    float *seen;    /* (n) the parameters of its last answer, for compensation; NULL: not needed */
 } tg__pace_of;
 
 typedef struct tg__region tg__region;
@@ -61,6 +64,8 @@ void tg__region_read(tg__region *r, int rank, size_t begin, float *w, size_t n);
 void tg__region_answered(tg__region *r, int rank, uint64_t begin);
 /* Steps of the first slice since a rank was last answered. */
 uint64_t tg__region_staleness(const tg__region *r, int rank);
+/* The rank goes on at a step, if it is a later one. */
+void tg__pace_move(tg__pace_of *p, uint64_t step);
 /* Count n elements of a rank's gradient that have arrived, of its step `step`. */
 void tg__region_note(tg__region *r, int rank, uint64_t step, size_t n);
 

@@ -1,22 +1,14 @@
 #include "server/round.h"
 #include "base/mem.h"
 #include "kernel/kernel.h"
+#include "telegrad/clock.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct tg__round {
-    tg__region *region;
-    uint64_t number, begin; /* the step; first element, in the bucket */
-    size_t n;
-    uint16_t slice;
-    tg__round *next;
-    tg__gathering *of[]; /* (ranks) NULL: has not come */
-};
-
 bool tg__rounds_take_it(const tg_server *s, const tg__gathering *g)
 {
-    return s->hosts && s->mode.gathers && g->region != NULL &&
+    return (s->hosts || s->deadline_ns > 0) && s->mode.gathers && g->region != NULL &&
            g->star.combine != &tg__combine_parameters;
 }
 
@@ -27,17 +19,10 @@ bool tg__rounds_wait(const tg_server *s)
 
 /* ---- who counts ------------------------------------------------------------------------------ */
 
-/* The rank has a gradient of the round to send. */
-static bool is_missing(const tg__round *round, int rank)
-{
-    const tg__pace_of *p = &round->region->rank[rank];
-    return p->counts && round->of[rank] == NULL && p->clock <= round->number;
-}
-
 int tg__round_waits_for(const tg_server *s, const tg__gathering *g)
 {
     for (int rank = 0; rank < s->ranks; rank++)
-        if (is_missing(g->round, rank))
+        if (tg__round_lacks(g->round, rank))
             return rank;
     return -1;
 }
@@ -50,11 +35,23 @@ static int count_of(const tg_server *s, const tg__round *round)
     return count;
 }
 
+/* A worker that cuts its gradients as no other does has rounds of its own. With a rule, the others
+ * bear it: nothing is done by half of the workers that count, or fewer. */
+static bool is_enough(const tg_server *s, const tg__round *round)
+{
+    int members = 0;
+    for (int rank = 0; rank < s->ranks; rank++)
+        members += round->region->rank[rank].counts;
+    return s->mode.rule.kind == TG__ROBUST_NONE || 2 * count_of(s, round) > members;
+}
+
 /* A step of which some elements are updated goes on with those who are left. */
 static bool is_complete(const tg_server *s, const tg__round *round)
 {
+    if (count_of(s, round) >= s->min_workers && is_enough(s, round) && tg__round_is_over(s, round))
+        return true;
     for (int rank = 0; rank < s->ranks; rank++)
-        if (is_missing(round, rank))
+        if (tg__round_lacks(round, rank))
             return false;
     return round->number < s->step || count_of(s, round) >= s->min_workers;
 }
@@ -153,17 +150,19 @@ static tg_status add_again(tg_server *s, tg__gathering *g)
         put(round, g);
         return TG_OK;
     }
+    tg__late_take_again(s, g);
     return TG_OK;
 }
 
-/* A worker's first gradient: it may say that another server has told it a later step, which cannot
- * be beyond the next one. */
-static void start(const tg_server *s, int rank, uint64_t step)
+/* A worker may say that another server has told it a later step, which cannot be beyond the next
+ * one: of its first gradient, and of any that is the first of a step. */
+static void start(const tg_server *s, const tg__gathering *g)
 {
+    const uint64_t step = TG__MIN(g->id.step, s->step + 1);
     for (tg__region *r = s->regions; r != NULL; r = r->next) {
-        tg__pace_of *p = &r->rank[rank];
-        if (p->fresh)
-            p->clock = TG__MAX(p->clock, TG__MIN(step, s->step + 1));
+        tg__pace_of *p = &r->rank[g->only];
+        if (p->fresh || (r == g->region && p->step != g->id.step))
+            tg__pace_move(p, step);
         p->fresh = false;
     }
 }
@@ -208,7 +207,9 @@ tg_status tg__rounds_add(tg_server *s, tg__gathering *g)
     tg__pace_of *p = &r->rank[g->only];
     if (g->again)
         return add_again(s, g);
-    start(s, g->only, g->id.step);
+    start(s, g);
+    if (tg__late_take(s, g))
+        return TG_OK;
     tg__round *round;
     TG_TRY(find(s, p->clock, g, &round));
     if (round == NULL) {
@@ -218,6 +219,8 @@ tg_status tg__rounds_add(tg_server *s, tg__gathering *g)
         round->begin = g->star.begin;
         round->n = g->n;
         round->slice = g->id.slice;
+        round->from_ns = tg_now_ns(s->t->clock);
+        s->expires_ns = TG__MIN(s->expires_ns, round->from_ns + s->deadline_ns);
         round->next = s->rounds;
         s->rounds = round;
     }
@@ -251,16 +254,6 @@ static bool sum(const tg_server *s, tg__round *round, float *acc)
     if (first->star.combine->finish != NULL)
         first->star.combine->finish(acc, round->n, count);
     return finite && tg__kernel()->all_finite(acc, round->n);
-}
-
-/* A worker that cuts its gradients as no other does has rounds of its own. With a rule, the others
- * bear it: nothing is done by half of the workers that count, or fewer. */
-static bool is_enough(const tg_server *s, const tg__round *round)
-{
-    int members = 0;
-    for (int rank = 0; rank < s->ranks; rank++)
-        members += round->region->rank[rank].counts;
-    return s->mode.rule.kind == TG__ROBUST_NONE || 2 * count_of(s, round) > members;
 }
 
 static int count_rates_up_to(const tg_server *s, const tg__round *round, double rate)
@@ -344,6 +337,7 @@ static tg_status update(tg_server *s, tg__round *round, bool enough)
     else
         formed = sum(s, round, r->g);
     uint16_t flags = formed ? 0 : TG__FLAG_NONFINITE;
+    tg__round_mark_missing(s, round);
     if (formed && !tg__region_update(r, &s->mode, &star, round->slice, -1, r->g, round->n))
         flags = TG__FLAG_NONFINITE | TG__FLAG_SPOILS;
     s->step = TG__MAX(s->step, round->number + 1);

@@ -10,11 +10,26 @@
  * that comes is told this step, and counts from it on: nothing of it has been updated yet, so the
  * others wait for the newcomer, in all regions. One that leaves in order counts no more, but the
  * gradients that it has sent do. One that vanishes may be back, and is waited for until the
- * server's timeout; then it is passed over, and is refused if it comes later. */
+ * server's timeout; then it is passed over, and is refused if it comes later.
+ *
+ * With a deadline (late.c), a round that has enough gradients ends so long after its first one. The
+ * gradient of a worker that it has ended without is late: it is not applied, and the answer says
+ * so, with the step at which the worker goes on, which is that of now. Until the worker has sent
+ * what it owes, no later round waits for it. */
 #ifndef TG_SERVER_ROUND_H
 #define TG_SERVER_ROUND_H
 
 #include "server/server_impl.h"
+
+struct tg__round {
+    tg__region *region;
+    uint64_t number, begin; /* the step; first element, in the bucket */
+    size_t n;
+    uint16_t slice;
+    int64_t from_ns; /* when its first gradient came */
+    tg__round *next;
+    tg__gathering *of[]; /* (ranks) NULL: has not come */
+};
 
 /* The gathering belongs to a round: a gradient, in a mode with rounds. */
 bool tg__rounds_take_it(const tg_server *s, const tg__gathering *g);
@@ -43,6 +58,26 @@ bool tg__rounds_wait(const tg_server *s);
 void tg__round_free(tg_server *s, tg__round *round);
 /* Forget all rounds, and what waits in them. */
 void tg__rounds_clear(tg_server *s);
+
+/* ---- late.c ---- */
+
+/* The round waits for a gradient of the rank. */
+bool tg__round_lacks(const tg__round *round, int rank);
+/* Its deadline has passed, and no earlier round of its elements waits. */
+bool tg__round_is_over(const tg_server *s, const tg__round *round);
+/* The round ends: what it lacks is late from now on. */
+void tg__round_mark_missing(const tg_server *s, const tg__round *round);
+/* End the rounds whose deadline has passed. */
+TG_NODISCARD tg_status tg__rounds_expire(tg_server *s);
+/* Whether g, whose step is known, is late; then it is counted, and is to be answered. */
+bool tg__late_take(tg_server *s, tg__gathering *g);
+/* The same for one that has come again: whether it was late the first time. */
+void tg__late_take_again(const tg_server *s, tg__gathering *g);
+/* A rank that is away, and has owed a gradient for so long that nobody waits for it any more; -1:
+ * none. *due_ns_p: reduced to the time at which to ask again. */
+int tg__late_absent(const tg_server *s, int64_t now, int64_t *due_ns_p);
+
+/* ---- the journal ---- */
 
 /* The journal's record of a round that has ended. */
 TG_NODISCARD tg_status tg__rounds_replay(tg_server *s, const tg__journal_record *record,

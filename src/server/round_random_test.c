@@ -21,6 +21,8 @@ typedef struct member {
     bool away, leaves; /* its connection is cut; for good */
     bool later;
     bool answered[PARTS];
+    uint64_t told; /* the step at which it goes on, because it was late */
+    bool back;     /* in this step */
 } member;
 
 static struct sim {
@@ -31,6 +33,8 @@ static struct sim {
     bool changes;          /* workers come and leave */
     float w[STEPS][PARTS]; /* what all were answered after a step */
     bool known[STEPS][PARTS];
+    unsigned took[STEPS][PARTS]; /* bits of the seats whose gradients were not late */
+    bool deadline;
     uint64_t most; /* steps */
 } sim;
 
@@ -66,13 +70,23 @@ static void begin_step(member *m)
     memset(m->number, 0, sizeof m->number);
     memset(m->answered, 0, sizeof m->answered);
     m->sent = 0;
+    m->back = false;
 }
 
 /* An answer to part `part` of a step: all who made that step have the same. */
 static void check_answer(int i, int part, const answer *a)
 {
-    const member *m = &sim.at[i];
+    member *m = &sim.at[i];
     assert_true(m->step < STEPS);
+    if (a->told) {
+        assert_true(a->step > m->step);
+        assert_true((sim.took[m->step][part] >> i & 1) == 0);
+        m->told = TG__MAX(m->told, a->step);
+        return;
+    }
+    sim.took[m->step][part] |= 1U << i;
+    if (sim.deadline && m->back) /* the others may have gone on since */
+        return;
     if (sim.known[m->step][part] && memcmp(&sim.w[m->step][part], a->w, sizeof(float)) != 0)
         fail_msg("seat %d, step %llu, part %d: %g, others have %g", i, (unsigned long long)m->step,
                  part, (double)a->w[0], (double)sim.w[m->step][part]);
@@ -110,6 +124,8 @@ static void move(int i)
         all = all && m->answered[part];
     if (all)
         m->step += m->state == TRAINS ? 1 : m->later;
+    if (all)
+        m->step = TG__MAX(m->step, m->told);
     if (all) {
         sim.most = TG__MAX(sim.most, m->step);
         m->state = TRAINS;
@@ -136,6 +152,7 @@ static void come_back(int i)
 {
     member *m = &sim.at[i];
     m->away = false;
+    m->back = true;
     for (uint64_t number = 1; number <= m->last; number++)
         for (int part = 0; part < PARTS; part++)
             if (m->number[part] == number && !m->answered[part])
@@ -183,6 +200,8 @@ static bool turn(void *arg)
             fail_msg("seat %d is expelled: %s", i, world.error);
         take_answers(i);
     }
+    if (sim.deadline && draw(30) == 0)
+        world.now_ns += 2000000;
     act((int)draw(SEATS));
     sim.quiet = sim.most > most ? 0 : sim.quiet + 1;
     if (sim.quiet > 3000)
@@ -208,16 +227,43 @@ static void check_steps(void)
     }
 }
 
+/* With a deadline, without changes: each step took the gradients that were not late, once. Of the
+ * last steps, some answers are still to come. */
+static void check_late(void)
+{
+    int fewer = 0;
+    for (int part = 0; part < PARTS; part++)
+        for (uint64_t step = 1; step + 8 < sim.most; step++) {
+            float sum = 0;
+            int count = 0;
+            for (int i = 0; i < SEATS; i++)
+                if (sim.took[step][part] >> i & 1) {
+                    sum += gradient(i, step, part);
+                    count++;
+                }
+            fewer += count < SEATS;
+            assert_true(count >= 2);
+            if (sim.known[step][part] && sim.known[step - 1][part])
+                assert_float_equal(sim.w[step][part], sim.w[step - 1][part] - sum / (float)count,
+                                   1e-3);
+        }
+    assert_true(fewer > 0);
+}
+
 static void play_at_random(uint64_t seed, int turns)
 {
     char folder[] = "/tmp/tg-round-XXXXXX";
     assert_non_null(mkdtemp(folder));
     memset(&world, 0, sizeof world);
-    sim = (struct sim){.seed = seed, .turns = turns, .changes = seed % 2 == 1};
+    sim = (struct sim){
+        .seed = seed, .turns = turns, .changes = seed % 2 == 1, .deadline = seed % 4 < 2};
     const how h = {.mode = seed % 3 == 2 ? "async:staleness=0" : "sync",
                    .journal = folder,
                    .journal_bytes = seed % 5 == 0 ? 1 : 4000,
-                   .min_workers = sim.changes ? (int)draw(2) : SEATS};
+                   .min_workers = sim.changes    ? (int)draw(2)
+                                  : sim.deadline ? 2
+                                                 : SEATS,
+                   .deadline_ms = sim.deadline};
     tg_server *s = create(&h);
     while (sim.turns > 0) {
         world.dies_in = 0;
@@ -235,7 +281,9 @@ static void play_at_random(uint64_t seed, int turns)
             m->leaves = false;
         }
     }
-    if (!sim.changes)
+    if (!sim.changes && sim.deadline)
+        check_late();
+    else if (!sim.changes)
         check_steps();
     assert_true(sim.most > 5);
     tg_server_destroy(s);

@@ -7,20 +7,28 @@
 #include <cmocka.h>
 #include "round_world.h"
 
-/* A message, or with n = 0: the connection of the seat is cut. One each time the server waits. */
+/* A message, or with n = 0: time passes, or the connection of the seat is cut. One each time the
+ * server waits. */
 typedef struct script {
     const message *m;
     size_t count, at;
 } script;
 
+static answer last[SEATS]; /* what was answered last */
+
 static bool next_line(void *arg)
 {
     script *p = arg;
+    for (int i = 0; i < SEATS; i++)
+        if (world.seat[i].ngot > 0)
+            last[i] = world.seat[i].got[world.seat[i].ngot - 1];
     if (p->at == p->count)
         return false;
     const message *m = &p->m[p->at++];
     if (m->n > 0)
         say(m);
+    else if (m->wait_ms > 0)
+        world.now_ns += 1000000 * m->wait_ms;
     else
         world.seat[m->seat].gone = true;
     return true;
@@ -37,6 +45,14 @@ static bool next_line(void *arg)
 #define SLICE(s, w, i, from, count, v)                                             \
     {                                                                              \
         .seat = s, .worker = w, .number = i, .begin = from, .n = count, .value = v \
+    }
+#define PART(s, w, i, at, from, v)                                                            \
+    {                                                                                         \
+        .seat = s, .worker = w, .number = i, .step = at, .begin = from, .n = HALF, .value = v \
+    }
+#define WAIT(ms)      \
+    {                 \
+        .wait_ms = ms \
     }
 #define CUT(s)    \
     {             \
@@ -139,6 +155,70 @@ static const message away[] = {
     PARAMETERS(1, 2, 2, 0),    GRADIENT(1, 2, 3, 0, 0, 2), PARAMETERS(0, 1, 2, 0),
     GRADIENT(0, 1, 3, 0, 0, 4)};
 
+/* With a deadline: worker 2 comes late, is not waited for until then, and makes the next step. */
+static const message late[] = {PARAMETERS(0, 1, 1, 0),     PARAMETERS(1, 2, 1, 0),
+                               GRADIENT(0, 1, 2, 0, 0, 2), WAIT(20),
+                               GRADIENT(0, 1, 3, 1, 0, 4), GRADIENT(1, 2, 2, 0, 0, 100),
+                               GRADIENT(0, 1, 4, 2, 0, 1), GRADIENT(1, 2, 3, 2, 0, 3)};
+
+/* Its connection breaks before it is answered: it is late again. */
+static const message late_again[] = {PARAMETERS(0, 1, 1, 0),       PARAMETERS(1, 2, 1, 0),
+                                     GRADIENT(0, 1, 2, 0, 0, 2),   WAIT(20),
+                                     GRADIENT(1, 2, 2, 0, 0, 100), CUT(1),
+                                     GRADIENT(1, 2, 2, 0, 0, 9),   GRADIENT(0, 1, 3, 1, 0, 1),
+                                     GRADIENT(1, 2, 3, 1, 0, 3)};
+
+/* In each of three steps. */
+static const message always_late[] = {PARAMETERS(0, 1, 1, 0),
+                                      PARAMETERS(1, 2, 1, 0),
+                                      GRADIENT(0, 1, 2, 0, 0, 1),
+                                      WAIT(20),
+                                      GRADIENT(1, 2, 2, 0, 0, 9),
+                                      GRADIENT(0, 1, 3, 1, 0, 2),
+                                      WAIT(20),
+                                      GRADIENT(1, 2, 3, 1, 0, 9),
+                                      GRADIENT(0, 1, 4, 2, 0, 3),
+                                      WAIT(20),
+                                      GRADIENT(1, 2, 4, 2, 0, 9)};
+
+/* Two are required. The third comes when the step is over, the deadline being past. */
+static const message late_third[] = {PARAMETERS(0, 1, 1, 0),
+                                     PARAMETERS(1, 2, 1, 0),
+                                     PARAMETERS(2, 3, 1, 0),
+                                     GRADIENT(0, 1, 2, 0, 0, 2),
+                                     WAIT(20),
+                                     GRADIENT(1, 2, 2, 0, 0, 4),
+                                     GRADIENT(2, 3, 2, 0, 0, 9),
+                                     GRADIENT(0, 1, 3, 1, 0, 1),
+                                     GRADIENT(2, 3, 3, 1, 0, 3),
+                                     GRADIENT(1, 2, 3, 1, 0, 5)};
+
+/* A slice comes in time, the other one does not. */
+static const message late_slice[] = {
+    PARAMETERS(0, 1, 1, 0),    PARAMETERS(1, 2, 1, 0),    PART(0, 1, 2, 0, 0, 2),
+    PART(1, 2, 2, 0, 0, 4),    PART(0, 1, 3, 0, HALF, 8), WAIT(20),
+    PART(1, 2, 3, 0, HALF, 9), PART(0, 1, 4, 1, 0, 1),    PART(0, 1, 5, 1, HALF, 1),
+    PART(1, 2, 4, 1, 0, 3),    PART(1, 2, 5, 1, HALF, 3)};
+
+/* One bucket comes in time, the other one does not: the worker goes on in both. */
+static const message late_bucket[] = {PARAMETERS(0, 1, 1, 1),     PARAMETERS(1, 2, 1, 1),
+                                      PARAMETERS(0, 1, 2, 0),     PARAMETERS(1, 2, 2, 0),
+                                      GRADIENT(0, 1, 3, 0, 1, 2), GRADIENT(1, 2, 3, 0, 1, 4),
+                                      GRADIENT(0, 1, 4, 0, 0, 2), WAIT(20),
+                                      GRADIENT(0, 1, 5, 1, 1, 2), WAIT(20),
+                                      GRADIENT(0, 1, 6, 1, 0, 2), GRADIENT(1, 2, 4, 0, 0, 9),
+                                      GRADIENT(1, 2, 5, 2, 1, 1), GRADIENT(1, 2, 6, 2, 0, 1),
+                                      GRADIENT(0, 1, 7, 2, 1, 1), GRADIENT(0, 1, 8, 2, 0, 1)};
+
+/* One that is away does not come back: it is passed over at last. */
+static const message stays_away[] = {PARAMETERS(0, 1, 1, 0),
+                                     PARAMETERS(1, 2, 1, 0),
+                                     GRADIENT(0, 1, 2, 0, 0, 2),
+                                     CUT(1),
+                                     WAIT(20),
+                                     WAIT(200),
+                                     GRADIENT(0, 1, 3, 1, 0, 1)};
+
 #define LINES(name) #name, name, TG_COUNT(name)
 
 static void test_by_hand(void **state)
@@ -151,6 +231,7 @@ static void test_by_hand(void **state)
         int min_workers;
         float value; /* of element 5 */
         int step;
+        int64_t deadline_ms;
     } all[] = {{LINES(seat_taken), "sync", 0, -3, 1},
                {LINES(other_cut), "sync", 2, -3, 1},
                {LINES(later_step), "sync", 0, -3, 1},
@@ -161,13 +242,22 @@ static void test_by_hand(void **state)
                {LINES(other_again), "sync:combine=median", 0, -3, 1},
                {LINES(changed_again), "sync", 0, -3, 1},
                {LINES(anew), "sync", 0, -3, 1},
-               {LINES(away), "sync", 0, -3, 1}};
+               {LINES(away), "sync", 0, -3, 1},
+               {LINES(late), "sync", 0, -8, 3, 10},
+               {LINES(late_again), "sync", 0, -4, 2, 10},
+               {LINES(always_late), "sync", 0, -6, 3, 10},
+               {LINES(late_third), "sync", 2, -6, 2, 10},
+               {LINES(late_third), "sync:combine=median", 2, -6, 2, 10},
+               {LINES(late_slice), "async:staleness=0", 0, -5, 2, 10},
+               {LINES(late_bucket), "sync", 0, -5, 3, 10},
+               {LINES(stays_away), "sync", 0, -3, 2, 10}};
     (void)state;
     for (size_t i = 0; i < TG_COUNT(all); i++)
         for (size_t k = 0; k <= 2 * all[i].count + 1; k++) {
             how h = {.mode = all[i].mode,
                      .journal_bytes = k % 2, /* 1: a snapshot whenever nothing waits */
-                     .min_workers = all[i].min_workers};
+                     .min_workers = all[i].min_workers,
+                     .deadline_ms = all[i].deadline_ms};
             tg_server *s = play(&h, all[i].m, all[i].count, k / 2);
             const float value = value_of(s, 0, 5);
             if (value > all[i].value || value < all[i].value || s->step != (uint64_t)all[i].step)
@@ -178,8 +268,45 @@ static void test_by_hand(void **state)
         }
 }
 
+/* The answer says that the gradient was late, and the step at which the worker goes on. */
+static void test_late_answers(void **state)
+{
+    static const struct {
+        const char *name;
+        const message *m;
+        size_t count;
+        int seat, step;
+        uint64_t late;
+        float w; /* of element 5 */
+    } all[] = {{LINES(late), 1, 0, 1, -8},
+               {"late, then", late, 6, 1, 2, 1, -6},
+               {LINES(always_late), 1, 3, 3, -6},
+               {"late_again, then", late_again, 7, 1, 1, 1, -2},
+               {LINES(late_third), 2, 0, 2, -5},
+               {"late_slice, then", late_slice, 7, 1, 1, 1, -8},
+               {"late_bucket, then", late_bucket, 12, 1, 2, 1, -4}};
+    (void)state;
+    for (size_t i = 0; i < TG_COUNT(all); i++) {
+        const how h = {.mode = "sync", .deadline_ms = 10};
+        tg_server_stats stats = {.struct_size = sizeof stats};
+        memset(&world, 0, sizeof world);
+        tg_server *s = create(&h);
+        run(s, next_line, &(script){all[i].m, all[i].count, 0});
+        const answer *a = &last[all[i].seat];
+        assert_int_equal(tg_server_get_stats(s, &stats), TG_OK);
+        if (a->told != (all[i].step > 0) || (a->told && a->step != (uint64_t)all[i].step) ||
+            a->w[5] > all[i].w || a->w[5] < all[i].w || stats.late != all[i].late)
+            fail_msg("%s: told %d, step %llu, parameter %g, %llu late: expected step %d, %g, %llu",
+                     all[i].name, a->told, (unsigned long long)a->step, (double)a->w[5],
+                     (unsigned long long)stats.late, all[i].step, (double)all[i].w,
+                     (unsigned long long)all[i].late);
+        tg_server_destroy(s);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_by_hand)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_by_hand),
+                                       cmocka_unit_test(test_late_answers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

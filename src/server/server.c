@@ -50,6 +50,13 @@ static tg_status check_late(tg_server *s, int64_t now, int64_t *due_ns_p)
         }
         *due_ns_p = TG__MIN(*due_ns_p, since + s->timeout_ns);
     }
+    const int absent = tg__late_absent(s, now, due_ns_p);
+    if (absent >= 0) {
+        *due_ns_p = now;
+        return tg__rounds_pass(s, absent);
+    }
+    if (s->rounds != NULL && s->deadline_ns > 0)
+        *due_ns_p = TG__MIN(*due_ns_p, s->expires_ns);
     return TG_OK;
 }
 
@@ -97,6 +104,7 @@ static tg_status serve(tg_server *s)
                            ? leave(s, s->culprit, status)
                            : leave(s, rank, tg_fail(status, "from rank %d: %s", rank, tg_error()));
         }
+        TG_TRY(tg__rounds_expire(s));
         if (s->journal.dir != NULL)
             TG_TRY(commit(s, &any));
         TG_TRY(tg__answers_progress(s, &any));
@@ -158,6 +166,23 @@ static tg_status set_min_workers(tg_server *s, int64_t asked)
     return TG_OK;
 }
 
+static tg_status set_deadline(tg_server *s, int64_t asked)
+{
+    if (asked < 0 || asked >= s->timeout_ns / 1000000)
+        return tg_fail(TG_E_ARG,
+                       "tg_server_create: config->deadline_ms=%lld: allowed: 0 to less than "
+                       "timeout_ms, %lld",
+                       (long long)asked, (long long)(s->timeout_ns / 1000000));
+    if (asked > 0 && !(s->hosts && s->mode.gathers))
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "tg_server_create: config->deadline_ms=%lld requires workers that come and "
+                       "go, and mode sync or async:staleness=0; this one is \"%s\"",
+                       (long long)asked, tg_spec_text(s->mode.spec));
+    s->deadline_ns = asked * INT64_C(1000000);
+    s->expires_ns = INT64_MAX;
+    return TG_OK;
+}
+
 static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_server_config *c)
 {
     s->t = t;
@@ -177,6 +202,7 @@ static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_ser
                        tg_spec_text(s->mode.spec));
     TG_TRY(tg__robust_init(&s->robust, &s->mode.rule, s->ranks));
     TG_TRY(set_min_workers(s, c->min_workers));
+    TG_TRY(set_deadline(s, c->deadline_ms));
     TG_TRY(tg_alloc((size_t)s->ranks, sizeof *s->in, &s->in));
     if (c->journal == NULL)
         return TG_OK;

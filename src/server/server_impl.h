@@ -24,6 +24,7 @@ typedef struct tg__intake {
     uint64_t base;    /* the step at which it began */
     bool met;         /* a message was accepted since it joined */
     bool unfit;       /* the log says that a gradient of it was not applied */
+    bool late;        /* ... that one came after the deadline */
     uint64_t held;    /* bytes in gatherings that wait for lower ranks */
     uint64_t owed;    /* bytes of answers to its own gatherings that it has not received yet */
     int64_t heard_ns; /* when its last message arrived */
@@ -41,6 +42,8 @@ struct tg_server {
     bool hosts;        /* workers come and go: ranks are seats */
     int shard, shards; /* shards 0: unknown */
     int64_t timeout_ns;
+    int64_t deadline_ns; /* of a round, from its first gradient on; 0: none */
+    int64_t expires_ns;  /* when the next round's deadline passes */
     const volatile sig_atomic_t *stop;
     tg__intake *in; /* (ranks) */
     tg__gathering *active, *idle;
@@ -79,7 +82,13 @@ TG_NODISCARD tg_status tg__intake_vacate(tg_server *s, int rank);
  * Errors  also TG_E_PEER: it has left, and others wait for it */
 TG_NODISCARD tg_status tg__intake_receive(tg_server *s, int rank, bool *any_p);
 
+TG_NODISCARD tg_status tg__gathering_new(tg_server *s, tg__gathering **g_p);
+/* Release the memory of its answer. */
+void tg__gathering_free_answer(tg_server *s, tg__gathering *g);
 void tg__gathering_end(tg_server *s, tg__gathering *g);
+/* Apply g, whose frames have all arrived. It waits in a round instead if it belongs to one; or, if
+ * that is over, for its answer. */
+TG_NODISCARD tg_status tg__gathering_take(tg_server *s, tg__gathering *g);
 /* Send the answer. */
 TG_NODISCARD tg_status tg__gathering_answer(tg_server *s, tg__gathering *g);
 /* Count the gradient of g if it was not applied, and say so once of each worker. */
@@ -91,6 +100,9 @@ void tg__note_unfit(tg_server *s, const tg__gathering *g);
 TG_NODISCARD tg_status tg__gathering_open(tg_server *s, uint32_t tag, int rank,
                                           const tg__envelope *id, const uint8_t *payload,
                                           size_t len, tg__gathering **g_p);
+
+/* ---- replay.c: the journal ---- */
+
 /* Apply a record of the journal, without answering. */
 TG_NODISCARD tg_status tg__gathering_replay(tg_server *s, const tg__journal_record *record,
                                             const uint8_t *body);
@@ -100,10 +112,15 @@ TG_NODISCARD tg_status tg__gathering_replay_place(tg_server *s, const tg__journa
  * msg  (said.len) */
 TG_NODISCARD tg_status tg__gathering_note(tg_server *s, const tg__gathering *g, int rank,
                                           const uint8_t *msg);
+/* Write to the journal what a rank is answered. */
+TG_NODISCARD tg_status tg__gathering_note_answer(tg_server *s, const tg__gathering *g);
 /* Write to the journal that a worker has come back to its seat (tg__clocks_return). */
 TG_NODISCARD tg_status tg__gathering_note_return(tg_server *s, int rank, uint64_t step);
 /* After reading the journal, to its end or until an error, `status`, which is returned. */
 TG_NODISCARD tg_status tg__gatherings_end_replay(tg_server *s, tg_status status);
+
+/* ---- answer.c: answers ---- */
+
 /* Once all frames of g have arrived: form the answer, and send it unless it must be held. */
 TG_NODISCARD tg_status tg__gathering_complete(tg_server *s, tg__gathering *g);
 /* Send the answers that need not be held any longer. */

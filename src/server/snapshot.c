@@ -18,6 +18,9 @@ enum { WORKER = 20 };
 /* A seat in the section "clocks 3 0", of region 3: clock (8), step that is coming (8), elements of
  * it that have come (8), fresh (8), updates[0] when it was answered last (8). */
 enum { CLOCK = 40 };
+/* A seat in the section "late 3 0", which is there if some gradient was late: missed (8), late (8),
+ * its step (8). */
+enum { LATE = 24 };
 
 static const char *section(char text[64], const char *what, size_t region, size_t k)
 {
@@ -89,11 +92,30 @@ static tg_status put_clocks(const tg_server *s, const tg__region *r, size_t i, t
     return tg__ckpt_put(w, section(name, "clocks", i, 0), entries, CLOCK * (size_t)s->ranks);
 }
 
+static tg_status put_late(const tg_server *s, const tg__region *r, size_t i, tg__ckpt_writer *w)
+{
+    TG__FREED uint8_t *entries = NULL;
+    char name[64];
+    uint64_t any = 0;
+    TG_TRY(tg_alloc((size_t)s->ranks, LATE, &entries));
+    for (int rank = 0; rank < s->ranks; rank++) {
+        const tg__pace_of *p = &r->rank[rank];
+        const uint64_t entry[] = {p->missed, p->late, p->late_step};
+        for (size_t k = 0; k < TG_COUNT(entry); k++)
+            tg__put64(entries + LATE * rank + 8 * k, entry[k]);
+        any |= p->missed | p->late;
+    }
+    return any == 0
+               ? TG_OK
+               : tg__ckpt_put(w, section(name, "late", i, 0), entries, LATE * (size_t)s->ranks);
+}
+
 static tg_status put_vectors(const tg_server *s, const tg__region *r, size_t i, tg__ckpt_writer *w)
 {
     char name[64];
     const size_t len = r->n * sizeof *r->w;
     TG_TRY(put_clocks(s, r, i, w));
+    TG_TRY(put_late(s, r, i, w));
     TG_TRY(tg__ckpt_put(w, section(name, "w", i, 0), r->w, len));
     for (size_t k = 0; k < TG__REGION_SLOTS; k++)
         if (r->slot[k] != NULL)
@@ -183,6 +205,26 @@ static tg_status get_clocks(const tg_server *s, tg__ckpt_reader *c, size_t i, tg
     return TG_OK;
 }
 
+static tg_status get_late(const tg_server *s, tg__ckpt_reader *c, size_t i, tg__region *r)
+{
+    const void *entries;
+    char name[64];
+    size_t len;
+    if (!tg__ckpt_has(c, section(name, "late", i, 0)))
+        return TG_OK;
+    TG_TRY(tg__ckpt_get(c, name, SIZE_MAX, &entries, &len));
+    if (len % LATE != 0)
+        return tg_fail(TG_E_CORRUPT, "snapshot: %s takes %zu bytes", name, len);
+    for (size_t rank = 0; rank < len / LATE && rank < (size_t)s->ranks; rank++) {
+        const uint8_t *entry = (const uint8_t *)entries + LATE * rank;
+        tg__pace_of *p = &r->rank[rank];
+        p->missed = tg__get64(entry);
+        p->late = tg__get64(entry + 8);
+        p->late_step = tg__get64(entry + 16);
+    }
+    return TG_OK;
+}
+
 static tg_status get_region(tg_server *s, tg__ckpt_reader *c, size_t i, const uint8_t *entry)
 {
     uint64_t head[HEAD];
@@ -203,6 +245,7 @@ static tg_status get_region(tg_server *s, tg__ckpt_reader *c, size_t i, const ui
     r->bucket = (uint16_t)head[1];
     r->began = head[4];
     TG_TRY(get_clocks(s, c, i, r));
+    TG_TRY(get_late(s, c, i, r));
     if (s->mode.gathers) {
         s->step = TG__MAX(s->step, r->began);
         for (int rank = 0; rank < s->ranks; rank++)

@@ -11,6 +11,7 @@
  * are separable, only that bucket is dropped. This does not depend on the overlap, which can differ
  * between ranks. If it is the bucket that closes the step, all are dropped. */
 #include "session/session_impl.h"
+#include "base/mem.h"
 #include "telegrad/clock.h"
 #include "telegrad/trace.h"
 
@@ -55,6 +56,26 @@ static void applied(tg_session *s, int64_t begin)
     tg_trace_span(s->config.trace, s->transport->rank, TG_ROW_APPLY, "apply", begin, end, s->t, 0);
 }
 
+/* Servers have not waited for this rank's gradient. If it is that of an earlier step, the gradient
+ * of this one counts for the step that they say. */
+static tg_status note_late(tg_session *s, const lane_op *o)
+{
+    if (!s->strategy->ops->served)
+        return tg_fail(TG_E_CORRUPT, "a server says that a vector came too late, though it keeps "
+                                     "no parameters");
+    s->since.late++;
+    s->told = TG__MAX(s->told, o->op.told + (o->op.task.step != s->t));
+    if (!s->told_late)
+        tg_log(TG_LOG_WARN,
+               "rank %d: step %llu: the gradient came after the server's deadline: %s, and this "
+               "worker goes on at step %llu",
+               s->transport->rank, (unsigned long long)o->op.task.step,
+               tg__method_remembers(o->op.method) ? "it is sent with the next one" : "it is lost",
+               (unsigned long long)o->op.told);
+    s->told_late = true;
+    return TG_OK;
+}
+
 static tg_status await(tg_session *s, lane_op *o)
 {
     if (!o->loaded)
@@ -64,7 +85,7 @@ static tg_status await(tg_session *s, lane_op *o)
     o->counted = true;
     tg__session_report_op(s, o);
     s->since.stop = s->since.stop || (o->op.flags_in | o->op.flags) & TG__FLAG_STOP;
-    return TG_OK;
+    return o->op.late && !o->loaded ? note_late(s, o) : TG_OK;
 }
 
 /* Wait for everything that is due. Only then is it known which steps some rank flagged, in any

@@ -1,6 +1,7 @@
 /* One step: takes gradients in, sends exchanges out, delivers aggregates to the strategy. */
 #include "session/session_impl.h"
 #include "base/arg.h"
+#include "base/mem.h"
 #include "base/sized.h"
 #include "kernel/parallel.h"
 #include "telegrad/clock.h"
@@ -392,7 +393,7 @@ static tg_status step(tg_session *s, tg_step_info *info)
     info->wait_ns = s->wait_ns;
     s->bytes_reported = bytes;
     s->near_reported = near;
-    s->t++;
+    s->t = TG__MAX(s->t + 1, s->told);
     open_step(s);
     tg__session_round_step(s);
     return compare_hashes(s);

@@ -201,6 +201,29 @@ class Serve(ServeTest):
             self.assertEqual([hash_of(self.fine(worker).stdout) for worker in workers], [expected] * 2)
             self.ends(server)
 
+    def test_late(self):
+        """One that is stopped for a while is late, and goes on where the others are."""
+        port, options = free_port(), ["--steps", "200", "--no-eval", "--log-every", "1"]
+        server = self.serve("--workers", "2", "--mode", "sync", "--deadline", "100 ms", "--status", f":{port}", "--out", self.path("server.jsonl"))
+        sleeps = self.worker(*options, "--out", self.path("sleeps.jsonl"))
+        self.told(server, "worker 0 (127.0.0.1) has come")
+        stays = self.worker(*options)
+        self.told(server, "worker 1 (127.0.0.1) has come")
+        sleeps.send_signal(signal.SIGSTOP)
+        self.fine(stays)
+        text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20).read().decode()
+        self.assertIn("\ntelegrad_late_total 0\n", text)
+        sleeps.send_signal(signal.SIGCONT)
+        done = self.fine(sleeps)
+        self.assertIn("came after the server's deadline: it is sent with the next one, and this worker goes on at step 200", done.stderr)
+        self.assertIn("\nlate           1 steps, whose gradients came after a server's deadline\n", done.stdout)
+        self.assertIn("\nsteps          200 of 200\n", done.stdout)
+        steps, end = self.records("sleeps.jsonl", "step"), self.records("sleeps.jsonl", "end")[0]
+        self.assertLess(len(steps), 200)
+        self.assertEqual((sum(record["late"] for record in steps), end["late"], end["steps"]), (1, 1, 200))
+        self.assertIn("came after the deadline: it goes on at step 200", self.ends(server))
+        self.assertEqual((self.records("server.jsonl", "server_start")[0]["deadline"], self.records("server.jsonl", "server_end")[0]["late"]), (0.1, 1))
+
     def test_port_taken(self):
         server = self.serve()
         done = run("serve", "--listen", self.meeting, "--insecure")
@@ -262,6 +285,9 @@ BAD = [
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "sum"], "--mode sum: workers that come and go need a server that keeps"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--min", "2"], "--min 2 requires --mode sync; this one is async"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "sync", "--min", "17"], "--min 17: allowed: a whole number, at most --workers, 16"),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--deadline", "2s"], "--deadline 2 s requires --mode sync; this one is async"),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "sync", "--deadline", "2"], "--deadline \"2\": allowed: 1ms or more, in times such as"),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "sync", "--deadline", "50s"], "allowed: less than --timeout"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "sync:combine=krum,f=1", "--workers", "4"], "f=0..0"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "asink"], '--mode "asink": did you mean "async"? allowed: async, sync'),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--optimizer", "lars:lr=1"], "allowed: sgd, adam, adamw"),

@@ -99,6 +99,9 @@ static inline double run_seconds(const run *r)
     return run_before(r) + (double)(run_now(r) - r->start_ns - r->evaluation_ns) / 1e9;
 }
 
+/* Create the loader of training data at the step of now; one that is there is destroyed. */
+TG_NODISCARD tg_status run_load_from_here(run *r);
+
 /* Tokens in a sample: from the job, else from the model's spec, else 35 (as in PyTorch's
  * word_language_model); 0 for images. Errors TG_E_SPEC, TG_E_ARG (a context given for images,
  * data that the model does not read) */

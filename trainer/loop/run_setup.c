@@ -121,11 +121,19 @@ static tg_status make_model(run *r)
     return tg_alloc(r->model->ntensors, sizeof *r->id, &r->id);
 }
 
+tg_status run_load_from_here(run *r)
+{
+    const loader_config config = run_loader_config(r);
+    loader_destroy(r->train_loader);
+    r->train_loader = NULL;
+    return loader_create(r->data, DATA_TRAIN, &config, &r->train_loader);
+}
+
 /* Create the loaders at the step where training begins. */
 static tg_status make_loaders(run *r)
 {
     loader_config config = run_loader_config(r);
-    TG_TRY(loader_create(r->data, DATA_TRAIN, &config, &r->train_loader));
+    TG_TRY(run_load_from_here(r));
     if (!r->job->evaluate)
         return TG_OK;
     config.first_step = 0;

@@ -162,6 +162,7 @@ tg_status run_step_once(run *r, tg_step_info *info)
     r->loss_steps++;
     r->skips = info->skipped ? r->skips + 1 : 0;
     r->end.clipped += info->clipped;
+    r->end.late += info->late > 0;
     r->wait_ns += info->wait_ns;
     if (r->skips >= skips_max(r))
         return tg_fail(TG_E_NONFINITE,

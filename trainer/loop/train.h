@@ -193,6 +193,8 @@ typedef struct train_end_info {
      * none. */
     double kept, encode_ns_element, decode_ns_element;
     uint64_t skipped_nonfinite;
+    /* Steps of this run whose gradient, or some bucket of it, came after a server's deadline. */
+    uint64_t late;
     uint64_t clipped; /* steps of this run whose averaged gradient exceeded the optimizer's clip */
     uint64_t params_hash;
     bool interrupted;

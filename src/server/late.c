@@ -1,0 +1,107 @@
+/* Rounds with a deadline: workers that are late. */
+#include "base/mem.h"
+#include "server/round.h"
+#include "telegrad/clock.h"
+
+/* The bits of a worker's `missed` and `late`: one for each slice, all for a whole region. */
+static uint64_t bits_of(const tg__region *r, uint16_t slice, size_t n)
+{
+    return n == r->n ? UINT64_MAX : UINT64_C(1) << slice % TG__REGION_SLICES;
+}
+
+bool tg__round_lacks(const tg__round *round, int rank)
+{
+    const tg__pace_of *p = &round->region->rank[rank];
+    if (!p->counts || round->of[rank] != NULL || p->clock > round->number)
+        return false;
+    /* one that still owes the gradient of a round that has ended has none for a later round */
+    return p->missed == 0 || (p->clock == round->number &&
+                              (p->missed & bits_of(round->region, round->slice, round->n)) == 0);
+}
+
+bool tg__round_is_over(const tg_server *s, const tg__round *round)
+{
+    if (s->deadline_ns == 0 || tg_now_ns(s->t->clock) - round->from_ns < s->deadline_ns)
+        return false;
+    for (int rank = 0; rank < s->ranks; rank++) /* rounds of the same elements end in their order */
+        if (tg__round_lacks(round, rank) && round->region->rank[rank].clock < round->number)
+            return false;
+    return true;
+}
+
+void tg__round_mark_missing(const tg_server *s, const tg__round *round)
+{
+    for (int rank = 0; rank < s->ranks; rank++)
+        if (tg__round_lacks(round, rank))
+            round->region->rank[rank].missed |= bits_of(round->region, round->slice, round->n);
+}
+
+tg_status tg__rounds_expire(tg_server *s)
+{
+    if (s->deadline_ns == 0 || s->rounds == NULL || tg_now_ns(s->t->clock) < s->expires_ns)
+        return TG_OK;
+    TG_TRY(tg__rounds_advance(s));
+    const int64_t now = tg_now_ns(s->t->clock);
+    s->expires_ns = INT64_MAX;
+    for (const tg__round *round = s->rounds; round != NULL; round = round->next)
+        if (round->from_ns + s->deadline_ns > now)
+            s->expires_ns = TG__MIN(s->expires_ns, round->from_ns + s->deadline_ns);
+    return TG_OK;
+}
+
+/* The worker goes on at the step of now, in all regions to which it has sent this one. */
+static void move_on(tg_server *s, const tg__gathering *g)
+{
+    for (tg__region *r = s->regions; r != NULL; r = r->next) {
+        tg__pace_of *p = &r->rank[g->only];
+        if (p->elements >= r->n && p->step == g->id.step)
+            tg__pace_move(p, s->step);
+    }
+}
+
+bool tg__late_take(tg_server *s, tg__gathering *g)
+{
+    char where[64];
+    tg__region *r = g->region;
+    tg__pace_of *p = &r->rank[g->only];
+    const uint64_t bits = bits_of(r, g->id.slice, g->n);
+    if ((p->missed & bits) == 0)
+        return false;
+    p->late = (p->late_step == g->id.step ? p->late : 0) | bits;
+    p->late_step = g->id.step;
+    tg__region_note(r, g->only, g->id.step, g->n);
+    move_on(s, g);
+    g->late = true;
+    g->told = s->step;
+    s->stats.late++;
+    if (s->ran && !s->in[g->only].late)
+        tg_log(TG_LOG_WARN,
+               "%s %d %s: its gradient came after the deadline: it goes on at step %llu",
+               s->hosts ? "worker" : "rank", g->only, tg__server_where(&g->id, where),
+               (unsigned long long)s->step);
+    s->in[g->only].late |= s->ran;
+    return true;
+}
+
+void tg__late_take_again(const tg_server *s, tg__gathering *g)
+{
+    const tg__pace_of *p = &g->region->rank[g->only];
+    g->late = p->late_step == g->id.step && (p->late & bits_of(g->region, g->id.slice, g->n)) != 0;
+    g->told = s->step;
+}
+
+int tg__late_absent(const tg_server *s, int64_t now, int64_t *due_ns_p)
+{
+    for (int rank = 0; s->deadline_ns > 0 && rank < s->ranks; rank++) {
+        const tg__intake *in = &s->in[rank];
+        bool owes = false;
+        for (const tg__region *r = s->regions; r != NULL; r = r->next)
+            owes |= r->rank[rank].counts && r->rank[rank].missed != 0;
+        if (!owes || in->here)
+            continue;
+        if (now - in->heard_ns >= s->timeout_ns)
+            return rank;
+        *due_ns_p = TG__MIN(*due_ns_p, in->heard_ns + s->timeout_ns);
+    }
+    return -1;
+}
