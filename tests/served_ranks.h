@@ -21,6 +21,7 @@ typedef struct served_job {
     int ranks, servers;
     const char *mode, *optimizer;                 /* of the servers; NULL: they sum */
     int64_t timeout_ms;                           /* of the servers; 0: their default */
+    int64_t deadline_ms, min_workers;             /* of the servers */
     void (*be_rank)(tg_transport *t, void *arg);  /* the work of a rank */
     void (*be_inner)(tg_transport *t, void *arg); /* the same on the transport below, if not NULL */
     void *arg;
@@ -48,6 +49,8 @@ static inline void *served_be_server(void *one)
     served_one *o = one;
     const tg_server_config config = {.struct_size = sizeof config,
                                      .timeout_ms = o->job->timeout_ms,
+                                     .deadline_ms = o->job->deadline_ms,
+                                     .min_workers = o->job->min_workers,
                                      .mode = o->job->mode,
                                      .optimizer = o->job->optimizer};
     tg_server *s;

@@ -80,7 +80,8 @@ static void *run_server(void *arg)
                                      .mode = o->server_mode ? o->server_mode
                                              : keeps        ? "sync"
                                                             : NULL,
-                                     .optimizer = keeps ? options_optimizer(o) : NULL};
+                                     .optimizer = keeps ? options_optimizer(o) : NULL,
+                                     .deadline_ms = (int64_t)(o->server_deadline * 1000)};
     tg_server *server;
     r->status = tg_server_create(r->transport, (int)o->servers, &config, &server);
     if (r->status == TG_OK) {

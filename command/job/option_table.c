@@ -147,6 +147,16 @@ const struct option_def option_table[] = {
      EVERY,
      FORM_TEXT,
      AT(server_mode)},
+    {.o =
+         {"server-deadline", 0, "TIME", "none", NULL,
+          "with --strategy server and mode sync: a step waits so long, from its first gradient on, "
+          "for those of other workers, e.g. 500ms or 2s. A worker that is late keeps its gradient "
+          "for its next one, and goes on where the others are"},
+     EVERY,
+     FORM_SECONDS,
+     AT(server_deadline),
+     .min = 0.001,
+     .max = OPTION_MAX_TIMEOUT},
     {.o = {"server", 0, "tcp://HOST:PORT", NULL, NULL,
            "train as a worker of telegrad serve at this address, with strategy server; for several "
            "servers, give their addresses in the order of their shards, separated by commas"},

@@ -58,8 +58,9 @@ struct run_options {
     const char *lr; /* NULL: not given; becomes part of the optimizer once that is settled */
     const char *out, *save_dir, *resume_dir, *trace, *init, *save_weights;
     uint64_t holdout, workers, servers, batch, context, epochs, steps, seed, log_every, save_every;
-    uint64_t until; /* of tune, no option: where the run pauses; 0: nowhere */
-    double timeout; /* seconds; 0: not given; see options_timeout */
+    uint64_t until;         /* of tune, no option: where the run pauses; 0: nowhere */
+    double timeout;         /* seconds; 0: not given; see options_timeout */
+    double server_deadline; /* likewise; 0: none */
     uint64_t codec_threads, dump_every;
     const char *dump_gradients; /* directory */
     uint64_t accumulate;

@@ -216,10 +216,18 @@ static tg_status check_server_mode(const struct run_options *o)
                              : "--server-mode %.64s requires --strategy server, whose parameters "
                                "servers keep",
                        o->server_mode);
+    const char *mode = o->server_mode ? o->server_mode : keeps ? "sync" : "sum";
+    if (o->server_deadline > 0 && strncmp(mode, "sync", 4) != 0 &&
+        strncmp(mode, "async:staleness=0", 17) != 0)
+        return tg_fail(TG_E_SPEC,
+                       "--server-deadline %g requires --strategy server and --server-mode sync; "
+                       "this one is %.64s",
+                       o->server_deadline, mode);
+    if (o->server_deadline >= 0.8 * options_timeout(o))
+        return tg_fail(TG_E_SPEC, "--server-deadline %g: allowed: less than 0.8 of --timeout, %g",
+                       o->server_deadline, options_timeout(o));
     const tg_server_config config = {.struct_size = sizeof config,
-                                     .mode = o->server_mode ? o->server_mode
-                                             : keeps        ? "sync"
-                                                            : NULL,
+                                     .mode = mode,
                                      .optimizer = keeps ? options_optimizer(o) : NULL};
     return create_server(o, &config);
 }
@@ -232,6 +240,7 @@ static tg_status check_worker(const struct run_options *o)
         const char *name, *why;
     } no[] = {{o->servers > 0, "servers N", "they run elsewhere"},
               {o->server_mode, "server-mode", "the server's own --mode says it"},
+              {o->server_deadline > 0, "server-deadline", "the server's own --deadline says it"},
               {o->save_dir, "save DIR",
                "the optimizer's memory is the servers'; --save-weights FILE writes the weights"},
               {o->resume_dir, "resume DIR", "the optimizer's memory is the servers'"},
@@ -260,6 +269,8 @@ static tg_status check_servers(const struct run_options *o, const struct job_tra
         return tg_fail(TG_E_SPEC,
                        "--strategy server requires --servers N, with N >= 1, or --server "
                        "tcp://HOST:PORT");
+    if (o->servers == 0 && o->server_deadline > 0)
+        return tg_fail(TG_E_SPEC, "--server-deadline %g requires --servers N", o->server_deadline);
     if (o->servers == 0)
         return o->server_mode
                    ? tg_fail(TG_E_SPEC, "--server-mode %.64s requires --servers N", o->server_mode)

@@ -92,14 +92,15 @@ typedef struct tg_server_config {
     /* Once the journal's log has this many bytes, a snapshot of the parameters and the optimizer's
      * memory replaces it; 0: 256 MiB */
     uint64_t journal_bytes;
-    /* With workers that come and go, and mode sync or async:staleness=0: a step waits until so many
-     * workers take part; 0: 1 */
+    /* With workers that come and go, or deadline_ms, and mode sync or async:staleness=0: a step
+     * waits until so many workers take part; 0: 1 */
     int64_t min_workers;
-    /* With workers that come and go, and mode sync or async:staleness=0: a step waits at most so long for gradients, from its
+    /* With mode sync or async:staleness=0: a step waits at most so long for gradients, from its
      * first one on, by the server's clock, if min_workers have come. The gradient of a worker that
      * comes later is not applied, and the worker is told so: it gets the parameters of now, its
      * method takes back what it has sent (tg_step_info.late), and it goes on at the step of now.
-     * Less than timeout_ms; 0: no deadline */
+     * Less than timeout_ms; 0: no deadline. Of ranks that stay, all must have the same strategy
+     * "server" and no tg_session_config.hash_every: buckets of a rank may be of different steps */
     int64_t deadline_ms;
 } tg_server_config;
 

@@ -253,6 +253,13 @@ tg_status tg__engine_submit(tg__engine *e, tg__op *op)
     return status;
 }
 
+void tg__engine_skip(tg__engine *e, uint64_t count)
+{
+    pthread_mutex_lock(&e->hub->lock);
+    e->sequence += (uint32_t)count;
+    pthread_mutex_unlock(&e->hub->lock);
+}
+
 static bool is_past(const tg__op *op, tg__op_state state)
 {
     return op->state == TG__OP_IDLE || op->state >= state;

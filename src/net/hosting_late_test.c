@@ -215,7 +215,7 @@ static void test_refused(void **state)
         const char *mode;
         int64_t deadline_ms;
         const char *part;
-    } cases[] = {{"async", 10, "deadline_ms=10 requires workers that come and go, and mode sync"},
+    } cases[] = {{"async", 10, "deadline_ms=10 requires mode sync or async:staleness=0"},
                  {"sync", -1, "deadline_ms=-1: allowed: 0 to less than timeout_ms, 50000"},
                  {"sync", 50000, "deadline_ms=50000: allowed: 0 to less than timeout_ms, 50000"}};
     (void)state;

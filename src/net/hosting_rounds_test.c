@@ -407,7 +407,7 @@ static void test_refused(void **state)
         const char *journal, *part;
     } cases[] = {{"sync", 5, NULL, "min_workers=5: allowed: 0..4"},
                  {"sync", -1, NULL, "min_workers=-1: allowed"},
-                 {"async", 2, NULL, "requires workers that come and go, and mode sync"},
+                 {"async", 2, NULL, "requires workers that come and go, or deadline_ms"},
                  {"sync:combine=krum,f=1", 0, NULL, "allowed: f=0..0"},
                  {"sync:combine=clipped", 0, "/tmp/tg-rounds-none", "combine=clipped"}};
     (void)state;

@@ -286,8 +286,11 @@ static tg_status part(tg_server *s, int rank)
     s->in[rank].here = false;
     s->stats.ranks--;
     TG_TRY(missing(s, rank));
-    if (s->deadline_ns > 0)
+    if (s->deadline_ns > 0) {
         TG_TRY(tg__rounds_pass(s, rank));
+        if (s->rounds != NULL)
+            TG_TRY(tg__rounds_check_ranks(s, rank));
+    }
     return tg__gatherings_release(s);
 }
 

@@ -38,10 +38,12 @@ void tg__round_mark_missing(const tg_server *s, const tg__round *round)
 
 tg_status tg__rounds_expire(tg_server *s)
 {
-    if (s->deadline_ns == 0 || s->rounds == NULL || tg_now_ns(s->t->clock) < s->expires_ns)
+    if (s->deadline_ns == 0 || s->rounds == NULL)
         return TG_OK;
-    TG_TRY(tg__rounds_advance(s));
     const int64_t now = tg_now_ns(s->t->clock);
+    if (now < s->expires_ns)
+        return TG_OK;
+    TG_TRY(tg__rounds_advance(s)); /* what expires meanwhile is seen in the next turn */
     s->expires_ns = INT64_MAX;
     for (const tg__round *round = s->rounds; round != NULL; round = round->next)
         if (round->from_ns + s->deadline_ns > now)
@@ -59,20 +61,49 @@ static void move_on(tg_server *s, const tg__gathering *g)
     }
 }
 
+void tg__late_note_stop(tg_server *s, const tg__gathering *g, uint64_t number)
+{
+    if (!s->hosts && (g->flags & TG__FLAG_STOP) != 0)
+        s->stops_after = TG__MIN(s->stops_after, number);
+}
+
+void tg__late_say_stop(const tg_server *s, tg__gathering *g, uint64_t number)
+{
+    if (!s->hosts)
+        g->flags = (uint16_t)((g->flags & ~TG__FLAG_STOP) |
+                              (number >= s->stops_after ? TG__FLAG_STOP : 0));
+}
+
+/* The step that nobody has begun. */
+static uint64_t next_number(const tg_server *s)
+{
+    uint64_t number = s->step;
+    for (const tg__round *round = s->rounds; round != NULL; round = round->next)
+        number = TG__MAX(number, round->number + 1);
+    return number;
+}
+
 bool tg__late_take(tg_server *s, tg__gathering *g)
 {
     char where[64];
     tg__region *r = g->region;
     tg__pace_of *p = &r->rank[g->only];
     const uint64_t bits = bits_of(r, g->id.slice, g->n);
-    if ((p->missed & bits) == 0)
+    const bool lags = g->id.step < p->clock;
+    if ((p->missed & bits) == 0 && !lags)
         return false;
     p->late = (p->late_step == g->id.step ? p->late : 0) | bits;
     p->late_step = g->id.step;
-    tg__region_note(r, g->only, g->id.step, g->n);
+    if (lags) /* another answer has told the worker a later step, but it had begun this one */
+        (void)tg__region_count(r, g->only, g->id.step, g->n);
+    else
+        tg__region_note(r, g->only, g->id.step, g->n);
     move_on(s, g);
     g->late = true;
     g->told = s->step;
+    if ((g->flags & TG__FLAG_STOP) != 0)
+        tg__late_note_stop(s, g, next_number(s));
+    tg__late_say_stop(s, g, s->step - 1);
     s->stats.late++;
     if (s->ran && !s->in[g->only].late)
         tg_log(TG_LOG_WARN,

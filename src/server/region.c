@@ -142,14 +142,20 @@ uint64_t tg__region_staleness(const tg__region *r, int rank)
     return r->updates[0] - r->rank[rank].known;
 }
 
-void tg__region_note(tg__region *r, int rank, uint64_t step, size_t n)
+bool tg__region_count(tg__region *r, int rank, uint64_t step, size_t n)
 {
     tg__pace_of *p = &r->rank[rank];
     if (p->step != step || p->elements >= r->n)
         p->elements = 0;
     p->step = step;
     p->elements += n;
-    if (p->elements >= r->n)
+    return p->elements >= r->n;
+}
+
+void tg__region_note(tg__region *r, int rank, uint64_t step, size_t n)
+{
+    tg__pace_of *p = &r->rank[rank];
+    if (tg__region_count(r, rank, step, n))
         tg__pace_move(p, p->clock + 1);
 }
 

@@ -66,7 +66,9 @@ void tg__region_answered(tg__region *r, int rank, uint64_t begin);
 uint64_t tg__region_staleness(const tg__region *r, int rank);
 /* The rank goes on at a step, if it is a later one. */
 void tg__pace_move(tg__pace_of *p, uint64_t step);
-/* Count n elements of a rank's gradient that have arrived, of its step `step`. */
+/* Count n elements of a rank's gradient that have arrived, of its step `step`. True if all have. */
+bool tg__region_count(tg__region *r, int rank, uint64_t step, size_t n);
+/* The same, which are those of its step `clock`. */
 void tg__region_note(tg__region *r, int rank, uint64_t step, size_t n);
 
 #endif

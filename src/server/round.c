@@ -114,6 +114,15 @@ tg_status tg__rounds_pass(tg_server *s, int rank)
     return tg__rounds_advance(s);
 }
 
+tg_status tg__rounds_check_ranks(tg_server *s, int rank)
+{
+    if (s->hosts || s->stats.ranks >= s->min_workers)
+        return TG_OK;
+    s->culprit = rank;
+    return tg_fail(TG_E_PEER, "%d ranks are left, but a step takes the gradients of %d",
+                   s->stats.ranks, s->min_workers);
+}
+
 void tg__rounds_clear(tg_server *s)
 {
     for (int rank = 0; rank < s->ranks; rank++)
@@ -210,6 +219,7 @@ tg_status tg__rounds_add(tg_server *s, tg__gathering *g)
     start(s, g);
     if (tg__late_take(s, g))
         return TG_OK;
+    TG_TRY(tg__rounds_check_ranks(s, -1));
     tg__round *round;
     TG_TRY(find(s, p->clock, g, &round));
     if (round == NULL) {
@@ -228,6 +238,7 @@ tg_status tg__rounds_add(tg_server *s, tg__gathering *g)
         return tg_fail(TG_E_CORRUPT, "elements from %llu on came twice in a step",
                        (unsigned long long)g->star.begin);
     put(round, g);
+    tg__late_note_stop(s, g, round->number);
     tg__region_note(r, g->only, g->id.step, g->n);
     return TG_OK;
 }
@@ -310,6 +321,7 @@ static tg_status release(tg_server *s, tg__round *round, uint16_t flags)
         g->flags |= flags & TG__FLAG_SPOILS ? flags : 0;
         tg__note_unfit(s, g);
         g->flags = (uint16_t)((g->flags & ~TG__FLAG_NONFINITE) | flags);
+        tg__late_say_stop(s, g, round->number);
         g->held = s->unsynced;
         if (g->gone)
             tg__gathering_end(s, g);

@@ -35,7 +35,8 @@ struct tg__round {
 bool tg__rounds_take_it(const tg_server *s, const tg__gathering *g);
 /* A gradient has come: g, with its frame, waits in its round. One that comes again is answered in
  * place of the first; if its round is over, it is to be answered, and g->round is NULL.
- * Errors  TG_E_MISMATCH, TG_E_CORRUPT, TG_E_NOMEM; g is in no round then */
+ * Errors  TG_E_MISMATCH, TG_E_CORRUPT, TG_E_NOMEM, TG_E_PEER (too few ranks are left); g is in no
+ *         round then */
 TG_NODISCARD tg_status tg__rounds_add(tg_server *s, tg__gathering *g);
 /* A gradient has been added to the round: end it if it is complete, and what may end then.
  * Errors  as of tg__rounds_advance */
@@ -48,6 +49,9 @@ void tg__rounds_admit(tg_server *s, int rank, uint64_t base);
 /* The worker of a seat, which is away or has left, counts no more; in modes with rounds it cannot
  * be back. */
 TG_NODISCARD tg_status tg__rounds_pass(tg_server *s, int rank);
+/* Of ranks that stay, too few are left for a round. rank: the one to blame; -1: nobody.
+ * Errors  TG_E_PEER */
+TG_NODISCARD tg_status tg__rounds_check_ranks(tg_server *s, int rank);
 /* No worker is there that the steps take, or may be back. */
 bool tg__rounds_nobody_counts(const tg_server *s);
 /* The lowest rank that g's round waits for; -1: none, it waits for more workers to come. */
@@ -73,6 +77,10 @@ TG_NODISCARD tg_status tg__rounds_expire(tg_server *s);
 bool tg__late_take(tg_server *s, tg__gathering *g);
 /* The same for one that has come again: whether it was late the first time. */
 void tg__late_take_again(const tg_server *s, tg__gathering *g);
+/* With ranks that stay, of which some may be late, all stop after the same step: note the wish of
+ * g, and say in g's answer whether that is the step. number: of g's round. */
+void tg__late_note_stop(tg_server *s, const tg__gathering *g, uint64_t number);
+void tg__late_say_stop(const tg_server *s, tg__gathering *g, uint64_t number);
 /* A rank that is away, and has owed a gradient for so long that nobody waits for it any more; -1:
  * none. *due_ns_p: reduced to the time at which to ask again. */
 int tg__late_absent(const tg_server *s, int64_t now, int64_t *due_ns_p);

@@ -14,14 +14,14 @@ typedef struct script {
     size_t count, at;
 } script;
 
-static answer last[SEATS]; /* what was answered last */
+static answer told[SEATS]; /* what was answered last */
 
 static bool next_line(void *arg)
 {
     script *p = arg;
     for (int i = 0; i < SEATS; i++)
         if (world.seat[i].ngot > 0)
-            last[i] = world.seat[i].got[world.seat[i].ngot - 1];
+            told[i] = world.seat[i].got[world.seat[i].ngot - 1];
     if (p->at == p->count)
         return false;
     const message *m = &p->m[p->at++];
@@ -188,6 +188,7 @@ static const message late_third[] = {PARAMETERS(0, 1, 1, 0),
                                      GRADIENT(0, 1, 2, 0, 0, 2),
                                      WAIT(20),
                                      GRADIENT(1, 2, 2, 0, 0, 4),
+                                     WAIT(20),
                                      GRADIENT(2, 3, 2, 0, 0, 9),
                                      GRADIENT(0, 1, 3, 1, 0, 1),
                                      GRADIENT(2, 3, 3, 1, 0, 3),
@@ -232,17 +233,17 @@ static void test_by_hand(void **state)
         float value; /* of element 5 */
         int step;
         int64_t deadline_ms;
-    } all[] = {{LINES(seat_taken), "sync", 0, -3, 1},
-               {LINES(other_cut), "sync", 2, -3, 1},
-               {LINES(later_step), "sync", 0, -3, 1},
-               {LINES(later_still), "sync", 0, -3, 2},
-               {LINES(no_parameters), "sync", 0, -7, 3},
-               {LINES(own_cuts), "sync:combine=median", 0, -4, 2},
-               {LINES(all_left), "sync", 2, -3, 1},
-               {LINES(other_again), "sync:combine=median", 0, -3, 1},
-               {LINES(changed_again), "sync", 0, -3, 1},
-               {LINES(anew), "sync", 0, -3, 1},
-               {LINES(away), "sync", 0, -3, 1},
+    } all[] = {{LINES(seat_taken), "sync", 0, -3, 1, 0},
+               {LINES(other_cut), "sync", 2, -3, 1, 0},
+               {LINES(later_step), "sync", 0, -3, 1, 0},
+               {LINES(later_still), "sync", 0, -3, 2, 0},
+               {LINES(no_parameters), "sync", 0, -7, 3, 0},
+               {LINES(own_cuts), "sync:combine=median", 0, -4, 2, 0},
+               {LINES(all_left), "sync", 2, -3, 1, 0},
+               {LINES(other_again), "sync:combine=median", 0, -3, 1, 0},
+               {LINES(changed_again), "sync", 0, -3, 1, 0},
+               {LINES(anew), "sync", 0, -3, 1, 0},
+               {LINES(away), "sync", 0, -3, 1, 0},
                {LINES(late), "sync", 0, -8, 3, 10},
                {LINES(late_again), "sync", 0, -4, 2, 10},
                {LINES(always_late), "sync", 0, -6, 3, 10},
@@ -254,6 +255,8 @@ static void test_by_hand(void **state)
     (void)state;
     for (size_t i = 0; i < TG_COUNT(all); i++)
         for (size_t k = 0; k <= 2 * all[i].count + 1; k++) {
+            if (all[i].deadline_ms > 0 && (k / 2 + i) % 2 != k % 2) /* one of the two */
+                continue;
             how h = {.mode = all[i].mode,
                      .journal_bytes = k % 2, /* 1: a snapshot whenever nothing waits */
                      .min_workers = all[i].min_workers,
@@ -292,7 +295,7 @@ static void test_late_answers(void **state)
         memset(&world, 0, sizeof world);
         tg_server *s = create(&h);
         run(s, next_line, &(script){all[i].m, all[i].count, 0});
-        const answer *a = &last[all[i].seat];
+        const answer *a = &told[all[i].seat];
         assert_int_equal(tg_server_get_stats(s, &stats), TG_OK);
         if (a->told != (all[i].step > 0) || (a->told && a->step != (uint64_t)all[i].step) ||
             a->w[5] > all[i].w || a->w[5] < all[i].w || stats.late != all[i].late)

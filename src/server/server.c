@@ -45,7 +45,7 @@ static tg_status check_late(tg_server *s, int64_t now, int64_t *due_ns_p)
                 return leave(s, rank, TG_E_PEER);
             if (s->in[rank].here)
                 TG_TRY(tg__intake_vacate(s, rank));
-            *due_ns_p = now; /* what the others are answered may have to be put on disk first */
+            *due_ns_p = now;
             return tg__rounds_pass(s, rank);
         }
         *due_ns_p = TG__MIN(*due_ns_p, since + s->timeout_ns);
@@ -125,6 +125,8 @@ static tg_status serve(tg_server *s)
         int64_t due;
         const int64_t now = tg_now_ns(s->t->clock);
         TG_TRY(check_late(s, now, &due));
+        if (s->unsynced) /* what it has changed goes to disk first */
+            continue;
         TG_TRY(s->t->ops->poll(s->t, due));
         s->stats.waited_ns += tg_now_ns(s->t->clock) - now;
     }
@@ -157,10 +159,11 @@ static tg_status set_min_workers(tg_server *s, int64_t asked)
     if (asked < 0 || asked > s->ranks)
         return tg_fail(TG_E_ARG, "tg_server_create: config->min_workers=%lld: allowed: 0..%d",
                        (long long)asked, s->ranks);
-    if (asked > 0 && !(s->hosts && s->mode.gathers))
+    if (asked > 0 && !((s->hosts || s->deadline_ns > 0) && s->mode.gathers))
         return tg_fail(TG_E_UNSUPPORTED,
                        "tg_server_create: config->min_workers=%lld requires workers that come and "
-                       "go, and mode sync or async:staleness=0; this one is \"%s\"",
+                       "go, or deadline_ms, and mode sync or async:staleness=0; this one is "
+                       "\"%s\"",
                        (long long)asked, tg_spec_text(s->mode.spec));
     s->min_workers = TG__MAX(TG__MAX((int)asked, 1), tg__robust_least(&s->mode.rule));
     return TG_OK;
@@ -173,13 +176,14 @@ static tg_status set_deadline(tg_server *s, int64_t asked)
                        "tg_server_create: config->deadline_ms=%lld: allowed: 0 to less than "
                        "timeout_ms, %lld",
                        (long long)asked, (long long)(s->timeout_ns / 1000000));
-    if (asked > 0 && !(s->hosts && s->mode.gathers))
+    if (asked > 0 && !(s->mode.keeps && s->mode.gathers))
         return tg_fail(TG_E_UNSUPPORTED,
-                       "tg_server_create: config->deadline_ms=%lld requires workers that come and "
-                       "go, and mode sync or async:staleness=0; this one is \"%s\"",
+                       "tg_server_create: config->deadline_ms=%lld requires mode sync or "
+                       "async:staleness=0; this one is \"%s\"",
                        (long long)asked, tg_spec_text(s->mode.spec));
     s->deadline_ns = asked * INT64_C(1000000);
     s->expires_ns = INT64_MAX;
+    s->stops_after = UINT64_MAX;
     return TG_OK;
 }
 
@@ -201,8 +205,8 @@ static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_ser
                        "parameters: allowed: sync, async",
                        tg_spec_text(s->mode.spec));
     TG_TRY(tg__robust_init(&s->robust, &s->mode.rule, s->ranks));
-    TG_TRY(set_min_workers(s, c->min_workers));
     TG_TRY(set_deadline(s, c->deadline_ms));
+    TG_TRY(set_min_workers(s, c->min_workers));
     TG_TRY(tg_alloc((size_t)s->ranks, sizeof *s->in, &s->in));
     if (c->journal == NULL)
         return TG_OK;

@@ -42,8 +42,9 @@ struct tg_server {
     bool hosts;        /* workers come and go: ranks are seats */
     int shard, shards; /* shards 0: unknown */
     int64_t timeout_ns;
-    int64_t deadline_ns; /* of a round, from its first gradient on; 0: none */
-    int64_t expires_ns;  /* when the next round's deadline passes */
+    int64_t deadline_ns;  /* of a round, from its first gradient on; 0: none */
+    int64_t expires_ns;   /* when the next round's deadline passes */
+    uint64_t stops_after; /* with rounds of ranks that stay: the step after which all stop */
     const volatile sig_atomic_t *stop;
     tg__intake *in; /* (ranks) */
     tg__gathering *active, *idle;

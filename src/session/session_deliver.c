@@ -56,15 +56,14 @@ static void applied(tg_session *s, int64_t begin)
     tg_trace_span(s->config.trace, s->transport->rank, TG_ROW_APPLY, "apply", begin, end, s->t, 0);
 }
 
-/* Servers have not waited for this rank's gradient. If it is that of an earlier step, the gradient
- * of this one counts for the step that they say. */
+/* Servers have not waited for this rank's gradient. */
 static tg_status note_late(tg_session *s, const lane_op *o)
 {
     if (!s->strategy->ops->served)
         return tg_fail(TG_E_CORRUPT, "a server says that a vector came too late, though it keeps "
                                      "no parameters");
     s->since.late++;
-    s->told = TG__MAX(s->told, o->op.told + (o->op.task.step != s->t));
+    s->told = TG__MAX(s->told, o->op.told);
     if (!s->told_late)
         tg_log(TG_LOG_WARN,
                "rank %d: step %llu: the gradient came after the server's deadline: %s, and this "
@@ -84,7 +83,8 @@ static tg_status await(tg_session *s, lane_op *o)
         return TG_OK;
     o->counted = true;
     tg__session_report_op(s, o);
-    s->since.stop = s->since.stop || (o->op.flags_in | o->op.flags) & TG__FLAG_STOP;
+    const uint16_t own = o->op.late ? 0 : o->op.flags; /* a late wish to stop is sent again */
+    s->since.stop = s->since.stop || (o->op.flags_in | own) & TG__FLAG_STOP;
     return o->op.late && !o->loaded ? note_late(s, o) : TG_OK;
 }
 

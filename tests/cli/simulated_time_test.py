@@ -51,6 +51,27 @@ class SimulatedTime(CliTest):
                       run(*job, "--slow", "1:2x@5-9").stderr)
         self.assertNotIn("--slow", run(*job, "--slow", "1:2x@4-9").stderr)
 
+    def test_late_worker(self):
+        """One that takes three times as long as the others is late, leaves out steps, and ends each epoch with them."""
+        job = [*MODEL, *VIRTUAL, "--workers", "3", "--servers", "1", "--strategy", "server", "--method", "topk:density=0.1", "--epochs", "2"]
+        out, ends = self.path("run.jsonl"), []
+        for _ in range(2):
+            self.ok(*job, "--slow", "0:3x", "--server-deadline", "5ms", "--log-every", "1", "--out", out)
+            ends.append(last_run(out)[-1])
+        late, steps = ends[0], last_run(out)[0]["steps"]
+        self.assertEqual([end["late"] > 0 and end["late"] == ends[0]["late"] for end in ends], [True, True])
+        self.assertEqual((late["steps"], late["epochs"], len({end["params_hash"] for end in ends})), (steps, 2, 1))
+        made = [record["step"] for record in last_run(out) if "step_ms" in record]
+        self.assertLess(len(made), steps)
+        waits = last_run(self.run_to(out, *job, "--slow", "0:3x"))[-1]
+        self.assertLess(late["seconds"], 0.6 * waits["seconds"])
+        self.assertEqual((waits["late"], waits["params_hash"] == last_run(self.run_to(out, *job, "--server-deadline", "1s"))[-1]["params_hash"]),
+                         (0, True))
+
+    def run_to(self, out, *args):
+        self.ok(*args, "--out", out)
+        return out
+
     def test_mean_beside_the_median(self):
         """Where a few steps wait for the link and the others do not, the mean is printed, too."""
         job = [*MODEL, "--no-eval", *VIRTUAL, "--workers", "4", "--link", "20mbit,10ms", "--steps", "40"]
