@@ -444,8 +444,9 @@ const struct cli_command command_compare = {
         "Train the same network several ways on the same samples, and print one table.\n\n"
         "A RUN is a list of key=value pairs separated by semicolons. Each key is optional: name, "
         "method, rule, strategy, optimizer, lr, lr-schedule, lr-scale, accumulate, precision, "
-        "link, overlap, fusion, nodes, servers, server-mode, steps. They mean what the options of "
-        "that name mean, which hold for runs without that key.",
+        "link, overlap, fusion, nodes, servers, server-mode, server-deadline, steps. They mean "
+        "what "
+        "the options of that name mean, which hold for runs without that key.",
     .options = own,
     .set = set,
     .shared = options_of_compare,

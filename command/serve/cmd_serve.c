@@ -240,12 +240,11 @@ static tg_status check(struct command *c)
         return tg_fail(TG_E_SPEC, "--min %g requires --mode sync; this one is %.64s", c->min,
                        c->mode);
     if (c->deadline_ns > 0 && !gathers)
-        return tg_fail(TG_E_SPEC, "--deadline %s requires --mode sync; this one is %.64s",
-                       format_seconds(c->deadline_ns / 1e9).text, c->mode);
+        return tg_fail(TG_E_SPEC, "--deadline %gs requires --mode sync; this one is %.64s",
+                       c->deadline_ns / 1e9, c->mode);
     return c->deadline_ns >= c->timeout_s * 1e9
-               ? tg_fail(TG_E_SPEC, "--deadline %s: allowed: less than --timeout, %s",
-                         format_seconds(c->deadline_ns / 1e9).text,
-                         format_seconds(c->timeout_s).text)
+               ? tg_fail(TG_E_SPEC, "--deadline %gs: allowed: less than --timeout, %gs",
+                         c->deadline_ns / 1e9, c->timeout_s)
                : TG_OK;
 }
 

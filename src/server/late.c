@@ -105,11 +105,10 @@ bool tg__late_take(tg_server *s, tg__gathering *g)
         tg__late_note_stop(s, g, next_number(s));
     tg__late_say_stop(s, g, s->step - 1);
     s->stats.late++;
-    if (s->ran && !s->in[g->only].late)
+    if (s->ran && s->hosts && !s->in[g->only].late) /* a rank that stays says so itself */
         tg_log(TG_LOG_WARN,
-               "%s %d %s: its gradient came after the deadline: it goes on at step %llu",
-               s->hosts ? "worker" : "rank", g->only, tg__server_where(&g->id, where),
-               (unsigned long long)s->step);
+               "worker %d %s: its gradient came after the deadline: it goes on at step %llu",
+               g->only, tg__server_where(&g->id, where), (unsigned long long)s->step);
     s->in[g->only].late |= s->ran;
     return true;
 }

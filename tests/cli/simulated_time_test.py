@@ -56,7 +56,9 @@ class SimulatedTime(CliTest):
         job = [*MODEL, *VIRTUAL, "--workers", "3", "--servers", "1", "--strategy", "server", "--method", "topk:density=0.1", "--epochs", "2"]
         out, ends = self.path("run.jsonl"), []
         for _ in range(2):
-            self.ok(*job, "--slow", "0:3x", "--server-deadline", "5ms", "--log-every", "1", "--out", out)
+            done = run(*job, "--slow", "0:3x", "--server-deadline", "5ms", "--log-every", "1", "--out", out)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("rank 0: step 0: the gradient came after the server's deadline: it is sent with the next one", done.stderr)
             ends.append(last_run(out)[-1])
         late, steps = ends[0], last_run(out)[0]["steps"]
         self.assertEqual([end["late"] > 0 and end["late"] == ends[0]["late"] for end in ends], [True, True])
