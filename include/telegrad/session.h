@@ -304,10 +304,7 @@ typedef struct tg_step_info {
     /* (*) all messages of this rank for these exchanges, without those to ranks on this node. In
      * contrast to bytes_sent it does not depend on timing */
     uint64_t bytes_exchanged;
-    /* (*) buckets of which a server has made the step without this rank, because its gradient came
-     * after the deadline (tg_server_config.deadline_ms). If the method keeps a residual, what was
-     * sent of them is there again; else it is lost. The next step is then that of the servers:
-     * tg_session_steps */
+    /* (*) buckets that came after a server's deadline_ms: in the residual again; lost without */
     uint64_t late;
 } tg_step_info;
 
@@ -344,8 +341,7 @@ TG_API TG_NODISCARD tg_status tg_session_sum(tg_session *s, double *x, size_t n)
  * Set-up   tg_session_begin and tg_session_load continue if they complete within a second.
  *          Otherwise they fail on this rank with TG_E_STOPPED. It leaves the transport, and the
  *          others get TG_E_PEER, which names it
- * Again    Called a second time, it also ends waits: a call that is still waiting for other ranks a
- *          second later fails in the same way
+ * Again    Called a second time, it also ends waits: a call that waits a second later fails alike
  * Threads  any; also signal handlers */
 TG_API void tg_session_request_stop(tg_session *s);
 
@@ -355,8 +351,7 @@ TG_API void tg_session_request_stop(tg_session *s);
  * servers alone (size 1) may also call it after TG_E_PEER or TG_E_STOPPED.
  * Errors  TG_E_STATE (before begin) */
 TG_API TG_NODISCARD tg_status tg_session_params_hash(tg_session *s, uint64_t *hash_p);
-/* Steps taken, including those before a resume, and those that servers have made without this worker:
- * before it came (count_anew), or while it was late (tg_step_info.late). */
+/* Steps taken, with those before a resume, and those that servers made without this worker. */
 TG_API uint64_t tg_session_steps(const tg_session *s);
 /* Bytes handed to the transport, handshake included. */
 TG_API uint64_t tg_session_bytes_sent(const tg_session *s);

@@ -102,7 +102,7 @@ TG_NODISCARD tg_status tg__gathering_open(tg_server *s, uint32_t tag, int rank,
                                           const tg__envelope *id, const uint8_t *payload,
                                           size_t len, tg__gathering **g_p);
 
-/* ---- replay.c: the journal ---- */
+/* ---- journal_replay.c: the journal ---- */
 
 /* Apply a record of the journal, without answering. */
 TG_NODISCARD tg_status tg__gathering_replay(tg_server *s, const tg__journal_record *record,
