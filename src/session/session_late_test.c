@@ -72,6 +72,8 @@ static tg_status step(job *j, struct member *m, tg_session *s, int rank, const u
     m->own++;
     m->late += info.late;
     *stop_p = info.stop;
+    for (int i = 0; rank == 0 && i < TENSORS; i++) /* so that all of the step is over */
+        TG_TRY(tg_session_param_wait(s, id[i]));
     if (rank == 0)
         atomic_store(&j->done, (int)tg_session_steps(s));
     return TG_OK;
