@@ -1,6 +1,7 @@
 /* How many steps workers have made: for the bound of staleness, and for workers that join later. */
 #include "base/mem.h"
 #include "server/round.h"
+#include <string.h>
 
 int tg__clocks_slowest(const tg_server *s, const tg__region *r)
 {
@@ -42,8 +43,9 @@ void tg__clocks_clear(tg_server *s)
         s->in[rank].worker = 0; /* the others are away, and their steps are not these */
     for (tg__region *r = s->regions; r != NULL; r = r->next) {
         r->began = 0;
+        memset(r->ended, 0, sizeof r->ended);
         for (int rank = 0; rank < s->ranks; rank++) {
-            r->rank[rank].clock = r->rank[rank].missed = r->rank[rank].late = 0;
+            r->rank[rank].clock = r->rank[rank].late = 0;
             r->rank[rank].counts &= !s->mode.gathers;
         }
     }

@@ -3,20 +3,27 @@
 #include "server/round.h"
 #include "telegrad/clock.h"
 
-/* The bits of a worker's `missed` and `late`: one for each slice, all for a whole region. */
+/* The bits of a worker's late slices: all for a whole region. */
 static uint64_t bits_of(const tg__region *r, uint16_t slice, size_t n)
 {
     return n == r->n ? UINT64_MAX : UINT64_C(1) << slice % TG__REGION_SLICES;
 }
 
+/* The step of the next round of a slice; of a whole region, of the slice that is ahead. */
+static uint64_t ended(const tg__region *r, uint16_t slice, size_t n)
+{
+    uint64_t step = r->ended[slice % TG__REGION_SLICES];
+    for (size_t i = 0; n == r->n && i < TG__REGION_SLICES; i++)
+        step = TG__MAX(step, r->ended[i]);
+    return step;
+}
+
 bool tg__round_lacks(const tg__round *round, int rank)
 {
-    const tg__pace_of *p = &round->region->rank[rank];
-    if (!p->counts || round->of[rank] != NULL || p->clock > round->number)
-        return false;
-    /* one that still owes the gradient of a round that has ended has none for a later round */
-    return p->missed == 0 || (p->clock == round->number &&
-                              (p->missed & bits_of(round->region, round->slice, round->n)) == 0);
+    const tg__region *r = round->region;
+    const tg__pace_of *p = &r->rank[rank];
+    return p->counts && round->of[rank] == NULL && p->clock <= round->number &&
+           p->clock >= ended(r, round->slice, round->n); /* else its next one is late */
 }
 
 bool tg__round_is_over(const tg_server *s, const tg__round *round)
@@ -29,11 +36,12 @@ bool tg__round_is_over(const tg_server *s, const tg__round *round)
     return true;
 }
 
-void tg__round_mark_missing(const tg_server *s, const tg__round *round)
+void tg__round_note_end(const tg__round *round)
 {
-    for (int rank = 0; rank < s->ranks; rank++)
-        if (tg__round_lacks(round, rank))
-            round->region->rank[rank].missed |= bits_of(round->region, round->slice, round->n);
+    tg__region *r = round->region;
+    for (size_t i = 0; i < TG__REGION_SLICES; i++)
+        if (round->n == r->n || i == round->slice % TG__REGION_SLICES)
+            r->ended[i] = TG__MAX(r->ended[i], round->number + 1);
 }
 
 tg_status tg__rounds_expire(tg_server *s)
@@ -90,7 +98,7 @@ bool tg__late_take(tg_server *s, tg__gathering *g)
     tg__pace_of *p = &r->rank[g->only];
     const uint64_t bits = bits_of(r, g->id.slice, g->n);
     const bool lags = g->id.step < p->clock;
-    if ((p->missed & bits) == 0 && !lags)
+    if (p->clock >= ended(r, g->id.slice, g->n) && !lags)
         return false;
     p->late = (p->late_step == g->id.step ? p->late : 0) | bits;
     p->late_step = g->id.step;
@@ -126,7 +134,7 @@ int tg__late_absent(const tg_server *s, int64_t now, int64_t *due_ns_p)
         const tg__intake *in = &s->in[rank];
         bool owes = false;
         for (const tg__region *r = s->regions; r != NULL; r = r->next)
-            owes |= r->rank[rank].counts && r->rank[rank].missed != 0;
+            owes |= r->rank[rank].counts && r->rank[rank].clock < ended(r, 0, r->n);
         if (!owes || in->here)
             continue;
         if (now - in->heard_ns >= s->timeout_ns)

@@ -161,10 +161,7 @@ void tg__region_note(tg__region *r, int rank, uint64_t step, size_t n)
 
 void tg__pace_move(tg__pace_of *p, uint64_t step)
 {
-    if (step <= p->clock)
-        return;
-    p->clock = step;
-    p->missed = 0;
+    p->clock = TG__MAX(p->clock, step);
 }
 
 tg_status tg__region_see(tg__region *r, const tg__mode *m, int rank)

@@ -15,11 +15,9 @@ typedef struct tg__pace_of {
     uint64_t clock;  /* its complete steps; one that joins later begins with the slowest rank's */
     uint64_t step;   /* the step that is arriving */
     size_t elements; /* of it that have arrived */
-    /* Rounds of its step `clock` that have ended without it, and its last gradient that came too
-     * late: bits of slices */
-    uint64_t missed, late, late_step;
-    uint64_t known; /* updates[0] when the rank was last answered */
-    float *seen;    /* (n) the parameters of its last answer, for compensation; NULL: not needed */
+    uint64_t late, late_step; /* its last late gradient: bits of slices, and its step */
+    uint64_t known;           /* updates[0] when the rank was last answered */
+    float *seen; /* (n) the parameters of its last answer, for compensation; NULL: not needed */
 } tg__pace_of;
 
 typedef struct tg__region tg__region;
@@ -30,7 +28,8 @@ struct tg__region {
     float *slot[TG__REGION_SLOTS];
     float *g; /* scratch */
     uint64_t updates[TG__REGION_SLICES];
-    uint64_t began; /* clock of the fastest rank when the server was restarted */
+    uint64_t ended[TG__REGION_SLICES]; /* with rounds: 1 + the step of the last that has ended */
+    uint64_t began;                    /* clock of the fastest rank when the server was restarted */
     tg__region *next;
     tg__pace_of rank[]; /* (ranks) */
 };

@@ -195,8 +195,9 @@ static tg_status find(const tg_server *s, uint64_t number, const tg__gathering *
         if (round->region != g->region || round->number != number || round->begin != g->star.begin)
             continue;
         const tg__gathering *first = first_of(s, round);
-        if (first->n == g->n && first->star.flags == g->star.flags &&
-            first->star.combine == g->star.combine && first->codec == g->codec) {
+        if (first->n == g->n && first->id.slice == g->id.slice &&
+            first->star.flags == g->star.flags && first->star.combine == g->star.combine &&
+            first->codec == g->codec) {
             *round_p = round;
             return TG_OK;
         }
@@ -349,7 +350,7 @@ static tg_status update(tg_server *s, tg__round *round, bool enough)
     else
         formed = sum(s, round, r->g);
     uint16_t flags = formed ? 0 : TG__FLAG_NONFINITE;
-    tg__round_mark_missing(s, round);
+    tg__round_note_end(round);
     if (formed && !tg__region_update(r, &s->mode, &star, round->slice, -1, r->g, round->n))
         flags = TG__FLAG_NONFINITE | TG__FLAG_SPOILS;
     s->step = TG__MAX(s->step, round->number + 1);

@@ -69,8 +69,8 @@ void tg__rounds_clear(tg_server *s);
 bool tg__round_lacks(const tg__round *round, int rank);
 /* Its deadline has passed, and no earlier round of its elements waits. */
 bool tg__round_is_over(const tg_server *s, const tg__round *round);
-/* The round ends: what it lacks is late from now on. */
-void tg__round_mark_missing(const tg_server *s, const tg__round *round);
+/* The round ends: what comes for it from now on is late. */
+void tg__round_note_end(const tg__round *round);
 /* End the rounds whose deadline has passed. */
 TG_NODISCARD tg_status tg__rounds_expire(tg_server *s);
 /* Whether g, whose step is known, is late; then it is counted, and is to be answered. */

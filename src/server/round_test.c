@@ -211,6 +211,19 @@ static const message late_bucket[] = {PARAMETERS(0, 1, 1, 1),     PARAMETERS(1, 
                                       GRADIENT(1, 2, 5, 2, 1, 1), GRADIENT(1, 2, 6, 2, 0, 1),
                                       GRADIENT(0, 1, 7, 2, 1, 1), GRADIENT(0, 1, 8, 2, 0, 1)};
 
+/* Another server has told worker 2 a later step, which is over here. */
+static const message told_elsewhere[] = {PARAMETERS(0, 1, 1, 0),
+                                         PARAMETERS(1, 2, 1, 0),
+                                         GRADIENT(0, 1, 2, 0, 0, 1),
+                                         WAIT(20),
+                                         GRADIENT(1, 2, 2, 0, 0, 9),
+                                         GRADIENT(0, 1, 3, 1, 0, 2),
+                                         WAIT(20),
+                                         GRADIENT(0, 1, 4, 2, 0, 3),
+                                         GRADIENT(1, 2, 3, 2, 0, 9),
+                                         GRADIENT(0, 1, 5, 3, 0, 1),
+                                         GRADIENT(1, 2, 4, 3, 0, 3)};
+
 /* One that is away does not come back: it is passed over at last. */
 static const message stays_away[] = {PARAMETERS(0, 1, 1, 0),
                                      PARAMETERS(1, 2, 1, 0),
@@ -251,6 +264,7 @@ static void test_by_hand(void **state)
                {LINES(late_third), "sync:combine=median", 2, -6, 2, 10},
                {LINES(late_slice), "async:staleness=0", 0, -5, 2, 10},
                {LINES(late_bucket), "sync", 0, -5, 3, 10},
+               {LINES(told_elsewhere), "sync", 0, -8, 4, 10},
                {LINES(stays_away), "sync", 0, -3, 2, 10}};
     (void)state;
     for (size_t i = 0; i < TG_COUNT(all); i++)

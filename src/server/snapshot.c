@@ -18,9 +18,9 @@ enum { WORKER = 20 };
 /* A seat in the section "clocks 3 0", of region 3: clock (8), step that is coming (8), elements of
  * it that have come (8), fresh (8), updates[0] when it was answered last (8). */
 enum { CLOCK = 40 };
-/* A seat in the section "late 3 0", which is there if some gradient was late: missed (8), late (8),
- * its step (8). */
-enum { LATE = 24 };
+/* The section "late 3 0", which is there if steps have ended in rounds: 1 + the last step, of each
+ * slice (8); then for each seat its late slices (8), and their step (8). */
+enum { ENDED = 8 * TG__REGION_SLICES, LATE = 16 };
 
 static const char *section(char text[64], const char *what, size_t region, size_t k)
 {
@@ -95,19 +95,19 @@ static tg_status put_clocks(const tg_server *s, const tg__region *r, size_t i, t
 static tg_status put_late(const tg_server *s, const tg__region *r, size_t i, tg__ckpt_writer *w)
 {
     TG__FREED uint8_t *entries = NULL;
+    const size_t len = ENDED + LATE * (size_t)s->ranks;
     char name[64];
     uint64_t any = 0;
-    TG_TRY(tg_alloc((size_t)s->ranks, LATE, &entries));
-    for (int rank = 0; rank < s->ranks; rank++) {
-        const tg__pace_of *p = &r->rank[rank];
-        const uint64_t entry[] = {p->missed, p->late, p->late_step};
-        for (size_t k = 0; k < TG_COUNT(entry); k++)
-            tg__put64(entries + LATE * rank + 8 * k, entry[k]);
-        any |= p->missed | p->late;
+    TG_TRY(tg_alloc(1, len, &entries));
+    for (size_t k = 0; k < TG__REGION_SLICES; k++) {
+        tg__put64(entries + 8 * k, r->ended[k]);
+        any |= r->ended[k];
     }
-    return any == 0
-               ? TG_OK
-               : tg__ckpt_put(w, section(name, "late", i, 0), entries, LATE * (size_t)s->ranks);
+    for (int rank = 0; rank < s->ranks; rank++) {
+        tg__put64(entries + ENDED + LATE * rank, r->rank[rank].late);
+        tg__put64(entries + ENDED + LATE * rank + 8, r->rank[rank].late_step);
+    }
+    return any == 0 ? TG_OK : tg__ckpt_put(w, section(name, "late", i, 0), entries, len);
 }
 
 static tg_status put_vectors(const tg_server *s, const tg__region *r, size_t i, tg__ckpt_writer *w)
@@ -213,14 +213,14 @@ static tg_status get_late(const tg_server *s, tg__ckpt_reader *c, size_t i, tg__
     if (!tg__ckpt_has(c, section(name, "late", i, 0)))
         return TG_OK;
     TG_TRY(tg__ckpt_get(c, name, SIZE_MAX, &entries, &len));
-    if (len % LATE != 0)
+    if (len < ENDED || (len - ENDED) % LATE != 0)
         return tg_fail(TG_E_CORRUPT, "snapshot: %s takes %zu bytes", name, len);
-    for (size_t rank = 0; rank < len / LATE && rank < (size_t)s->ranks; rank++) {
-        const uint8_t *entry = (const uint8_t *)entries + LATE * rank;
-        tg__pace_of *p = &r->rank[rank];
-        p->missed = tg__get64(entry);
-        p->late = tg__get64(entry + 8);
-        p->late_step = tg__get64(entry + 16);
+    for (size_t k = 0; k < TG__REGION_SLICES; k++)
+        r->ended[k] = tg__get64((const uint8_t *)entries + 8 * k);
+    for (size_t rank = 0; rank < (len - ENDED) / LATE && rank < (size_t)s->ranks; rank++) {
+        const uint8_t *entry = (const uint8_t *)entries + ENDED + LATE * rank;
+        r->rank[rank].late = tg__get64(entry);
+        r->rank[rank].late_step = tg__get64(entry + 8);
     }
     return TG_OK;
 }
