@@ -113,8 +113,8 @@ void tg__engine_end_setup(tg__engine *e);
 /* Queue op. All ranks must submit the same operations to an engine in the same order, whatever they
  * do with other engines. Never blocks on the network. */
 TG_NODISCARD tg_status tg__engine_submit(tg__engine *e, tg__op *op);
-/* This rank leaves out `count` exchanges that the others have begun: those that it submits next have
- * the same tags as theirs. */
+/* This rank leaves out `count` exchanges that the others have begun: those that it submits next
+ * have the same tags as theirs. */
 void tg__engine_skip(tg__engine *e, uint64_t count);
 /* Wait for op. An op that was never submitted counts as done.
  * state   BEGUN, ENCODED (no begin of its method is due or running), or DONE (its result is

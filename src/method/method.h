@@ -115,8 +115,9 @@ typedef struct tg__program_ops {
      * runs. NULL: only the feedback's vectors are checked. */
     bool (*heal)(tg__method *m, bool anyway);
     /* The aggregate is applied: add what this rank dropped from sums (an exchange with leftover),
-     * and what came too late for a server's update, to the feedback's pending vector. Called once for each task that is not undone, when no begin()
-     * of this method runs. NULL: nothing is dropped. */
+     * and what came too late for a server's update, to the feedback's pending vector. Called once
+     * for each task that is not undone, when no begin() of this method runs. NULL: nothing is
+     * dropped. */
     void (*absorb)(tg__method *m, const tg__task *task);
     /* Predict the rounds of a coded step after all warm-ups, from the sizes of the tensors, without
      * creating a method; setup->exchange is that of the spec. For programs whose bytes do not grow

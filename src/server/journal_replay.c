@@ -1,4 +1,5 @@
-/* What a server writes to its journal about messages and answers, and what it does when it reads it.
+/* What a server writes to its journal about messages and answers, and what it does when it reads
+ * it.
  *
  * Mode compensate needs the parameters that a worker was sent. The record of an answer reaches the
  * disk with the next push only, so the last ones may be missing. A push without such a record was

@@ -374,7 +374,7 @@ tg_status tg__session_take_in(tg_session *s)
     return deliver_due(s, s->external ? NULL : &turn);
 }
 
-/* If servers have gone on without this rank, it leaves out steps, each of one exchange per bucket. */
+/* If servers have gone on without this rank, it leaves out steps, each an exchange per bucket. */
 static void next_step(tg_session *s)
 {
     const uint64_t made = s->t + 1;
