@@ -41,6 +41,7 @@ function serverTable() {
         n("gradients", "a second", rate("gradients"), v => digits(v)),
         n("staleness", "mean", meanStaleness, v => digits(v)),
         n("late", "gradients", total("late"), count),
+        n("unfit", "not applied", total("unfit"), count),
         n("received", "", total("bytes_in"), bytes),
         n("sent", "", total("bytes_out"), bytes),
         n("syncs", "", total("syncs"), count),

@@ -14,14 +14,22 @@ const char *const server_names[SERVER_COLUMNS] = {
 };
 
 /* Totals of one start, as a record has them. */
-enum { SECONDS, STEP, ANSWERS, IN, OUT, BUSY, SYNCS, SYNC, TOTALS };
-static const char *const totals[TOTALS] = {"seconds",   "step",      "answers",       "bytes_in",
-                                           "bytes_out", "combine_s", "journal_syncs", "journal_s"};
+enum { SECONDS, STEP, ANSWERS, IN, OUT, BUSY, SYNCS, SYNC, UNFIT, TOTALS };
+static const char *const totals[TOTALS] = {"seconds",       "step",      "answers",
+                                           "bytes_in",      "bytes_out", "combine_s",
+                                           "journal_syncs", "journal_s", "unfit"};
 
 static double number(const json_t *record, const char *name)
 {
     const json_t *value = json_object_get(record, name);
     return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
+/* A total; 0 if the record is older than its name. */
+static double total_of(const json_t *record, size_t total)
+{
+    const bool older = total == UNFIT && !json_object_get(record, totals[total]);
+    return older ? 0 : number(record, totals[total]);
 }
 
 /* "2026-11-26T16:19:24Z" in seconds; NAN: it is none. */
@@ -46,7 +54,7 @@ static double time_of(const json_t *start)
 static tg_status check(const char *path, size_t line, const json_t *record)
 {
     for (size_t i = 0; i < TOTALS; i++) {
-        const double v = number(record, totals[i]);
+        const double v = total_of(record, i);
         if (!(v >= 0 && v <= MOST))
             return tg_fail(TG_E_CORRUPT, "%s:%zu: \"%s\": allowed: a number, 0 to %g", path, line,
                            totals[i], MOST);
@@ -124,7 +132,7 @@ static double late_in(const json_t *record)
 /* What has been added since the record before, of this start. */
 static double since(const server_file *s, const json_t *record, size_t total)
 {
-    return number(record, totals[total]) - (s->last ? number(s->last, totals[total]) : 0);
+    return total_of(record, total) - (s->last ? total_of(s->last, total) : 0);
 }
 
 static tg_status add(server_file *s, const char *path, size_t line, const json_t *record)
@@ -168,6 +176,7 @@ static tg_status add(server_file *s, const char *path, size_t line, const json_t
     s->bytes_out += since(s, record, OUT);
     s->syncs += since(s, record, SYNCS);
     s->sync_s += since(s, record, SYNC);
+    s->unfit += since(s, record, UNFIT);
     s->gradients += gradients;
     s->late += fmax(0, late_in(record) - late_in(s->last));
     json_decref(s->last);

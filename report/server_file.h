@@ -36,7 +36,7 @@ typedef struct server_file {
     double begin_s, first_s; /* of the last start, and of the first: UTC, in seconds */
     double most_workers;
     /* Sums over all starts. */
-    double seconds, answers, bytes_in, bytes_out, syncs, sync_s, gradients, late;
+    double seconds, answers, bytes_in, bytes_out, syncs, sync_s, gradients, late, unfit;
     double staleness[SERVER_STALENESS_BINS];
 } server_file;
 

@@ -13,11 +13,17 @@
 #define BEGIN BEGIN_AT("2026-11-26T16:00:00Z")
 #define ZEROS "0,0,0,0,0,0,0,0,0,0,0,0]}\n"
 
-/* A record: seconds, step, answers, bytes in, and gradients of staleness 0, 1, 2 to 3, 4 to 7. */
+/* A record without "unfit", as older ones are: seconds, step, answers, bytes in, and gradients of
+ * staleness 0, 1, 2 to 3, 4 to 7. */
 #define AT(type, seconds, step, answers, in, stale)                                        \
     "{\"type\":\"" type "\",\"seconds\":" #seconds ",\"workers\":2,\"step\":" #step        \
     ",\"answers\":" #answers ",\"bytes_in\":" #in ",\"bytes_out\":800,\"combine_s\":0.25," \
     "\"journal_bytes\":64,\"journal_syncs\":4,\"journal_s\":0.5,\"staleness\":[" stale "," ZEROS
+
+#define UNFIT(type, seconds, count)                                                             \
+    "{\"type\":\"" type "\",\"seconds\":" #seconds ",\"workers\":2,\"step\":10,\"answers\":20," \
+    "\"bytes_in\":1000,\"bytes_out\":800,\"combine_s\":0.25,\"journal_bytes\":64,"              \
+    "\"journal_syncs\":4,\"journal_s\":0.5,\"unfit\":" #count ",\"staleness\":[6,2,0,0," ZEROS
 
 static run_files read_servers(const char *text)
 {
@@ -104,6 +110,19 @@ static void test_started_again(void **state)
     run_files_free(&f);
 }
 
+/* Gradients that were not applied: counted over all starts; records that do not say are older. */
+static void test_unfit(void **state)
+{
+    (void)state;
+    run_files f = read_servers(BEGIN AT("server", 2, 10, 20, 1000, "6,2,0,0") UNFIT("server", 3, 3)
+                                   BEGIN_AT("2026-11-26T16:00:10Z") UNFIT("server", 1, 2)
+                                       UNFIT("server_end", 2, 4));
+    assert_float_equal(f.servers.file[0].unfit, 7, 0);
+    run_files_free(&f);
+    refused(BEGIN UNFIT("server", 1, 2) UNFIT("server", 2, 1), "\"unfit\" is less than");
+    refused(BEGIN UNFIT("server", 1, null), "\"unfit\": allowed: a number");
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -133,6 +152,7 @@ static void test_kinds_are_not_mixed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {ON_FILE(test_rates), ON_FILE(test_started_again),
-                                       ON_FILE(test_refused), ON_FILE(test_kinds_are_not_mixed)};
+                                       ON_FILE(test_unfit), ON_FILE(test_refused),
+                                       ON_FILE(test_kinds_are_not_mixed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

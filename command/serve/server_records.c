@@ -65,19 +65,20 @@ static json_t *figures(const struct server_records *r, const char *type, const t
     json_t *staleness = json_array();
     for (size_t i = 0; staleness && i < TG_STALENESS; i++)
         json_array_append_new(staleness, json_integer((json_int_t)s->staleness[i]));
-    return json_pack("{s:s, s:f, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:f, s:o, "
-                     "s:I}",
-                     "type", type, "seconds", (double)(r->told_ns - r->begin_ns) / 1e9,   /**/
-                     "workers", s->ranks, "step", (json_int_t)s->step,                    /**/
-                     "answers", (json_int_t)s->sums, "elements", (json_int_t)s->elements, /**/
-                     "bytes_in", (json_int_t)s->bytes_in, "bytes_out",
-                     (json_int_t)s->bytes_out,                                                  /**/
-                     "repeated", (json_int_t)s->repeated, "idle_s", (double)s->waited_ns / 1e9, /**/
-                     "combine_s", (double)s->combined_ns / 1e9,                                 /**/
-                     "journal_bytes", (json_int_t)s->journal_bytes,                             /**/
-                     "journal_syncs", (json_int_t)s->journal_syncs,                             /**/
-                     "journal_s", (double)s->journal_ns / 1e9, "staleness", staleness, "late",
-                     (json_int_t)s->late);
+    return json_pack(
+        "{s:s, s:f, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:f, s:o, "
+        "s:I}",
+        "type", type, "seconds", (double)(r->told_ns - r->begin_ns) / 1e9,          /**/
+        "workers", s->ranks, "step", (json_int_t)s->step,                           /**/
+        "answers", (json_int_t)s->sums, "elements", (json_int_t)s->elements,        /**/
+        "bytes_in", (json_int_t)s->bytes_in, "bytes_out", (json_int_t)s->bytes_out, /**/
+        "repeated", (json_int_t)s->repeated, "unfit", (json_int_t)s->unfit,         /**/
+        "idle_s", (double)s->waited_ns / 1e9,                                       /**/
+        "combine_s", (double)s->combined_ns / 1e9,                                  /**/
+        "journal_bytes", (json_int_t)s->journal_bytes,                              /**/
+        "journal_syncs", (json_int_t)s->journal_syncs,                              /**/
+        "journal_s", (double)s->journal_ns / 1e9, "staleness", staleness, "late",
+        (json_int_t)s->late);
 }
 
 void server_records_tick(struct server_records *r, const tg_server_stats *stats)

@@ -128,7 +128,7 @@ def write_server(path, starts=(0,), end=True):
                       "shards": 1, "workers_most": 8, "time": f"2026-11-26T16:{begin // 60:02}:{begin % 60:02}Z"})
         for second in range(1, 21):
             lines.append({"type": "server", "seconds": second, "workers": min(second, 8), "step": 10 * second, "answers": 40 * second,
-                          "elements": 1000 * second, "bytes_in": 10 ** 6 * second ** 2, "bytes_out": 10 ** 8 * second, "repeated": 0, "idle_s": 0,
+                          "elements": 1000 * second, "bytes_in": 10 ** 6 * second ** 2, "bytes_out": 10 ** 8 * second, "repeated": 0, "unfit": second, "idle_s": 0,
                           "combine_s": 0.01 * second ** 2 / 20, "journal_bytes": 10 ** 7 * second, "journal_syncs": 20 * second,
                           "journal_s": 0.02 * second ** 1.5, "staleness": [20 * second, 10 * second, 5 * second, second ** 2, *[0] * 12]})
     if end:
@@ -314,8 +314,8 @@ class Report(CliTest):
         saw = self.look(self.page(one), width=500)
         self.assertEqual(saw["title"], "Parameter server s0")
         table = [line.split() for line in self.ok("report", one, two).splitlines()]
-        self.assertEqual(table[0], ["server", "time", "workers", "step", "answers", "gradients/s", "staleness", "received", "sent", "syncs"])
-        self.assertEqual(table[2], ["s0", "40.0", "s", "8", "200", "1,600", "55", "2.41", "800", "MB", "4.00", "GB", "800"])
+        self.assertEqual(table[0], ["server", "time", "workers", "step", "answers", "gradients/s", "staleness", "unfit", "received", "sent", "syncs"])
+        self.assertEqual(table[2], ["s0", "40.0", "s", "8", "200", "1,600", "55", "2.41", "40", "800", "MB", "4.00", "GB", "800"])
         self.assertEqual([row[0] for row in table[3:]], ["s1"])
         run_file = write_run(self.path("run.jsonl"))
         self.refused(2, ["run.jsonl: records of servers and of runs"], "report", one, run_file, "-o", self.path("mixed.html"))

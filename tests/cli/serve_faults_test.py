@@ -19,7 +19,7 @@ class Faults(ServeTest):
         """Parameters stay finite; the worker is told, and the server's log says which one it was."""
         weights = self.path("model.safetensors")
         optimizer = ["--optimizer", "sgd:weight_decay=1e30,momentum=0.9"]
-        server = self.serve(*optimizer)
+        server = self.serve(*optimizer, "--out", self.path("server.jsonl"))
         options = [*optimizer, "--lr", "1e30", "--steps", "4", "--no-eval", "--save-weights", weights]
         done = net_tool.Done(self.start("train", "--server", self.meeting, "--insecure", *MLP[:-2], *options))
         self.assertIn("the server does not apply this gradient, because the update would make parameters not finite: use a lower", done.stderr)
@@ -30,6 +30,7 @@ class Faults(ServeTest):
         said = self.ends(server)
         self.assertEqual(said.count("worker 0 (step"), 1, said)
         self.assertIn("the update by its gradient would make parameters not finite (the learning rate may be too high): it is not applied", said)
+        self.assertGreaterEqual(self.records("server.jsonl", "server_end")[0]["unfit"], 4)
 
     def test_lost_server(self):
         """A worker whose server is away for good, or that is interrupted meanwhile, has the weights of its last step."""
