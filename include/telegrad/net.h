@@ -249,8 +249,9 @@ typedef struct tg_net_serve_config {
 /* Listen for workers. Returns at once. The transport (tg_transport_tcp) has workers + 1 ranks: the
  * last one is this server, and each of the others is a seat for a worker (tg_transport_ops.drop).
  * net_p   [out] pass it to tg_transport_tcp, or to tg_net_destroy
- * Errors  TG_E_ARG, TG_E_SPEC (the address), TG_E_IO (the port is in use), TG_E_UNSUPPORTED (this
- *         OpenSSL lacks what is needed), TG_E_NOMEM */
+ * Errors  TG_E_ARG, TG_E_SPEC (the address), TG_E_IO (the port is in use, or the process may not
+ *         open a file descriptor for each worker), TG_E_UNSUPPORTED (this OpenSSL lacks what is
+ *         needed), TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_net_serve(const tg_net_serve_config *config, tg_net **net_p);
 
 typedef struct tg_net_attach_config {

@@ -108,6 +108,10 @@ typedef struct tg_transport_ops {
      * tg_transport_worker: is it reconnecting to this peer? Until it is done, the peer is not
      * late. */
     bool (*is_away)(tg_transport *t, int peer);
+    /* Optional (NULL), beside `drop`: a worker that had this seat before may come back, as a server
+     * that was started again knows from its journal. Another one gets the seat only if no other is
+     * vacant. */
+    void (*expect)(tg_transport *t, int peer);
 } tg_transport_ops;
 
 #define TG_BLAMED_NOBODY (-1)

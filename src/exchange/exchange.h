@@ -23,6 +23,7 @@
 #define TG_EXCHANGE_H
 
 #include "base/owned.h"
+#include "base/settings.h"
 #include "codec/codec_impl.h"
 #include "wire/envelope.h"
 #include "telegrad/spec.h"
@@ -169,6 +170,9 @@ struct tg__exchange {
     bool anew;
     uint64_t step, least_step;
     uint32_t least_server;
+    /* star, of parameters. Set before start: this worker's settings, so that a server can say what
+     * differs; at most TG__STAR_SETTINGS_MOST bytes, borrowed. Empty: none */
+    tg__settings settings;
     /* star, of gradients. Out, by done: some server's update did not wait for this rank's part, so
      * the server does not have it; `step` is then where this rank goes on. (nparts) which parts;
      * NULL: in other exchanges */

@@ -17,6 +17,7 @@
 #include "exchange/star.h"
 #include "base/mem.h"
 #include "exchange/sliced.h"
+#include <string.h>
 
 typedef struct star {
     tg__messages push; /* (parts) own parts, each behind its head */
@@ -58,6 +59,11 @@ static size_t step_bytes(const tg__exchange *x, size_t i, size_t len)
     return late || x->combine == &tg__combine_parameters ? TG__STAR_STEP : 0;
 }
 
+static bool is_of_parameters(const tg__exchange *x)
+{
+    return x->combine == &tg__combine_parameters;
+}
+
 static tg_status star_init(tg__exchange *x)
 {
     star *s = x->impl;
@@ -79,7 +85,8 @@ static tg_status star_init(tg__exchange *x)
         cap = TG__MAX(cap, tg__codec_bound(x->codec, x->parts[i].hi - x->parts[i].lo));
         cap = TG__MAX(cap, TG__F32_BYTES(x->parts[i].hi - x->parts[i].lo));
     }
-    TG_TRY(tg__messages_alloc(x, &s->push, x->nparts, TG__STAR_HEAD + cap));
+    const size_t behind = is_of_parameters(x) ? TG__STAR_SETTINGS_MOST : 0;
+    TG_TRY(tg__messages_alloc(x, &s->push, x->nparts, TG__STAR_HEAD + cap + behind));
     TG_TRY(tg__messages_alloc(x, &s->pull, x->nparts, cap + TG__STAR_STEP));
     for (size_t i = 0; i < x->nparts; i++) {
         x->parts[i].dst = tg__message_frame(&s->push, i) + TG__STAR_HEAD;
@@ -94,10 +101,14 @@ static tg_status star_start(tg__exchange *x)
     for (size_t i = 0; i < x->nparts; i++) {
         const tg__star head = {.combine = x->combine,
                                .flags = (uint16_t)((x->owns_momentum ? TG__STAR_OWNS_MOMENTUM : 0) |
-                                                   (x->anew ? TG__STAR_ANEW : 0)),
+                                                   (x->anew ? TG__STAR_ANEW : 0) |
+                                                   (x->settings.len > 0 ? TG__STAR_TELLS : 0)),
                                .begin = x->parts[i].lo,
                                .rate = x->rate};
-        tg__star_head(tg__message_frame(&s->push, i), &head);
+        uint8_t *at = tg__message_frame(&s->push, i);
+        tg__star_head(at, &head);
+        if (x->settings.len > 0)
+            memcpy(at + TG__STAR_HEAD + x->parts[i].len, x->settings.text, x->settings.len);
         s->len[i] = 0;
         x->late[i] = false;
     }
@@ -123,7 +134,8 @@ static size_t star_wants(tg__exchange *x, tg__wish *wish, size_t max)
                                    .round = send ? TG__STAR_PUSH : TG__STAR_PULL,
                                    .slice = c,
                                    .msg = tg__message(send ? &s->push : &s->pull, i),
-                                   .len = send ? TG__STAR_HEAD + x->parts[i].len : s->pull.cap,
+                                   .len = send ? TG__STAR_HEAD + x->parts[i].len + x->settings.len
+                                               : s->pull.cap,
                                    .id = send ? (uint32_t)x->nparts + i : i};
     }
     return count;

@@ -47,14 +47,35 @@ tg_status tg__star_read(const uint8_t head[TG__STAR_HEAD], tg__star *star)
     star->flags = tg__get16(head + 2);
     star->begin = tg__get64(head + 8);
     memcpy(&star->rate, &rate, sizeof star->rate);
-    if ((star->flags & ~(TG__STAR_OWNS_MOMENTUM | TG__STAR_ANEW)) != 0 || tg__get32(head + 4) != 0)
-        return tg_fail(TG_E_CORRUPT, "flags=%#x, %#x: known are 0x3, 0", star->flags,
+    const unsigned of_parameters = TG__STAR_ANEW | TG__STAR_TELLS;
+    if ((star->flags & ~(TG__STAR_OWNS_MOMENTUM | of_parameters)) != 0 || tg__get32(head + 4) != 0)
+        return tg_fail(TG_E_CORRUPT, "flags=%#x, %#x: known are 0x7, 0", star->flags,
                        tg__get32(head + 4));
-    if ((star->flags & TG__STAR_ANEW) != 0 && star->combine != &tg__combine_parameters)
-        return tg_fail(TG_E_CORRUPT, "flags=%#x with combine=%s: 0x2 is of parameters alone",
+    if ((star->flags & of_parameters) != 0 && star->combine != &tg__combine_parameters)
+        return tg_fail(TG_E_CORRUPT, "flags=%#x with combine=%s: 0x6 is of parameters alone",
                        star->flags, star->combine->name);
     if (star->begin > TG_MAX_ELEMENTS || !(star->rate >= 0 && star->rate <= 1e30))
         return tg_fail(TG_E_CORRUPT, "element %llu, rate %g: allowed: 0..%zu, 0..1e30",
                        (unsigned long long)star->begin, star->rate, TG_MAX_ELEMENTS);
+    return TG_OK;
+}
+
+tg_status tg__star_frame(const uint8_t *payload, size_t len, const tg__star *star, size_t *len_p,
+                         tg__settings *settings_p)
+{
+    const uint8_t *frame = payload + TG__STAR_HEAD;
+    size_t rest = 0;
+    len -= TG__STAR_HEAD;
+    if ((star->flags & TG__STAR_TELLS) != 0) {
+        const size_t n = tg__get32(frame + 4);
+        rest = len - TG__MIN(len, n > TG_MAX_ELEMENTS ? len : TG__F32_BYTES(n));
+        if (rest == 0 || rest > TG__STAR_SETTINGS_MOST)
+            return tg_fail(TG_E_CORRUPT,
+                           "settings behind %zu parameters in %zu bytes: allowed: 1 to %u bytes", n,
+                           len, TG__STAR_SETTINGS_MOST);
+    }
+    *len_p = len - rest;
+    if (settings_p != NULL)
+        *settings_p = (tg__settings){(const char *)frame + *len_p, rest};
     return TG_OK;
 }

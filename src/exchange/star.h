@@ -9,6 +9,7 @@
 #ifndef TG_EXCHANGE_STAR_H
 #define TG_EXCHANGE_STAR_H
 
+#include "base/settings.h"
 #include "exchange/message.h"
 
 #define TG__STAR_HEAD 24u
@@ -22,8 +23,10 @@ enum { TG__STAR_PUSH, TG__STAR_PULL };
 
 enum {
     TG__STAR_OWNS_MOMENTUM = 1, /* the optimizer's momentum is in the gradient already */
-    TG__STAR_ANEW = 2           /* of parameters: if no other worker is there, steps count from 0 */
+    TG__STAR_ANEW = 2,          /* of parameters: if no other worker is there, steps count from 0 */
+    TG__STAR_TELLS = 4          /* of parameters: the worker's settings follow the frame */
 };
+#define TG__STAR_SETTINGS_MOST 4096u /* bytes */
 
 typedef struct tg__star {
     const tg__combine *combine; /* one that servers know: tg__star_knows */
@@ -38,6 +41,14 @@ void tg__star_head(uint8_t head[TG__STAR_HEAD], const tg__star *star);
 /* Read a head.
  * Errors  TG_E_CORRUPT, TG_E_VERSION */
 TG_NODISCARD tg_status tg__star_read(const uint8_t head[TG__STAR_HEAD], tg__star *star);
+
+/* Find the frame in a payload, behind its head, which has been read.
+ * payload     (len) at least a head, and the head of a frame
+ * len_p       [out] bytes of the frame
+ * settings_p  [out] the text behind it, which may be anything; empty: none. NULL: not wanted
+ * Errors  TG_E_CORRUPT */
+TG_NODISCARD tg_status tg__star_frame(const uint8_t *payload, size_t len, const tg__star *star,
+                                      size_t *len_p, tg__settings *settings_p);
 
 /* Not a sum: the parameters that the ranks begin with, of which a server keeps the first to come.
  * The answer is what it has. */

@@ -23,6 +23,7 @@ typedef struct call {
     char address[TG__ADDRESS_MAX];
     const char *last; /* why the last call failed; "": there was none */
     bool again;       /* the next may not */
+    bool refused;     /* by the server, not by the network */
 } call;
 
 static tg_status malformed(const call *k)
@@ -51,6 +52,7 @@ static tg_status read_answer(call *k, const tg__caller *c)
     tg_status refused;
     if (tg__net_read_refused(c, &refused, text)) {
         k->again = refused == TG_E_PEER; /* a seat may become vacant */
+        k->refused = true;
         return tg_fail(refused, "server %d at %s refuses: %s", k->server, k->address, text);
     }
     const uint64_t seat = tg__unpack_number(&u, 4), seats = tg__unpack_number(&u, 4);
@@ -129,32 +131,67 @@ static tg_status call_once(call *k, int turn)
 }
 
 tg_status tg__net_call_server(tg_net *n, const char *job, int count, int server, const char *last,
-                              int turn, bool *again)
+                              int turn, tg__called *how_p)
 {
     call k = {.n = n, .job = job, .count = count, .server = server, .last = last};
     tg__address_text(&n->member[server + 1].address, k.address);
     const tg_status status = call_once(&k, turn);
-    *again = k.again;
+    *how_p = status != TG_E_PEER || !k.again ? TG__CALL_FAILED
+             : k.refused                     ? TG__CALL_REFUSED
+                                             : TG__CALL_AGAIN;
     return status;
 }
 
-static tg_status call_server(tg_net *n, const tg_net_attach_config *config, int server)
+static tg_status pause_calls(tg_net *n, const char *last)
+{
+    const int64_t until = tg_now_ns(tg_clock_monotonic()) + AGAIN_NS;
+    while (tg_now_ns(tg_clock_monotonic()) < until) {
+        TG_TRY(tg__net_patience(n, last));
+        (void)poll(NULL, 0, 20);
+    }
+    return TG_OK;
+}
+
+/* Ask the servers before `server` for the next seat: this one refuses that which they gave. After
+ * all seats, server 0 may choose again. */
+static void try_next_seat(tg_net *n, int server, int first_seat)
+{
+    for (int q = 0; q < server; q++) {
+        tg__stream_close(n->stream[q + 1]);
+        free(n->stream[q + 1]);
+        n->stream[q + 1] = NULL;
+    }
+    n->seat = (n->seat + 1) % n->seats;
+    if (n->seat == first_seat)
+        n->seats = 0;
+}
+
+static tg_status call_all(tg_net *n, const tg_net_attach_config *config)
 {
     const char *job = config->job ? config->job : "";
     char last[300] = "";
-    for (int turn = 0;; turn++) {
-        bool again;
-        const tg_status status =
-            tg__net_call_server(n, job, config->count, server, last, turn, &again);
-        if (status != TG_E_PEER || !again)
+    int first_seat = -1; /* that which server 0 gave */
+    for (int q = 0, turn = 0; q < config->count;) {
+        tg__called how;
+        const bool any = n->seats == 0;
+        const tg_status status = tg__net_call_server(n, job, config->count, q, last, turn++, &how);
+        if (status == TG_OK) {
+            first_seat = any ? n->seat : first_seat;
+            turn = 0;
+            *last = '\0';
+            q++;
+            continue;
+        }
+        if (how == TG__CALL_FAILED)
             return status;
         snprintf(last, sizeof last, "%s", tg_error());
-        const int64_t until = tg_now_ns(tg_clock_monotonic()) + AGAIN_NS;
-        while (tg_now_ns(tg_clock_monotonic()) < until) {
-            TG_TRY(tg__net_patience(n, last));
-            (void)poll(NULL, 0, 20);
+        if (how == TG__CALL_REFUSED && n->seats > 0) {
+            try_next_seat(n, q, first_seat);
+            q = 0;
         }
+        TG_TRY(pause_calls(n, last));
     }
+    return TG_OK;
 }
 
 static tg_status check(const tg_net_attach_config *c)
@@ -244,7 +281,7 @@ tg_status tg_net_attach(const tg_net_attach_config *config, tg_net **net_p)
     tg_status status = know_servers(n, &c);
     if (status == TG_OK)
         status = prepare_renewal(n, &c);
-    for (int q = 0; q < c.count && status == TG_OK; q++)
-        status = call_server(n, &c, q);
+    if (status == TG_OK)
+        status = call_all(n, &c);
     return tg__net_created(n, status, net_p);
 }

@@ -21,13 +21,19 @@ struct tg__renewal {
     } server[];                  /* (count) */
 };
 
+typedef enum tg__called {
+    TG__CALL_FAILED,  /* another call would fail, too */
+    TG__CALL_AGAIN,   /* another call may succeed */
+    TG__CALL_REFUSED, /* likewise, but the server answers: it has no seat, or not this one */
+} tg__called;
+
 /* Call a server once, until it answers, the call fails, or tg__net_patience ends it. On success
  * n->stream[server + 1] is the connection.
  * last   why the previous call failed; "": there was none
  * turn   number of this call, which selects one of the server's addresses
- * again  [out] after an error: another call may succeed
+ * how_p  [out] set after an error
  * Errors as tg_net_attach */
 TG_NODISCARD tg_status tg__net_call_server(tg_net *n, const char *job, int count, int server,
-                                           const char *last, int turn, bool *again);
+                                           const char *last, int turn, tg__called *how_p);
 
 #endif

@@ -9,10 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define LIST_NS INT64_C(100000000)
 #define BUSY_NS INT64_C(2000000)
+#define OTHER_FILES 48
 
 static bool is_allowed(void *arg, const tg__public_key *key)
 {
@@ -359,9 +361,25 @@ static tg_status check(const tg_net_serve_config *c)
     return tg__net_check_job("tg_net_serve", c->job);
 }
 
+/* Each connection takes a file descriptor; so do the transport, the door, and what else the process
+ * has open. */
+static tg_status check_descriptors(int workers)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        limit.rlim_cur >= (rlim_t)workers + OTHER_FILES)
+        return TG_OK;
+    return tg_fail(TG_E_IO,
+                   "tg_net_serve: config.workers=%d: each needs a file descriptor, and this "
+                   "process may open %llu, of which it needs %d itself: raise the limit (ulimit -n "
+                   "%d), or allow fewer workers",
+                   workers, (unsigned long long)limit.rlim_cur, OTHER_FILES, workers + OTHER_FILES);
+}
+
 static tg_status open_seats(tg_net *n, const tg_net_serve_config *c)
 {
     tg__seats *s;
+    TG_TRY(check_descriptors(c->workers));
     TG_TRY(tg__net_members(n, c->workers + 1));
     n->rank = c->workers;
     TG_TRY(tg_alloc(1, sizeof *s, &n->hosts));

@@ -377,7 +377,8 @@ static void tcp_destroy(tg_transport *base)
 static const tg_transport_ops tcp_ops = {COMMON_OPS, .blame = tcp_blame, .blamed = tcp_blamed};
 
 /* Of a server: seats, whose workers blame nobody. */
-static const tg_transport_ops hosting_ops = {COMMON_OPS, .drop = tg__tcp_drop};
+static const tg_transport_ops hosting_ops = {COMMON_OPS, .drop = tg__tcp_drop,
+                                             .expect = tg__tcp_expect};
 
 /* Of a worker that calls again. */
 static const tg_transport_ops renewing_ops = {COMMON_OPS, .blame = tcp_blame, .blamed = tcp_blamed,

@@ -82,3 +82,9 @@ bool tg__tcp_drop(tg_transport *base, int peer)
     tg__peer_begin(p, peer);
     return lost;
 }
+
+void tg__tcp_expect(tg_transport *base, int peer)
+{
+    if (peer >= 0 && peer < base->size - 1)
+        ((tg__tcp *)base)->net->member[peer].lost_ns = tg_now_ns(tg_clock_monotonic());
+}

@@ -216,8 +216,9 @@ bool tg__peer_move(tg__peer *p);
 TG_NODISCARD tg_status tg__tcp_host(tg__tcp *t, int64_t *look_ns_p);
 /* tg_transport_ops.renew (tcp_renew.c) */
 TG_NODISCARD tg_status tg__tcp_renew(tg_transport *t, int peer, bool *back_p);
-/* tg_transport_ops.drop */
+/* tg_transport_ops.drop, and .expect */
 bool tg__tcp_drop(tg_transport *t, int peer);
+void tg__tcp_expect(tg_transport *t, int peer);
 
 /* Why a rank leaves (reason.c). Write it as a frame. Returns its length; 0: there is no reason. */
 size_t tg__reason_write(const char *why, uint8_t at[TG__REASON_MAX]);

@@ -69,7 +69,7 @@ tg_status tg__tcp_renew(tg_transport *base, int peer, bool *back_p)
     tg__peer *p = &t->peer[peer];
     struct tg__away *away = &r->server[peer - 1];
     int64_t now = tg_now_ns(base->clock);
-    bool again;
+    tg__called how;
     *back_p = p->stream && !p->gone;
     if (*back_p)
         return TG_OK;
@@ -85,7 +85,7 @@ tg_status tg__tcp_renew(tg_transport *base, int peer, bool *back_p)
     n->config = &r->config;
     n->deadline_ns = now + CALL_NS < limit_ns ? now + CALL_NS : limit_ns;
     const tg_status status =
-        tg__net_call_server(n, r->job, r->count, peer - 1, away->last, away->turn++, &again);
+        tg__net_call_server(n, r->job, r->count, peer - 1, away->last, away->turn++, &how);
     n->config = NULL;
     now = tg_now_ns(base->clock);
     if (status == TG_OK) {

@@ -22,7 +22,9 @@ tg_status tg__gathering_begin(tg__gathering *g, uint32_t tag, const tg__envelope
     if (n > TG_MAX_ELEMENTS)
         return tg_fail(TG_E_CORRUPT, "a frame of %zu elements: allowed: at most %zu", n,
                        TG_MAX_ELEMENTS);
-    TG_TRY(tg__frame_check(frame, len - TG__STAR_HEAD, n, -1));
+    size_t frame_len;
+    TG_TRY(tg__star_frame(payload, len, &g->star, &frame_len, NULL));
+    TG_TRY(tg__frame_check(frame, frame_len, n, -1));
     g->tag = tag;
     g->id = *id;
     g->codec = frame[0];
@@ -102,9 +104,11 @@ tg_status tg__gathering_add(tg__gathering *g, tg__store *store, int ranks, int r
     TG_TRY(compare(g, &star));
     if (g->rank[rank].msg != NULL || rank < g->next)
         return tg_fail(TG_E_CORRUPT, "the same message came twice");
-    TG_TRY(tg__frame_check(frame_of(payload), len - TG__STAR_HEAD, g->n, g->codec));
+    size_t frame_len;
+    TG_TRY(tg__star_frame(payload, len, &star, &frame_len, NULL));
+    TG_TRY(tg__frame_check(frame_of(payload), frame_len, g->n, g->codec));
     g->rank[rank].msg = msg;
-    g->rank[rank].len = len - TG__STAR_HEAD;
+    g->rank[rank].len = frame_len;
     g->rank[rank].flagged = (flags & TG__FLAG_NONFINITE) != 0;
     g->flags |= flags;
     advance(g, store, ranks);

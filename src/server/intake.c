@@ -1,8 +1,11 @@
 /* Receives what ranks send: a stamp, then the message that it announces. */
 #include "base/mem.h"
+#include "base/printable.h"
 #include "server/round.h"
 #include "telegrad/clock.h"
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Most bytes that a rank's messages may take while they wait for those of lower ranks. A rank that
  * follows the protocol stays below it, because it waits for answers itself. */
@@ -85,27 +88,77 @@ static tg_status await_message(tg_server *s, int rank)
     return s->t->ops->post_recv(s->t, rank, TG__TAG_STAMPED, in->msg, (size_t)len, &in->req);
 }
 
-/* The session that a channel belongs to: that of the first valid message on it. */
-static uint64_t session_of(const tg_server *s, const tg__envelope *said)
+/* ---- sessions -------------------------------------------------------------------------------- */
+
+static tg__heard_on *heard_on(const tg_server *s, const tg__envelope *said)
 {
     for (size_t i = 0; i < s->nchannels; i++)
         if (s->channels[i].channel == said->channel)
-            return s->channels[i].session;
-    return said->session;
+            return &s->channels[i];
+    return NULL;
 }
 
-/* Note the session of a channel, after a valid message. */
-static tg_status note_session(tg_server *s, const tg__envelope *said)
+/* The settings that a message tells, which may be anything; empty: none. */
+static tg__settings settings_in(const uint8_t *msg, size_t len)
 {
-    size_t i = 0;
-    while (i < s->nchannels && s->channels[i].channel != said->channel)
-        i++;
-    if (i < s->nchannels)
+    const uint8_t *payload = msg + TG__ENVELOPE_BYTES;
+    tg__settings settings = {NULL, 0};
+    tg__star star;
+    size_t frame_len;
+    if (tg__star_read(payload, &star) != TG_OK ||
+        tg__star_frame(payload, len - TG__ENVELOPE_BYTES, &star, &frame_len, &settings) != TG_OK)
+        settings.len = 0;
+    return settings;
+}
+
+/* Note the session of a channel, that of the first valid message on it, and its settings. */
+static tg_status note_session(tg_server *s, const tg__envelope *said, const tg__intake *in)
+{
+    tg__heard_on *h = heard_on(s, said);
+    const size_t count = s->nchannels;
+    if (h == NULL) {
+        TG_TRY(tg__grow(&s->channels, &s->channels_cap, count + 1, sizeof *h, "channels"));
+        h = &s->channels[s->nchannels++];
+        *h = (tg__heard_on){.channel = said->channel, .session = said->session};
+    }
+    if (h->settings != NULL)
         return TG_OK;
-    TG_TRY(tg__grow(&s->channels, &s->channels_cap, i + 1, sizeof *s->channels, "channels"));
-    s->channels[s->nchannels++] = (tg__heard_on){said->channel, said->session};
+    const tg__settings told = settings_in(in->msg, (size_t)in->said.len);
+    if (told.len == 0)
+        return TG_OK;
+    TG_TRY(tg_alloc(told.len, 1, &h->settings));
+    memcpy(h->settings, told.text, told.len);
+    h->settings_len = told.len;
     return TG_OK;
 }
+
+void tg__intake_forget_sessions(tg_server *s)
+{
+    for (size_t i = 0; i < s->nchannels; i++)
+        free(s->channels[i].settings);
+    s->nchannels = 0;
+}
+
+/* A worker's message is of another session than those that are there. */
+static tg_status fail_unlike(const tg__heard_on *h, const tg__intake *in)
+{
+    const tg__settings told = settings_in(in->msg, (size_t)in->said.len);
+    char differs[600] = "";
+    tg__unlike u;
+    if (h->settings != NULL && told.len > 0 &&
+        tg__settings_differ((tg__settings){h->settings, h->settings_len}, told, NULL, &u)) {
+        tg__make_printable(u.text[0]);
+        tg__make_printable(u.text[1]);
+        snprintf(differs, sizeof differs, "they have %s%s, this one has %s%s; ",
+                 u.has[0] ? "" : "no such ", u.text[0], u.has[1] ? "" : "no such ", u.text[1]);
+    }
+    return tg_fail(TG_E_MISMATCH,
+                   "the workers that are there have other settings: %sall must be started alike "
+                   "(model, data, batch, method, optimizer, rate, schedule, seed, precision)",
+                   differs);
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
 
 /* A rank has left: check that no other rank waits for its gradient. */
 static tg_status missing(tg_server *s, int rank)
@@ -133,17 +186,16 @@ static tg_status gathering_of(tg_server *s, int rank, tg__envelope *want, size_t
         *want = g->id;
     want->sender = s->hosts ? 0 : (uint32_t)rank; /* each worker is a rank 0 */
     const uint64_t session = want->session;
-    if (g == NULL)
-        want->session = session_of(s, want);
-    if (s->hosts && session != want->session)
-        return tg_fail(TG_E_MISMATCH,
-                       "the workers that are there have other settings: all must be started alike "
-                       "(model, data, batch, method, optimizer, rate, schedule, seed, precision)");
+    const tg__heard_on *h = heard_on(s, want);
+    if (g == NULL && h != NULL)
+        want->session = h->session;
+    if (s->hosts && h != NULL && session != want->session)
+        return fail_unlike(h, in);
     TG_TRY(tg__envelope_open(in->msg, (size_t)in->said.len, want, flags_p, len_p));
     if (g == NULL)
         TG_TRY(tg__gathering_open(s, in->said.tag, rank, want, in->msg + TG__ENVELOPE_BYTES, *len_p,
                                   &g));
-    TG_TRY(note_session(s, want));
+    TG_TRY(note_session(s, want, in));
     *g_p = g;
     return TG_OK;
 }
@@ -261,9 +313,11 @@ static tg_status take(tg_server *s, int rank)
 tg_status tg__intake_vacate(tg_server *s, int rank)
 {
     tg__intake *in = &s->in[rank];
-    if (!s->t->ops->drop(s->t, rank))
-        in->worker = 0;
-    in->heard_ns = tg_now_ns(s->t->clock);
+    const bool returns = s->t->ops->drop(s->t, rank);
+    if (in->met) { /* else it was not the worker that is remembered here, which may still be back */
+        in->worker = returns ? in->worker : 0;
+        in->heard_ns = tg_now_ns(s->t->clock);
+    }
     tg__store_give(&s->store, in->msg);
     in->msg = NULL;
     tg__store_fini(&s->store); /* the other workers may not need as much */
@@ -273,7 +327,7 @@ tg_status tg__intake_vacate(tg_server *s, int rank)
         TG_TRY(tg__rounds_pass(s, rank));
     TG_TRY(tg__gatherings_forget(s, rank));
     if (s->stats.ranks == 0) /* the next workers may have other settings */
-        s->nchannels = 0;
+        tg__intake_forget_sessions(s);
     return tg__intake_begin(s, rank);
 }
 

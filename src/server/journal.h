@@ -28,7 +28,7 @@
  * ROUND   a round (server/round.h) has ended. The body says which: channel (2), bucket (2), first
  *         element (4), elements (4), number of gradients (4), step (8), 1 if they are enough (4),
  *         and the rank of each (4)
- * PASS    the others no longer wait for the worker: it has left, or was away for too long
+ * PASS    the worker will not be back: it has left, or the others did not wait for it any longer
  *
  * A push is answered only once it is on disk, so no update that a worker knows of is lost. All
  * pushes that arrived meanwhile share one fdatasync; then the head is set to the length that is on

@@ -102,16 +102,15 @@ tg_status tg__rounds_pass(tg_server *s, int rank)
         counted |= r->rank[rank].counts;
         r->rank[rank].counts = false;
     }
-    if (!s->mode.gathers)
-        return TG_OK;
-    s->in[rank].worker = 0;
-    if (counted && s->journal.dir != NULL) {
+    if (s->mode.gathers)
+        s->in[rank].worker = 0;
+    if (counted && s->in[rank].worker == 0 && s->journal.dir != NULL) {
         TG_TRY(tg__journal_add(
             &s->journal, &(tg__journal_record){.kind = TG__RECORD_PASS, .rank = (uint32_t)rank},
             NULL));
         s->unsynced = true;
     }
-    return tg__rounds_advance(s);
+    return s->mode.gathers ? tg__rounds_advance(s) : TG_OK;
 }
 
 tg_status tg__rounds_check_ranks(tg_server *s, int rank)

@@ -47,7 +47,7 @@ TG_NODISCARD tg_status tg__rounds_advance(tg_server *s);
 /* A new worker takes a seat: it counts from step `base` on, in all regions. */
 void tg__rounds_admit(tg_server *s, int rank, uint64_t base);
 /* The worker of a seat, which is away or has left, counts no more; in modes with rounds it cannot
- * be back. */
+ * be back. The journal has it if it cannot. */
 TG_NODISCARD tg_status tg__rounds_pass(tg_server *s, int rank);
 /* Of ranks that stay, too few are left for a round. rank: the one to blame; -1: nobody.
  * Errors  TG_E_PEER */

@@ -233,6 +233,12 @@ static const message stays_away[] = {PARAMETERS(0, 1, 1, 0),
                                      WAIT(200),
                                      GRADIENT(0, 1, 3, 1, 0, 1)};
 
+/* While worker 1 is away, another one calls in its seat that the server does not know, and is sent
+ * away: worker 1 is back all the same. */
+static const message seat_visited[] = {
+    PARAMETERS(0, 1, 1, 0),     GRADIENT(0, 1, 2, 0, 0, 8), CUT(0),
+    GRADIENT(0, 2, 9, 3, 0, 5), GRADIENT(0, 1, 3, 1, 0, 1), GRADIENT(0, 1, 4, 2, 0, 4)};
+
 #define LINES(name) #name, name, TG_COUNT(name)
 
 static void test_by_hand(void **state)
@@ -265,7 +271,9 @@ static void test_by_hand(void **state)
                {LINES(late_slice), "async:staleness=0", 0, -5, 2, 10},
                {LINES(late_bucket), "sync", 0, -5, 3, 10},
                {LINES(told_elsewhere), "sync", 0, -8, 4, 10},
-               {LINES(stays_away), "sync", 0, -3, 2, 10}};
+               {LINES(stays_away), "sync", 0, -3, 2, 10},
+               {LINES(seat_visited), "sync", 0, -13, 3, 0},
+               {LINES(seat_visited), "async", 0, -13, 0, 0}};
     (void)state;
     for (size_t i = 0; i < TG_COUNT(all); i++)
         for (size_t k = 0; k <= 2 * all[i].count + 1; k++) {

@@ -141,6 +141,10 @@ tg_status tg_server_run(tg_server *s)
     if (s->ran)
         return tg_fail(TG_E_STATE, "tg_server_run: this server has run already");
     s->ran = true;
+    for (int rank = 0; rank < s->ranks; rank++)
+        if (s->in[rank].worker != 0 && TG_HAS(tg_transport_ops, s->t->ops, expect) &&
+            s->t->ops->expect != NULL)
+            s->t->ops->expect(s->t, rank);
     for (int rank = 0; rank < s->ranks; rank++) {
         const tg_status began = tg__intake_begin(s, rank);
         if (began != TG_OK && began != TG_E_PEER)
@@ -317,6 +321,7 @@ void tg_server_destroy(tg_server *s)
         tg__mode_free(&s->mode);
         tg__journal_close(&s->journal);
         free(s->in);
+        tg__intake_forget_sessions(s);
         free(s->channels);
         free(s);
     }

@@ -34,6 +34,8 @@ typedef struct tg__intake {
 typedef struct tg__heard_on {
     uint16_t channel;
     uint64_t session;
+    char *settings; /* (settings_len) its text, as a worker has told it; NULL: none has */
+    size_t settings_len;
 } tg__heard_on;
 
 struct tg_server {
@@ -82,6 +84,9 @@ TG_NODISCARD tg_status tg__intake_vacate(tg_server *s, int rank);
 /* Receive what has arrived from a rank. *any_p: set to true if anything has.
  * Errors  also TG_E_PEER: it has left, and others wait for it */
 TG_NODISCARD tg_status tg__intake_receive(tg_server *s, int rank, bool *any_p);
+
+/* Forget which sessions channels belong to. */
+void tg__intake_forget_sessions(tg_server *s);
 
 TG_NODISCARD tg_status tg__gathering_new(tg_server *s, tg__gathering **g_p);
 /* Release the memory of its answer. */

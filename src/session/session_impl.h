@@ -267,6 +267,8 @@ void tg__session_print_buckets(const tg_session *s, FILE *f);
  * (session_setup.c)
  * start  "begin" or "load"; compared as well
  * dir    find the newest checkpoint there; NULL: none */
+/* The text that all ranks must share, one line per setting; free it. NULL: out of memory */
+char *tg__session_describe(const tg_session *s, const char *start);
 TG_NODISCARD tg_status tg__session_handshake(tg_session *s, const char *start, const char *dir);
 /* Default warm-ups (session_length.c).
  *     parse       parse config.strategy

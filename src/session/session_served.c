@@ -40,9 +40,21 @@ static tg_status check_steps(const tg__exchange *x)
         x->least_server, (unsigned long long)x->step);
 }
 
-/* Offer a bucket's parameters to the servers, and take theirs. */
-static tg_status share(tg_session *s, uint32_t index, tg_codec *codec, float *values, tg__op *op,
-                       uint64_t *step_p)
+/* As many whole lines of a text as servers take. */
+static tg__settings cut(const char *text)
+{
+    tg__settings settings = {text, strlen(text)};
+    if (settings.len > TG__STAR_SETTINGS_MOST)
+        settings.len = TG__STAR_SETTINGS_MOST;
+    while (settings.len > 0 && text[settings.len - 1] != '\n')
+        settings.len--;
+    return settings;
+}
+
+/* Offer a bucket's parameters to the servers, and take theirs.
+ * settings  of this session */
+static tg_status share(tg_session *s, uint32_t index, tg_codec *codec, float *values,
+                       tg__settings settings, tg__op *op, uint64_t *step_p)
 {
     const bucket *b = &s->bucket[index];
     for (uint32_t k = 0; k < b->count; k++) {
@@ -53,6 +65,7 @@ static tg_status share(tg_session *s, uint32_t index, tg_codec *codec, float *va
                                       s->transport->size, tg__servers_of(s->transport), b->n, codec,
                                       &tg__combine_parameters, &op->x));
     op->x->anew = s->config.count_anew != 0;
+    op->x->settings = settings;
     op->task.step = s->t;
     op->flight.bucket = (uint16_t)index;
     TG_TRY(tg__codec_encode(codec, NULL, values, b->n, op->x->parts, op->x->nparts, NULL));
@@ -71,11 +84,14 @@ static tg_status share(tg_session *s, uint32_t index, tg_codec *codec, float *va
  * that has made more steps than it has. */
 static tg_status share_all(tg_session *s, tg_codec *codec, float *values)
 {
+    TG__FREED char *text = tg__session_describe(s, "begin");
     uint64_t step = 0;
+    if (text == NULL)
+        return tg_fail(TG_E_NOMEM, "out of memory: settings");
     for (uint32_t index = 0; index < s->nbuckets; index++) {
         tg__op *op;
         TG_TRY(tg_alloc(1, sizeof *op, &op));
-        const tg_status status = share(s, index, codec, values, op, &step);
+        const tg_status status = share(s, index, codec, values, cut(text), op, &step);
         tg__op_release(s->engine, op);
         TG_TRY(status);
     }

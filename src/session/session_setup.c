@@ -262,8 +262,7 @@ void tg__session_print_buckets(const tg_session *s, FILE *f)
     fputc('\n', f);
 }
 
-/* The text that all ranks must share, one line per setting. */
-static char *describe(const tg_session *s, const char *start)
+char *tg__session_describe(const tg_session *s, const char *start)
 {
     static const char *const kinds[] = {[TG_TENSOR_TRAINED] = "trained",
                                         [TG_TENSOR_AVERAGED] = "averaged",
@@ -317,11 +316,11 @@ tg_status tg__session_handshake(tg_session *s, const char *start, const char *di
     if (resumes)
         tg__latch_set(&looked, dir != NULL ? tg__session_look(s, dir) : tg__session_look_memory(s));
     /* What a checkpoint settles is compared later: a rank that cannot read its own lacks it. */
-    TG__FREED char *given = resumes ? describe(s, start) : NULL;
+    TG__FREED char *given = resumes ? tg__session_describe(s, start) : NULL;
     TG_TRY(tg__session_settle(s));
     TG_TRY(tg__session_build(s));
     s->begun = true;
-    TG__FREED char *settled = resumes ? NULL : describe(s, start);
+    TG__FREED char *settled = resumes ? NULL : tg__session_describe(s, start);
     const char *text = resumes ? given : settled;
     if (text == NULL)
         return tg_fail(TG_E_NOMEM, "out of memory in the handshake");

@@ -143,7 +143,8 @@ class Serve(ServeTest):
         self.until(lambda: out.exists() and '"type":"step"' in out.read_text(encoding="utf-8").replace(" ", ""))
         other = net_tool.Done(self.worker("--steps", "100000", "--no-eval", "--batch", "8"))
         self.assertEqual(other.returncode, 1, other.stderr)
-        self.assertIn("server 0 has disconnected this worker: the workers that are there have other settings", other.stderr)
+        self.assertIn("server 0 has disconnected this worker: the workers that are there have other settings: they have batch=32, this one has "
+                      "batch=8; all must be started alike", other.stderr)
         first.send_signal(signal.SIGINT)
         self.assertEqual(net_tool.Done(first).returncode, 130)
         self.assertIn("the workers that are there have other settings", self.ends(server))
@@ -178,6 +179,15 @@ class Serve(ServeTest):
         self.told(server, "has left")
         self.told(server, "has left")
         self.ends(server)
+
+    def test_descriptors(self):
+        """A server takes as many file descriptors as it needs, and says if it may not have them."""
+        def begin(limit):
+            return self.start("serve", "--listen", self.meeting, "--insecure", "--workers", "100", prefix=["prlimit", f"--nofile=64:{limit}"])
+        done = net_tool.Done(begin(128))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("workers=100: each needs a file descriptor, and this process may open 128, of which it needs 48 itself", done.stderr)
+        self.ends(self.told(begin(1024), "listens at"))
 
     def test_sync(self):
         """Workers that are there from the start have the bits of ranks that never change, also if the server is killed on the way."""

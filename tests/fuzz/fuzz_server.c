@@ -172,13 +172,15 @@ static size_t make_message(seat *s, bool parameters, size_t lies, uint8_t *msg)
     uint8_t *payload = msg + TG__ENVELOPE_BYTES;
     const size_t what = fuzz_take(&world.input, 1);
     const size_t begin = what & 16 ? N / 2 : 0, n = parameters || !(what & 32) ? N : N / 2;
+    const bool tells = parameters && (what & 32) != 0;
     const tg__star head = {.combine = parameters ? &tg__combine_parameters : &tg__combine_mean,
-                           .flags = !(what & 64) ? 0
-                                    : parameters ? TG__STAR_ANEW
-                                                 : TG__STAR_OWNS_MOMENTUM,
+                           .flags = (uint16_t)((!(what & 64) ? 0
+                                                : parameters ? TG__STAR_ANEW
+                                                             : TG__STAR_OWNS_MOMENTUM) |
+                                               (tells ? TG__STAR_TELLS : 0)),
                            .begin = parameters || n == N ? 0 : begin,
                            .rate = 0.125};
-    tg__envelope e = {.session = 7,
+    tg__envelope e = {.session = tells && (what & 8) != 0 ? 8 : 7,
                       .step = s->step,
                       .flags = what & 128 ? TG__FLAG_NONFINITE : 0,
                       .bucket = (uint16_t)(what & 1),
@@ -189,6 +191,8 @@ static size_t make_message(seat *s, bool parameters, size_t lies, uint8_t *msg)
         values[i] = (float)((int)(fuzz_take(&world.input, 1) % 16) - 8) / 4;
     size_t len = TG__STAR_HEAD + tg__f32_frame(payload + TG__STAR_HEAD, n);
     tg__star_head(payload, &head);
+    if (tells) /* the worker's settings */
+        len += (size_t)snprintf((char *)payload + len, 32, "seed=%d\n", (int)(what & 1));
     for (size_t i = 0; i < lies; i++) {
         const size_t lie = fuzz_take(&world.input, 1);
         fuzz_lie_about(&world.input, lie & 7, lie >> 3, payload, &len, CAP - TG__ENVELOPE_BYTES);
