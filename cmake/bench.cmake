@@ -18,7 +18,7 @@ set(bench_tests ${bench_sources})
 list(FILTER bench_tests INCLUDE REGEX "_test\\.c$")
 list(FILTER bench_sources EXCLUDE REGEX "_test\\.c$")
 list(FILTER bench_tests EXCLUDE REGEX "/bench/robust/")
-list(FILTER bench_sources EXCLUDE REGEX "/bench/(net|robust)/")
+list(FILTER bench_sources EXCLUDE REGEX "/bench/(chaos|net|robust)/")
 add_library(tg_bench STATIC ${bench_sources} ${scripts})
 target_link_libraries(tg_bench PRIVATE tg_program_flags tg_flags)
 
@@ -30,6 +30,14 @@ if(TARGET telegrad_net_static) # a program of its own, for bench/over_tcp.py
         target_link_libraries(bench_messages PRIVATE telegrad_mpi_static)
     endif()
     target_link_libraries(bench_messages PRIVATE telegrad_static)
+endif()
+
+if(TARGET telegrad_net_static) # likewise: for bench/chaos.py, and for docs/results/server-speed.md
+    add_executable(bench_token_worker bench/chaos/token_worker.c)
+    add_executable(bench_connected bench/net/connected.c)
+    foreach(program bench_token_worker bench_connected)
+        target_link_libraries(${program} PRIVATE tg_program_flags tg_flags telegrad_net_static telegrad_static Threads::Threads)
+    endforeach()
 endif()
 
 if(TARGET tg_train) # likewise, for bench/robust.py

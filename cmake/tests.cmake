@@ -35,6 +35,10 @@ endforeach()
 foreach(function malloc calloc realloc aligned_alloc strdup open_memstream)
     target_link_options(session_nomem_test PRIVATE -Wl,--wrap=${function})
 endforeach()
+# Its disks lose what was not synced.
+foreach(function open close write pwrite ftruncate fsync fdatasync rename unlink unlinkat opendir closedir)
+    target_link_options(server_chaos_test PRIVATE -Wl,--wrap=${function})
+endforeach()
 
 if(NOT TG_SANITIZE)
     find_program(TG_GFORTRAN gfortran)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define SAID_AGAIN_NS INT64_C(60000000000) /* the same words, where there is no status line */
@@ -286,6 +287,18 @@ static void on_event(void *arg, const char *text)
     console_note("%s", text);
 }
 
+/* Each worker needs a file descriptor, and strangers at the door do. Many systems allow 1,024
+ * unless a process asks for more. */
+static void ask_for_descriptors(int workers)
+{
+    const rlim_t wanted = (rlim_t)workers + 1024;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
+        return;
+    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+    (void)setrlimit(RLIMIT_NOFILE, &limit); /* tg_net_serve says if it is too little */
+}
+
 tg_status tcp_join_serve(const struct net_options *o, tg_net_serve_config *config,
                          struct tcp_lists *lists, tg_net **net_p)
 {
@@ -299,6 +312,7 @@ tg_status tcp_join_serve(const struct net_options *o, tg_net_serve_config *confi
     config->allow = lists->current;
     config->insecure = o->insecure;
     config->on_event = on_event;
+    ask_for_descriptors(config->workers);
     if (status == TG_OK)
         status = of_option(tg_net_serve(config, net_p));
     tg_key_destroy(key);

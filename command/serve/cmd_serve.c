@@ -21,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #define SECOND INT64_C(1000000000)
 #define LOG_EVERY_S 10
@@ -429,18 +428,6 @@ static tg_status serve(struct command *c, tg_transport *t)
     return status;
 }
 
-/* Each worker needs a file descriptor, and strangers at the door do. Many systems allow 1,024
- * unless a process asks for more. */
-static void ask_for_descriptors(int workers)
-{
-    const rlim_t wanted = (rlim_t)workers + 1024;
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
-        return;
-    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
-    (void)setrlimit(RLIMIT_NOFILE, &limit); /* tg_net_serve says if it is too little */
-}
-
 static tg_status run(struct command *c)
 {
     tg_net *net;
@@ -454,7 +441,6 @@ static tg_status run(struct command *c)
                                   .allow_now_arg = c,
                                   .about = c->optimizer};
     c->begin_ns = c->told_ns = tg_now_ns(tg_clock_monotonic());
-    ask_for_descriptors((int)c->workers);
     tcp_join_await_hangups(&c->net);
     if (c->status_at)
         TG_TRY(monitor_open(c->status_at, &c->monitor));
