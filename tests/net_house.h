@@ -50,6 +50,7 @@ struct house {
     pthread_mutex_t lock;
     char events[8192]; /* what shard 0 told, a line each */
     uint64_t repeated; /* messages that came again, over all servers that were closed */
+    uint64_t late;     /* likewise, those that came after the deadline */
     atomic_bool closes;
     shard_of at[SHARDS];
 };
@@ -167,6 +168,7 @@ static inline void house_stop(house *h)
             fail_msg("server %d: %s", q, h->error[q]);
         assert_int_equal(tg_server_get_stats(h->server[q], &stats), TG_OK);
         h->repeated += stats.repeated;
+        h->late += stats.late;
         tg_server_destroy(h->server[q]);
         tg_transport_destroy(h->t[q]);
     }

@@ -223,7 +223,7 @@ static inline void compare(const tg_server *a, const tg_server *b)
         assert_memory_equal(x->ended, y->ended, sizeof x->ended);
         for (int i = 0; i < SEATS; i++) {
             const tg__pace_of *p = &x->rank[i], *q = &y->rank[i];
-            if (p->late != q->late || p->late_step != q->late_step)
+            if (p->late != q->late || p->late_step != q->late_step || p->came != q->came)
                 fail_msg("bucket %u, seat %d: late %llx in %llu: read as %llx, %llu", x->bucket, i,
                          (unsigned long long)p->late, (unsigned long long)p->late_step,
                          (unsigned long long)q->late, (unsigned long long)q->late_step);

@@ -45,7 +45,7 @@ void tg__clocks_clear(tg_server *s)
         r->began = 0;
         memset(r->ended, 0, sizeof r->ended);
         for (int rank = 0; rank < s->ranks; rank++) {
-            r->rank[rank].clock = r->rank[rank].late = 0;
+            r->rank[rank].clock = r->rank[rank].late = r->rank[rank].came = 0;
             r->rank[rank].counts &= !s->mode.gathers;
         }
     }

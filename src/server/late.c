@@ -3,10 +3,15 @@
 #include "server/round.h"
 #include "telegrad/clock.h"
 
-/* The bits of a worker's late slices: all for a whole region. */
-static uint64_t bits_of(const tg__region *r, uint16_t slice, size_t n)
+uint64_t tg__slice_bits(const tg__region *r, uint16_t slice, size_t n)
 {
     return n == r->n ? UINT64_MAX : UINT64_C(1) << slice % TG__REGION_SLICES;
+}
+
+/* The step of which a worker sends these slices next. */
+static uint64_t next_of(const tg__pace_of *p, uint64_t bits)
+{
+    return p->clock + ((p->came & bits) != 0);
 }
 
 /* The step of the next round of a slice; of a whole region, of the slice that is ahead. */
@@ -22,16 +27,19 @@ bool tg__round_lacks(const tg__round *round, int rank)
 {
     const tg__region *r = round->region;
     const tg__pace_of *p = &r->rank[rank];
-    return p->counts && round->of[rank] == NULL && p->clock <= round->number &&
-           p->clock >= ended(r, round->slice, round->n); /* else its next one is late */
+    const uint64_t next = next_of(p, tg__slice_bits(r, round->slice, round->n));
+    return p->counts && round->of[rank] == NULL && next <= round->number &&
+           next >= ended(r, round->slice, round->n); /* else what it sends next is late */
 }
 
 bool tg__round_is_over(const tg_server *s, const tg__round *round)
 {
+    const tg__region *r = round->region;
+    const uint64_t bits = tg__slice_bits(r, round->slice, round->n);
     if (s->deadline_ns == 0 || tg_now_ns(s->t->clock) - round->from_ns < s->deadline_ns)
         return false;
     for (int rank = 0; rank < s->ranks; rank++) /* rounds of the same elements end in their order */
-        if (tg__round_lacks(round, rank) && round->region->rank[rank].clock < round->number)
+        if (tg__round_lacks(round, rank) && next_of(&r->rank[rank], bits) < round->number)
             return false;
     return true;
 }
@@ -96,7 +104,7 @@ bool tg__late_take(tg_server *s, tg__gathering *g)
     char where[64];
     tg__region *r = g->region;
     tg__pace_of *p = &r->rank[g->only];
-    const uint64_t bits = bits_of(r, g->id.slice, g->n);
+    const uint64_t bits = tg__slice_bits(r, g->id.slice, g->n);
     const bool lags = g->id.step < p->clock;
     if (p->clock >= ended(r, g->id.slice, g->n) && !lags)
         return false;
@@ -104,8 +112,10 @@ bool tg__late_take(tg_server *s, tg__gathering *g)
     p->late_step = g->id.step;
     if (lags) /* another answer has told the worker a later step, but it had begun this one */
         (void)tg__region_count(r, g->only, g->id.step, g->n);
-    else
+    else {
+        p->came |= bits;
         tg__region_note(r, g->only, g->id.step, g->n);
+    }
     move_on(s, g);
     g->late = true;
     g->told = s->step;
@@ -124,18 +134,28 @@ bool tg__late_take(tg_server *s, tg__gathering *g)
 void tg__late_take_again(const tg_server *s, tg__gathering *g)
 {
     const tg__pace_of *p = &g->region->rank[g->only];
-    g->late = p->late_step == g->id.step && (p->late & bits_of(g->region, g->id.slice, g->n)) != 0;
+    g->late =
+        p->late_step == g->id.step && (p->late & tg__slice_bits(g->region, g->id.slice, g->n)) != 0;
     g->told = s->step;
+}
+
+/* The worker has yet to send something of a round that has ended. */
+static bool owes(const tg__region *r, const tg__pace_of *p)
+{
+    for (size_t i = 0; p->counts && i < TG__REGION_SLICES; i++)
+        if (next_of(p, UINT64_C(1) << i) < r->ended[i])
+            return true;
+    return false;
 }
 
 int tg__late_absent(const tg_server *s, int64_t now, int64_t *due_ns_p)
 {
     for (int rank = 0; s->deadline_ns > 0 && rank < s->ranks; rank++) {
         const tg__intake *in = &s->in[rank];
-        bool owes = false;
+        bool any = false;
         for (const tg__region *r = s->regions; r != NULL; r = r->next)
-            owes |= r->rank[rank].counts && r->rank[rank].clock < ended(r, 0, r->n);
-        if (!owes || in->here)
+            any = any || owes(r, &r->rank[rank]);
+        if (!any || in->here)
             continue;
         if (now - in->heard_ns >= s->timeout_ns)
             return rank;

@@ -161,7 +161,10 @@ void tg__region_note(tg__region *r, int rank, uint64_t step, size_t n)
 
 void tg__pace_move(tg__pace_of *p, uint64_t step)
 {
-    p->clock = TG__MAX(p->clock, step);
+    if (step <= p->clock)
+        return;
+    p->clock = step;
+    p->came = 0;
 }
 
 tg_status tg__region_see(tg__region *r, const tg__mode *m, int rank)

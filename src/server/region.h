@@ -15,6 +15,7 @@ typedef struct tg__pace_of {
     uint64_t clock;  /* its complete steps; one that joins later begins with the slowest rank's */
     uint64_t step;   /* the step that is arriving */
     size_t elements; /* of it that have arrived */
+    uint64_t came;   /* with rounds: the slices of its step `clock` that have come: bits */
     uint64_t late, late_step; /* its last late gradient: bits of slices, and its step */
     uint64_t known;           /* updates[0] when the rank was last answered */
     float *seen; /* (n) the parameters of its last answer, for compensation; NULL: not needed */

@@ -239,6 +239,7 @@ tg_status tg__rounds_add(tg_server *s, tg__gathering *g)
                        (unsigned long long)g->star.begin);
     put(round, g);
     tg__late_note_stop(s, g, round->number);
+    p->came |= tg__slice_bits(r, g->id.slice, g->n);
     tg__region_note(r, g->only, g->id.step, g->n);
     return TG_OK;
 }

@@ -65,6 +65,8 @@ void tg__rounds_clear(tg_server *s);
 
 /* ---- late.c ---- */
 
+/* The bits of a worker's slices: all for a whole region. */
+uint64_t tg__slice_bits(const tg__region *r, uint16_t slice, size_t n);
 /* The round waits for a gradient of the rank. */
 bool tg__round_lacks(const tg__round *round, int rank);
 /* Its deadline has passed, and no earlier round of its elements waits. */

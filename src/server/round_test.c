@@ -239,6 +239,13 @@ static const message seat_visited[] = {
     PARAMETERS(0, 1, 1, 0),     GRADIENT(0, 1, 2, 0, 0, 8), CUT(0),
     GRADIENT(0, 2, 9, 3, 0, 5), GRADIENT(0, 1, 3, 1, 0, 1), GRADIENT(0, 1, 4, 2, 0, 4)};
 
+/* Worker 1 is a slice ahead: it waits for worker 2, which has sent what is over, but not all. */
+static const message slice_ahead[] = {PARAMETERS(0, 1, 1, 0),    PARAMETERS(1, 2, 1, 0),
+                                      PART(0, 1, 2, 0, 0, 2),    PART(1, 2, 2, 0, 0, 4),
+                                      PART(0, 1, 3, 0, HALF, 2), PART(0, 1, 4, 1, 0, 1),
+                                      PART(1, 2, 3, 0, HALF, 4), PART(0, 1, 5, 1, HALF, 1),
+                                      PART(1, 2, 4, 1, 0, 3),    PART(1, 2, 5, 1, HALF, 3)};
+
 #define LINES(name) #name, name, TG_COUNT(name)
 
 static void test_by_hand(void **state)
@@ -263,6 +270,7 @@ static void test_by_hand(void **state)
                {LINES(changed_again), "sync", 0, -3, 1, 0},
                {LINES(anew), "sync", 0, -3, 1, 0},
                {LINES(away), "sync", 0, -3, 1, 0},
+               {LINES(slice_ahead), "sync", 0, -5, 2, 0},
                {LINES(late), "sync", 0, -8, 3, 10},
                {LINES(late_again), "sync", 0, -4, 2, 10},
                {LINES(always_late), "sync", 0, -6, 3, 10},

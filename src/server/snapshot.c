@@ -19,8 +19,9 @@ enum { WORKER = 20 };
  * it that have come (8), fresh (8), updates[0] when it was answered last (8). */
 enum { CLOCK = 40 };
 /* The section "late 3 0", which is there if steps have ended in rounds: 1 + the last step, of each
- * slice (8); then for each seat its late slices (8), and their step (8). */
-enum { ENDED = 8 * TG__REGION_SLICES, LATE = 16 };
+ * slice (8); then for each seat its late slices (8), their step (8), and the slices of the step
+ * that is coming (8). */
+enum { ENDED = 8 * TG__REGION_SLICES, LATE = 24 };
 
 static const char *section(char text[64], const char *what, size_t region, size_t k)
 {
@@ -106,6 +107,7 @@ static tg_status put_late(const tg_server *s, const tg__region *r, size_t i, tg_
     for (int rank = 0; rank < s->ranks; rank++) {
         tg__put64(entries + ENDED + LATE * rank, r->rank[rank].late);
         tg__put64(entries + ENDED + LATE * rank + 8, r->rank[rank].late_step);
+        tg__put64(entries + ENDED + LATE * rank + 16, r->rank[rank].came);
     }
     return any == 0 ? TG_OK : tg__ckpt_put(w, section(name, "late", i, 0), entries, len);
 }
@@ -221,6 +223,7 @@ static tg_status get_late(const tg_server *s, tg__ckpt_reader *c, size_t i, tg__
         const uint8_t *entry = (const uint8_t *)entries + ENDED + LATE * rank;
         r->rank[rank].late = tg__get64(entry);
         r->rank[rank].late_step = tg__get64(entry + 8);
+        r->rank[rank].came = tg__get64(entry + 16);
     }
     return TG_OK;
 }
