@@ -30,6 +30,9 @@ struct advise_answer {
     advice_times times; /* of that method */
     unsigned k;         /* of T_cd */
     advice_ranges compression, delay;
+    tg_link server_link;          /* of each server; with options->servers > 0 */
+    const char *server_link_text; /* NULL: none */
+    advice_answer_served served;  /* likewise */
 };
 
 /* Compute the answer. Errors those of advice.h */
@@ -40,6 +43,13 @@ void advise_why(const struct advise_answer *a, char *text, size_t room);
 /* The shell command that trains as recommended, warm-ups included. *text_p belongs to the caller,
  * who frees it with free(). Errors TG_E_NOMEM */
 TG_NODISCARD tg_status advise_command(const struct advise_answer *a, char **text_p);
+
+/* The same for the choice with servers. Errors TG_E_NOMEM */
+TG_NODISCARD tg_status advise_served_command(const struct advise_answer *a, char **text_p);
+/* Print whether servers pay (advise_servers.c). Errors TG_E_NOMEM, TG_E_IO */
+TG_NODISCARD tg_status advise_served_print(const struct advise_answer *a);
+/* NULL: out of memory */
+json_t *advise_served_json(const struct advise_answer *a);
 
 /* Print the answer to standard output. Errors TG_E_IO, TG_E_NOMEM */
 TG_NODISCARD tg_status advise_print(const struct advise_answer *a);

@@ -1,6 +1,7 @@
 #include "command/advise/advise.h"
 #include "command/advise/advise_measure.h"
 #include "command/output/format.h"
+#include "command/train/cli_run.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -44,7 +45,12 @@ tg_status advise_answer_make(struct advise_answer *a)
     }
     const advice_way *cd = find(a, ADVICE_CD, a->coded);
     a->k = cd ? cd->number : 1; /* without a cd way k is 1, where cd is the same as od */
-    return advice_crossings(a->advice, &a->link, &a->compression, &a->delay);
+    TG_TRY(advice_crossings(a->advice, &a->link, &a->compression, &a->delay));
+    if (a->options->servers == 0)
+        return TG_OK;
+    const train_job job = run_job_of(a->options, NULL);
+    const advice_network net = {.link = a->link, .server = a->server_link, .job = &job};
+    return advice_serve(a->advice, &net, (unsigned)a->options->servers, &a->served);
 }
 
 void advise_why(const struct advise_answer *a, char *text, size_t room)

@@ -60,10 +60,27 @@ static void put_net(FILE *f, const struct net_options *net)
     fprintf(f, " --ranks %" PRIu64 "%s", net->ranks, net->insecure ? " --insecure" : "");
 }
 
-static void put_command(FILE *f, const struct advise_answer *a)
+/* Servers with their links, and how they are used: in step they sum, by any strategy. */
+static void put_servers(FILE *f, const struct advise_answer *a)
+{
+    const advice_served *w = &a->served.mode[a->served.taken];
+    fprintf(f, " --servers %u", w->servers);
+    for (unsigned i = 0; a->server_link_text && i < w->servers; i++) {
+        char link[128];
+        snprintf(link, sizeof link, "%u=%s", (unsigned)a->workers + i, a->server_link_text);
+        put_option(f, "link-of", link);
+    }
+    if (a->served.taken > 0)
+        fprintf(f, " --strategy server --server-mode %s", w->mode);
+}
+
+/* served: the choice with servers. */
+static void put_command(FILE *f, const struct advise_answer *a, bool served)
 {
     const struct run_options *o = a->options;
     const advice_way *w = &a->way[0];
+    const advice_way plain = {.family = ADVICE_SSGD,
+                              .method_text = served ? a->served.best->method_text : ""};
     const bool net = net_options_join(&o->net);
     const bool mpi = !net && (a->processes || a->workers > TG_RANKS_MAX);
     if (mpi)
@@ -81,22 +98,36 @@ static void put_command(FILE *f, const struct advise_answer *a)
         put_option(f, "driver", options_driver_name(o->driver));
     if (o->link)
         put_option(f, "link", o->link);
-    put_spec(f, "strategy", w->strategy, strategy_key(w));
+    if (served)
+        put_servers(f, a);
+    else
+        put_spec(f, "strategy", w->strategy, strategy_key(w));
+    w = served ? &plain : w;
     put_spec(f, "method", w->method_text, method_key(w));
     fprintf(f, " --epochs %d", ADVISE_EPOCHS);
     if (net)
         put_net(f, &o->net);
 }
 
-tg_status advise_command(const struct advise_answer *a, char **text_p)
+static tg_status make_text(const struct advise_answer *a, bool served, char **text_p)
 {
     char *text = NULL;
     size_t size;
     FILE *f = open_memstream(&text, &size);
     if (f)
-        put_command(f, a);
+        put_command(f, a, served);
     if (!f || fclose(f) != 0 || !text)
         return tg_fail(TG_E_NOMEM, "out of memory: a command");
     *text_p = text;
     return TG_OK;
+}
+
+tg_status advise_command(const struct advise_answer *a, char **text_p)
+{
+    return make_text(a, false, text_p);
+}
+
+tg_status advise_served_command(const struct advise_answer *a, char **text_p)
+{
+    return make_text(a, true, text_p);
 }

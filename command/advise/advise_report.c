@@ -257,6 +257,8 @@ tg_status advise_print(const struct advise_answer *a)
     print_residuals(a);
     print_accuracy(a);
     TG_TRY(print_command(a));
+    if (a->options->servers > 0)
+        TG_TRY(advise_served_print(a));
     return output_flush();
 }
 
@@ -329,13 +331,14 @@ tg_status advise_print_json(const struct advise_answer *a)
     for (size_t i = 0; i < a->ways; i++)
         json_array_append_new(ways, way_json(&a->way[i]));
     json_t *all = json_pack(
-        "{s:o, s:I, s:i, s:I, s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", /**/
+        "{s:o, s:I, s:i, s:I, s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", /**/
         "model", jsonl_text(o->model), "params", (json_int_t)advice_params(a->advice), "workers",
         a->workers, "batch", (json_int_t)o->batch, "precision", train_precision_names[o->precision],
         "link", jsonl_text(a->link_text), "recommended", way_json(&a->way[0]), "why", why,
         "time_model", times_json(a), "ways", ways, "compression",
         ranges_json(&a->compression, "bit/s"), "delay", ranges_json(&a->delay, "s"), "measured",
-        measured_json(a->measured), "accuracy", accuracy_json(a), "command", command);
+        measured_json(a->measured), "accuracy", accuracy_json(a), "command", command, "servers",
+        a->options->servers > 0 ? advise_served_json(a) : json_null());
     free(command);
     return jsonl_print_new(all);
 }

@@ -5,17 +5,17 @@
 #include "command/output/cli.h"
 #include "command/train/cli_run.h"
 #include "command/job/clock_options.h"
-#include "command/job/clock_options.h"
 #include "command/job/options_check.h"
 #include "command/output/outfile.h"
 #include "command/output/stop.h"
+#include "telegrad/tools.h"
 #include <inttypes.h>
 #include <string.h>
 
 struct command {
     struct run_options o;
     bool json, measure;
-    const char *svg;
+    const char *svg, *server_link;
     struct launch launch;
 };
 
@@ -27,6 +27,10 @@ enum {
     PRECISION,
     TAU,
     DRIVER,
+    SERVERS,
+    SERVER_LINK,
+    SLOW,
+    JITTER,
     DATA,
     JSON,
     SVG,
@@ -50,6 +54,14 @@ static const struct cli_option options[] = {
      "computing time of a step: measured here on one core, or a time such as 150ms"},
     {"driver", DRIVER, "auto|thread|inline", "auto", NULL,
      "whether compression has a core of its own, or shares that of the training (inline)"},
+    {"servers", SERVERS, "N", "0", NULL,
+     "also say whether parameter servers pay, up to N beside the workers"},
+    {"server-link", SERVER_LINK, "LINK", "none", NULL,
+     "with --servers: rate and delay of each server"},
+    {"slow", SLOW, "RANK:TIMESx", NULL, NULL,
+     "with --servers: a worker that takes longer to compute, as in train; repeatable"},
+    {"jitter", JITTER, "PERCENT%", "0%", NULL,
+     "with --servers: in each step each worker takes up to this much longer to compute"},
     {"measure", MEASURE, NULL, NULL, NULL,
      "measure computing and network first, between the processes of mpirun, --listen and --join, "
      "or between threads over "
@@ -84,6 +96,8 @@ static tg_status set(void *input, int key, char *arg)
         c->json = true;
     else if (key == MEASURE)
         c->measure = true;
+    else if (key == SERVER_LINK)
+        c->server_link = strcmp(arg, "none") == 0 ? NULL : arg;
     else if (key != SVG)
         return set_common(&c->o, key, arg);
     else if (*arg)
@@ -93,9 +107,41 @@ static tg_status set(void *input, int key, char *arg)
     return TG_OK;
 }
 
+static tg_status check_servers(const struct command *c)
+{
+    const struct run_options *o = &c->o;
+    tg_link link;
+    const struct {
+        const char *name;
+        bool given;
+    } more[] = {
+        {"server-link", c->server_link}, {"slow", o->slow_count > 0}, {"jitter", o->jitter > 0}};
+    for (size_t i = 0; i < TG_COUNT(more); i++)
+        if (more[i].given && o->servers == 0)
+            return tg_fail(TG_E_SPEC, "--%s requires --servers N", more[i].name);
+    if (o->servers == 0)
+        return TG_OK;
+    if (c->measure)
+        return tg_fail(TG_E_SPEC, "--servers and --measure cannot be combined: servers are not "
+                                  "measured, give --link and --tau");
+    if (c->server_link && o->servers > OPT_MAX_LINKS)
+        return tg_fail(TG_E_SPEC,
+                       "--servers %" PRIu64 " with --server-link: allowed: at most %d, because "
+                       "train has as many --link-of",
+                       o->servers, OPT_MAX_LINKS);
+    for (size_t i = 0; i < o->slow_count; i++)
+        if ((uint64_t)o->slow[i].rank >= o->workers)
+            return tg_fail(TG_E_SPEC, "--slow %d:...: allowed: ranks 0 to %" PRIu64,
+                           o->slow[i].rank, o->workers - 1);
+    if (c->server_link && tg_link_parse(c->server_link, &link) != TG_OK)
+        return tg_fail(TG_E_SPEC, "--server-link: %s", tg_error());
+    return TG_OK;
+}
+
 static tg_status check(const struct command *c)
 {
     const struct run_options *o = &c->o;
+    TG_TRY(check_servers(c));
     TG_TRY(net_options_check(&o->net));
     if (launch_of_processes(&o->net) && !c->measure)
         return tg_fail(TG_E_SPEC, "advise under mpirun or over a network requires --measure");
@@ -152,8 +198,12 @@ static tg_status advise(const struct command *c, const struct advise_measured *m
                               .workers = world,
                               .processes = c->launch.processes,
                               .link_text = o->link ? o->link : "as it is",
-                              .measured = measured};
+                              .measured = measured,
+                              .server_link = {.struct_size = sizeof(tg_link)},
+                              .server_link_text = c->server_link};
     advice *made;
+    if (c->server_link)
+        TG_TRY(tg_link_parse(c->server_link, &a.server_link));
     if (measured) {
         job.tau_ns = (int64_t)(1e9 * measured->tau);
         TG_TRY(advise_measure_data(o, &request.data));

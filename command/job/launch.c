@@ -140,6 +140,18 @@ bool launch_servers_keep(const struct run_options *o)
     return strcmp(o->strategy, "server") == 0;
 }
 
+bool launch_is_async(const struct run_options *o, int64_t *staleness_p)
+{
+    static const char name[] = "async", key[] = "staleness=";
+    const char *mode = o->server_mode ? o->server_mode : "";
+    if (!launch_servers_keep(o) || strcspn(mode, ":") != sizeof name - 1 ||
+        strncmp(mode, name, sizeof name - 1) != 0)
+        return false;
+    const char *bound = strstr(mode, key);
+    *staleness_p = bound ? strtoll(bound + sizeof key - 1, NULL, 10) : -1;
+    return *staleness_p != 0;
+}
+
 bool launch_serves(const struct launch *l, const struct run_options *o)
 {
     return o->servers > 0 && l->processes && l->rank >= launch_world(l, o);

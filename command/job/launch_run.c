@@ -328,6 +328,13 @@ static tg_status place(const struct launch *l, const struct run_options *o, int 
     return o->nodes == OPT_NODES_AUTO ? l->transport->nodes(nodes) : TG_OK;
 }
 
+static tg_status make_share(const struct run_options *o, train_share **share_p)
+{
+    int64_t staleness;
+    *share_p = NULL;
+    return launch_is_async(o, &staleness) ? train_share_create(staleness, share_p) : TG_OK;
+}
+
 /* Train by a virtual clock, whose time starts at 0. */
 static tg_status run_virtual(const struct run_options *o, const struct rank_run *model,
                              train_end_info *end_p)
@@ -336,9 +343,10 @@ static tg_status run_virtual(const struct run_options *o, const struct rank_run 
     train_job job = *model->job;
     struct rank_run timed = *model;
     tg_clock *clock;
-    if (o->tau && o->tau_ns == 0)
-        TG_TRY(step_times_read(o, &times));
-    tg_status status = tg_clock_virtual_create(0, &clock);
+    TG_TRY(make_share(o, &job.share));
+    tg_status status = o->tau && o->tau_ns == 0 ? step_times_read(o, &times) : TG_OK;
+    if (status == TG_OK)
+        status = tg_clock_virtual_create(0, &clock);
     if (status == TG_OK) {
         job.times = &times;
         timed.job = &job;
@@ -346,6 +354,7 @@ static tg_status run_virtual(const struct run_options *o, const struct rank_run 
         tg_clock_virtual_destroy(clock);
     }
     train_times_free(&times);
+    train_share_destroy(job.share);
     return step_times_explain(o, status);
 }
 

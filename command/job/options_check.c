@@ -281,12 +281,16 @@ static tg_status check_servers(const struct run_options *o, const struct job_tra
                        "--strategy server cannot be combined with --save and --resume: the "
                        "optimizer's memory is the servers', which do not save it; --save-weights "
                        "FILE writes the weights");
+    int64_t staleness;
+    if (o->save_weights && o->virtual_clock && launch_is_async(o, &staleness))
+        return tg_fail(TG_E_SPEC,
+                       "--save-weights with --clock virtual and --server-mode %.64s: workers make "
+                       "different numbers of steps, and do not meet to save: allowed: in real "
+                       "time, or --server-mode sync",
+                       o->server_mode);
     if (o->nodes > 0)
         return tg_fail(TG_E_SPEC, "--servers and --nodes cannot be combined: servers sum the "
                                   "gradients of single workers");
-    if (o->sim_only)
-        return tg_fail(TG_E_SPEC, "--servers and --sim-only cannot be combined: servers are not "
-                                  "simulated; --clock virtual trains with them");
     if (own->alone)
         return tg_fail(TG_E_SPEC, "--servers with --listen or --join: allowed: with --workers N, "
                                   "or under mpirun");

@@ -7,6 +7,7 @@
 #include "command/output/output.h"
 #include "command/job/step_times.h"
 #include "command/output/stop.h"
+#include "telegrad/tools.h"
 #include "trainer/loop/advice.h"
 #include <inttypes.h>
 #include <math.h>
@@ -65,23 +66,50 @@ static tg_status add_link(struct links *all, const char *text)
                      all->text ? all->text : "none", text ? text : "none");
 }
 
-/* *text_p: NULL if all links are alike. */
-static tg_status slowest_link(const struct run_options *o, tg_link *link_p, const char **text_p)
+/* The slowest link of the ranks from..to-1, of which those without a link of their own have
+ * `common`. *text_p: NULL if all links are alike. */
+static tg_status slowest_link(const struct run_options *o, uint64_t from, uint64_t to,
+                              const char *common, tg_link *link_p, const char **text_p)
 {
     struct links all = {.any = false};
-    uint64_t others = o->workers;
+    uint64_t others = to - from;
     for (size_t i = 0; i < o->links_of_count; i++) {
-        bool again = false; /* the last --link-of of a rank counts */
-        for (size_t k = i + 1; k < o->links_of_count; k++)
-            again = again || o->links_of[k].rank == o->links_of[i].rank;
-        others -= !again;
-        if (!again)
-            TG_TRY(add_link(&all, o->links_of[i].link));
+        if (o->links_of[i].rank < from || o->links_of[i].rank >= to)
+            continue;
+        others--;
+        TG_TRY(add_link(&all, o->links_of[i].link));
     }
     if (others > 0)
-        TG_TRY(add_link(&all, o->link));
+        TG_TRY(add_link(&all, common));
     *link_p = all.worst;
     *text_p = all.differ ? all.text : NULL;
+    return TG_OK;
+}
+
+/* With servers each worker has its own link. *links_p: (workers), to free; NULL: all are alike. */
+static tg_status read_links(const struct run_options *o, tg_link *link_p, tg_link **links_p)
+{
+    bool own = false;
+    *link_p = (tg_link){.struct_size = sizeof *link_p};
+    *links_p = NULL;
+    if (o->link)
+        TG_TRY(tg_link_parse(o->link, link_p));
+    for (size_t i = 0; i < o->links_of_count; i++)
+        own = own || o->links_of[i].rank < o->workers;
+    if (!own)
+        return TG_OK;
+    TG_TRY(tg_alloc((size_t)o->workers, sizeof **links_p, links_p));
+    for (uint64_t r = 0; r < o->workers; r++)
+        (*links_p)[r] = *link_p;
+    for (size_t i = 0; i < o->links_of_count; i++) {
+        const struct run_link_of *one = &o->links_of[i];
+        if (one->rank >= o->workers)
+            continue;
+        tg_link *link = &(*links_p)[one->rank];
+        *link = (tg_link){.struct_size = sizeof *link};
+        if (one->link)
+            TG_TRY(tg_link_parse(one->link, link));
+    }
     return TG_OK;
 }
 
@@ -113,6 +141,9 @@ static tg_status print(const struct watch *w)
     const bool idle = end->compute_ms_median == 0 && w->tau_ns > 0; /* rank 0, in most steps */
     printf("model          %s, %s parameters\n", o->model, format_count(w->result.params).text);
     printf("workers        %d (simulated), link %s\n", end->world, o->link ? o->link : "none");
+    if (o->servers > 0)
+        printf("servers        %" PRIu64 " (simulated)%s%s\n", o->servers,
+               o->server_mode ? ", " : "", o->server_mode ? o->server_mode : "");
     for (size_t i = 0; i < o->links_of_count; i++)
         printf("link of %-6" PRIu64 " %s\n", o->links_of[i].rank,
                o->links_of[i].link ? o->links_of[i].link : "none");
@@ -160,14 +191,15 @@ static size_t samples_of(const struct watch *w, const train_sim *s)
     return context > 0 ? w->data->samples / context : w->data->samples;
 }
 
-static tg_status run(struct watch *w, const train_sim *s, const train_job *job, const tg_link *link)
+static tg_status run(struct watch *w, const train_sim *s, const train_job *job, const tg_link *link,
+                     const train_sim_servers *servers)
 {
     const train_events events = {.arg = w, .start = on_start, .step = on_step};
     const size_t samples = samples_of(w, s);
     w->epoch_steps = (double)samples /
                      ((double)job->batch * job->accumulate * (double)w->about->options->workers);
     const tg_status status = train_simulate(s, job, samples, (int)w->about->options->workers, link,
-                                            &events, &w->result.end);
+                                            servers, &events, &w->result.end);
     if (status == TG_E_SPEC && samples == 0)
         return tg_fail(status, "%s, or with the data (%s is not here)", tg_error(), w->data->name);
     TG_TRY(status);
@@ -187,17 +219,24 @@ static tg_status simulate(struct watch *w)
     train_job job = run_job_of(o, NULL);
     train_times given = {0};
     train_sim *s = NULL;
-    tg_link link;
+    train_sim_servers servers = {.count = (int64_t)o->servers, .mode = o->server_mode};
+    tg_link link, *links = NULL;
+    const char *differ;
     if (o->tau && o->tau_ns == 0)
         TG_TRY(step_times_read(o, &given));
     job.times = &given;
-    tg_status status = slowest_link(o, &link, &w->slowest);
+    tg_status status = o->servers > 0 ? read_links(o, &link, &links)
+                                      : slowest_link(o, 0, o->workers, o->link, &link, &w->slowest);
+    if (status == TG_OK && o->servers > 0)
+        status = slowest_link(o, o->workers, o->workers + o->servers, NULL, &servers.link, &differ);
+    servers.links = links;
     if (status == TG_OK)
         status = train_sim_create(&job, w->data->name, &s);
     if (status == TG_OK) {
         w->tau_ns = (double)train_sim_about(s).tau_ns;
-        status = run(w, s, &job, &link);
+        status = run(w, s, &job, &link, o->servers > 0 ? &servers : NULL);
     }
+    free(links);
     train_sim_destroy(s);
     train_times_free(&given);
     return step_times_explain(o, status);

@@ -14,6 +14,9 @@
  *           if one of three ranks has a tenth of the rate, because the other ranks exchange data
  *           with each other faster. If the lowest rate and the longest delay belong to different
  *           ranks, no single link is exact.
+ * Servers   Parameter servers (server.h) have a link of their own, and then each rank may have one.
+ *           With mode async each rank is simulated, with its messages in the queues of the servers'
+ *           links. The servers' own work takes no time.
  * Left out  Packet loss, TCP round trips, and warm-ups of methods: densities are the final ones. A
  *           strategy's own warm-up is simulated.
  * Threads   one thread per simulation at a time */
@@ -107,6 +110,16 @@ typedef struct tg_sim_run {
      * returns that */
     tg_status (*each)(void *arg, const tg_sim_step *step);
     void *arg;
+    /* Parameter servers beside the ranks; 0: none. All exchanges are then exchange=star, which the
+     * methods must be able to use, and the strategy "server" is allowed */
+    int64_t servers;
+    /* What they do (tg_server_config.mode); NULL: "sum". With async, which requires the strategy
+     * "server", ranks share the steps: fast ones make more, and the run ends when all together have
+     * made world * steps. The steps of the reported rank are reported; each is numbered by how many
+     * the run had begun before it, divided by world. Computing does not overlap exchanges */
+    const char *server_mode;
+    tg_link server;       /* of each server */
+    const tg_link *links; /* (world) with servers: of each rank; NULL: all have `link` */
 } tg_sim_run;
 
 typedef struct tg_sim_end {

@@ -17,6 +17,7 @@
 #include "exchange/star.h"
 #include "base/mem.h"
 #include "exchange/sliced.h"
+#include "exchange/star_cost.h"
 #include <string.h>
 
 typedef struct star {
@@ -34,12 +35,9 @@ typedef struct star {
 
 static uint32_t slices_of(const tg__exchange *x)
 {
-    const double block = 4.0 * (double)x->n / x->servers;
     if (!x->combine->additive || !(x->codec->ops->properties & TG__LOSSLESS))
         return 1;
-    return block < (double)TG__SLICES * (double)TG__SLICE_BYTES
-               ? (uint32_t)(block / (double)TG__SLICE_BYTES) + 1
-               : TG__SLICES;
+    return tg__star_slices(x->n, x->servers);
 }
 
 /* Where part i begins. */

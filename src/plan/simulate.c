@@ -101,7 +101,8 @@ tg_status tg__sim_find_way(tg_simulation *sim, uint32_t b, int world, const tg__
     const tg_session *s = sim->session;
     tg__sim_bucket *found = &sim->bucket[b];
     finding f = {.sim = sim, .found = found, .world = world, .net = net};
-    const tg__method_setup setup = {.size = 1, .lanes = 1, .may_bypass = true};
+    const tg__method_setup setup = {
+        .size = 1, .measures = true, .lanes = 1, .may_bypass = true}; /* no server answers */
     const bool depends = world > 1 && tg__method_is_auto(s->rules.rule[s->bucket[b].rule].spec);
     if (found->way[0].rounds > 0 && !depends)
         return TG_OK;
@@ -195,7 +196,7 @@ tg_status tg_simulation_measure(tg_simulation *sim, size_t room, tg_bucket_cost 
     if (room > 0)
         TG__ARG(cost);
     TG__ARG(count_p);
-    TG_TRY(tg__sim_open_strategy(sim, sim->session->config.strategy, 1));
+    TG_TRY(tg__sim_open_strategy(sim, tg__sim_unserved(sim->session->config.strategy), 1));
     const tg_status status =
         tg__session_tell_costs("tg_simulation_measure: cost", sim->session, room, cost, count_p);
     tg__sim_close_strategy(sim);
@@ -250,7 +251,7 @@ tg_status tg_simulation_exchange(tg_simulation *sim, int world, const tg_link *l
         for (size_t b = 0; b < s->nbuckets; b++) {
             tg__sim_route r;
             tg__sim_route_make(&sim->bucket[b], tg__session_costs(s, b), (tg__sim_way)way, world,
-                               &net, &r);
+                               &net, NULL, &r);
             add_route(&r, way, &sent_ns, &last_ns, &x);
         }
         x.wire_ns[way] = last_ns;

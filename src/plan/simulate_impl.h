@@ -3,6 +3,7 @@
 #define TG_SIMULATE_IMPL_H
 
 #include "exchange/predict.h"
+#include "exchange/star_cost.h"
 #include "method/rehearsal.h"
 #include "session/session_impl.h"
 #include "telegrad/simulate.h"
@@ -60,8 +61,10 @@ typedef struct tg__sim_route {
     double encode_ns, bytes, coded_bytes;
 } tg__sim_route;
 
+/* star: the links if there are servers; NULL: there are none, and `net` counts. */
 void tg__sim_route_make(const tg__sim_bucket *b, const bucket_costs *costs, tg__sim_way kind,
-                        int world, const tg__network *net, tg__sim_route *r);
+                        int world, const tg__network *net, const tg__star_net *star,
+                        tg__sim_route *r);
 
 /* An operation in flight. */
 typedef struct tg__sim_op {
@@ -94,6 +97,18 @@ typedef struct tg__sim_wire {
  * urgent one that becomes ready overtakes. Sets arrived_ns and end_ns. */
 void tg__sim_wire_carry(tg__sim_wire *wire, tg__sim_op *op, size_t count);
 
+/* ---- servers (simulate_server.c) ------------------------------------------------------------- */
+
+/* The strategy that makes the same exchanges without servers: "ssgd" for "server". */
+const char *tg__sim_unserved(const char *strategy);
+/* Check what the run says about servers. *async_p: each gradient is applied as it comes;
+ * *staleness_p: its bound, TG__NO_BOUND: none.
+ * Errors  TG_E_ARG, TG_E_SPEC, TG_E_UNSUPPORTED, TG_E_NOMEM */
+TG_NODISCARD tg_status tg__sim_check_servers(const tg_simulation *sim, const tg_sim_run *run,
+                                             bool *async_p, int64_t *staleness_p);
+/* The links of a rank and of the servers; rank -1: the slowest of all in each respect. */
+tg__star_net tg__sim_star_net(const tg_sim_run *run, int rank);
+
 /* ---- a run (simulate_run.c; its steps: simulate_step.c) ------------------------------------- */
 
 /* One rank, which stands for all that behave the same. */
@@ -124,6 +139,8 @@ typedef struct tg__sim_player {
     tg_sim_step told;
     double compute_ns, wait_ns, apply_ns, covered_ns;
     double bytes;
+    bool async; /* servers apply each gradient as it comes */
+    int64_t staleness;
     tg__owned owned; /* memory */
 } tg__sim_player;
 
@@ -131,5 +148,8 @@ typedef struct tg__sim_player {
  * Errors  TG_E_STATE, and what the caller's callback returns */
 TG_NODISCARD tg_status tg__sim_play_step(tg__sim_player *p);
 TG_NODISCARD tg_status tg__sim_drain(tg__sim_player *p);
+/* Play a run with servers in mode async, whose routes are made. (simulate_async.c)
+ * Errors  TG_E_NOMEM, and what the caller's callback returns */
+TG_NODISCARD tg_status tg__sim_play_async(tg__sim_player *p, tg_sim_end *end);
 
 #endif

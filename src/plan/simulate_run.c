@@ -24,12 +24,14 @@ static tg_status make_routes(tg__sim_player *p)
 {
     const tg_session *s = p->s;
     const tg__network net = tg__sim_network(&p->run->link, p->run->world);
+    const tg__star_net star = tg__sim_star_net(p->run, -1);
     TG_TRY(tg__owned_alloc(&p->owned, TG__SIM_WAYS * s->nbuckets, sizeof *p->route, &p->route));
     for (uint32_t b = 0; b < s->nbuckets; b++) {
         TG_TRY(tg__sim_find_way(p->sim, b, p->run->world, &net));
         for (int way = 0; way < TG__SIM_WAYS; way++)
             tg__sim_route_make(&p->sim->bucket[b], tg__session_costs(s, b), (tg__sim_way)way,
-                               p->run->world, &net, &p->route[TG__SIM_WAYS * b + (uint32_t)way]);
+                               p->run->world, &net, p->run->servers > 0 ? &star : NULL,
+                               &p->route[TG__SIM_WAYS * b + (uint32_t)way]);
     }
     return TG_OK;
 }
@@ -52,15 +54,22 @@ static tg_status prepare(tg__sim_player *p)
 static tg_status play(tg__sim_player *p, tg_sim_end *end_p)
 {
     const tg_sim_run *run = p->run;
+    tg_sim_end end = {.struct_size = sizeof end};
     TG_TRY(prepare(p));
+    if (p->async) {
+        TG_TRY(tg__sim_play_async(p, &end));
+        if (end_p != NULL)
+            tg__sized_out(end_p, &end, sizeof end);
+        return TG_OK;
+    }
     tg__strategy_begin(p->s->strategy);
     while (p->t < run->steps)
         TG_TRY(tg__sim_play_step(p));
     TG_TRY(tg__sim_drain(p));
-    if (end_p != NULL) {
-        const tg_sim_end end = {.ns = p->actor[0].now_ns, .bytes = p->bytes};
+    end.ns = p->actor[0].now_ns;
+    end.bytes = p->bytes;
+    if (end_p != NULL)
         tg__sized_out(end_p, &end, sizeof end);
-    }
     return TG_OK;
 }
 
@@ -103,8 +112,10 @@ tg_status tg_simulation_run(tg_simulation *sim, const tg_sim_run *run, tg_sim_en
         TG_TRY(
             tg__sized_room("tg_simulation_run: end_p", end_p, TG__FIRST_SIZE(tg_sim_end, bytes)));
     tg__sim_player p = {.sim = sim, .s = sim->session, .run = run};
-    TG_TRY(tg__sim_open_strategy(
-        sim, run->strategy == NULL ? sim->session->config.strategy : run->strategy, run->world));
+    TG_TRY(tg__sim_check_servers(sim, run, &p.async, &p.staleness));
+    const char *strategy = run->strategy == NULL ? sim->session->config.strategy : run->strategy;
+    TG_TRY(tg__sim_open_strategy(sim, run->servers > 0 ? tg__sim_unserved(strategy) : strategy,
+                                 run->world));
     const tg_status status = play(&p, end_p);
     tg__sim_close_strategy(sim);
     tg__owned_free(&p.owned);

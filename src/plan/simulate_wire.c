@@ -65,8 +65,22 @@ static void halve(tg__sim_route *r)
     r->stages++;
 }
 
+/* A round by way of servers. Ranks decode the answers only. */
+static void star_stage(const tg__costs *cost, size_t n, double frame, int world,
+                       const tg__star_net *net, tg__sim_route *r)
+{
+    const tg__star_load load = tg__star_load_of(n, frame, net);
+    tg__sim_stage *s = &r->stage[r->stages++];
+    s->delay_ns = 2e9 * net->delay;
+    s->wire_ns = 1e9 * tg__star_seconds(&load, world, net->delay) - s->delay_ns;
+    s->decode_ns = s->last_ns = load.answer * (double)cost->decode_byte_ps / 1000;
+    s->around_ns = (double)(cost->start_ns + cost->finish_ns);
+    r->bytes += load.bytes;
+}
+
 void tg__sim_route_make(const tg__sim_bucket *b, const bucket_costs *costs, tg__sim_way kind,
-                        int world, const tg__network *net, tg__sim_route *r)
+                        int world, const tg__network *net, const tg__star_net *star,
+                        tg__sim_route *r)
 {
     const tg__costs *cost = &costs->of[kind == TG__SIM_CODED];
     const tg__rehearsal *way = &b->way[kind];
@@ -76,6 +90,10 @@ void tg__sim_route_make(const tg__sim_bucket *b, const bucket_costs *costs, tg__
         const tg__exchange_ops *x = way->round[i].x;
         const double frame = way->round[i].frame;
         tg__cost c;
+        if (star != NULL) {
+            star_stage(cost, way->round[i].n, frame, world, star, r);
+            continue;
+        }
         x->cost(world, way->round[i].n, frame, &c);
         const uint32_t slices = slices_of(x, world, way->round[i].n, frame, &c);
         const double messages = (double)(world - 1) * TG__MAX(c.rounds, 1u),

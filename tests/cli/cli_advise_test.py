@@ -180,6 +180,61 @@ class Advise(CliTest):
             self.assertAlmostEqual(model[name + "_ms"], m[name + "_ms"], 5)
         self.assertEqual((model["method"], a["params"]), ("2bit", 784 * 16 + 16 + 16 * 64 + 64 + 64 * 10 + 10))
 
+    def test_servers(self):
+        """Thin up-links, one server with a wide link: it pays, and the command trains in the time that is said."""
+        net = ["--link", "up=2mbit,down=200mbit,delay=10ms", "--workers", "400"]
+        wide = ["--servers", "4", "--server-link", "10gbit,10ms"]
+        a = self.answer(*net, *wide)["servers"]
+        taken = a["recommended"]
+        self.assertTrue(a["pays"] and taken["step_ms"] < 0.9 * a["without"]["step_ms"], a)
+        self.assertEqual([c["servers"] for c in a["counts"]], [1, 2, 4])
+        for c in a["counts"]:  # computing, up-links, servers' links with what all workers send, and two delays
+            n = 4 * (784 * 32 + 32 + 32 * 64 + 64 + 64 * 10 + 10)
+            self.assertGreater(c["step_ms"], 20 + 20 + max(8e3 * c["bytes_per_step"] / 2e6, 8e3 * 400 * n / c["servers"] / 1e10))
+        text = self.ok(*ADVISE, *net, *wide)
+        command = shlex.split(text.splitlines()[-1])
+        self.assertEqual(" ".join(command), a["command"])
+        self.assertEqual(command.count("--link-of"), taken["servers"])
+        self.assertRegex(text, r"\n%d servers?, .*, with \S+ pays?: " % taken["servers"])
+        at = command.index("--epochs")
+        out = self.path("run.jsonl")
+        job = [*command[1:at], "--steps", "48", "--sim-only", "--clock", "virtual", "--tau", "20ms", "--out", out]
+        self.ok(*job)
+        with open(out, encoding="utf-8") as file:
+            end = json.loads(file.read().splitlines()[-1])
+        self.assertAlmostEqual(1e3 * end["seconds"] / 48 / taken["step_ms"], 1, delta=0.05)
+
+    def test_servers_that_do_not_pay(self):
+        """As slow as the workers: they carry what all send, and dense means."""
+        args = ["--link", "5mbit,10ms", "--workers", "4", "--servers", "1", "--server-link", "5mbit,10ms"]
+        self.assertFalse(self.answer(*args)["servers"]["pays"])
+        self.assertIn("\nServers do not pay: ", self.ok(*ADVISE, *args))
+        self.assertIsNone(self.answer(*args[:4])["servers"])
+
+    def test_which_staleness_pays(self):
+        """Paces that change: a small bound is enough. One that is always slow: none is. All alike: keep step."""
+        def mode(*stragglers):
+            a = self.answer("--link", "1gbit,1ms", "--workers", "16", "--servers", "1", *stragglers)["servers"]
+            steps = [m["step_ms"] for m in a["modes"]]
+            self.assertTrue(all(b < 1.02 * a for a, b in zip(steps, steps[1:])), steps)
+            return a["recommended"]["mode"]
+        self.assertRegex(mode("--jitter", "200%"), r"^async:staleness=[1248]$")
+        self.assertEqual(mode("--slow", "3:4x"), "async")
+        self.assertEqual(mode(), "sum")
+        self.assertIn("--strategy server --server-mode async", self.ok(*ADVISE, "--link", "up=2mbit,down=200mbit,delay=1ms", "--workers", "16",
+                                                                       "--servers", "1", "--slow", "3:4x"))
+
+    def test_refusals_of_servers(self):
+        link = ["--link", "20mbit,50ms"]
+        for option, value in (("--server-link", "1gbit"), ("--slow", "1:2x"), ("--jitter", "5%")):
+            self.refused(2, [option + " requires --servers N"], *ADVISE, *link, option, value)
+        served = [*ADVISE, *link, "--servers"]
+        self.refused(2, ["--servers", "257"], *served, "257")
+        self.refused(2, ["--servers 65 with --server-link: allowed: at most 64"], *served, "65", "--server-link", "1gbit")
+        self.refused(2, ["--server-link: ", "fast"], *served, "1", "--server-link", "fast")
+        self.refused(2, ["--slow 4", "ranks 0 to 3"], *served, "1", "--slow", "4:2x")
+        self.refused(2, ["--servers and --measure"], "advise", *link, "--servers", "1", "--measure")
+
     def test_refusals(self):
         link = ["--link", "20mbit,50ms"]
         self.refused(2, ["nonet", "lenet5"], "advise", "--model", "nonet", *link)

@@ -1,18 +1,19 @@
 /* Ways are compared by their steps in the long run: a simulation covers twice the steps of a
  * period, and the second half counts. */
-#include "trainer/loop/advice.h"
+#include "trainer/loop/advice_impl.h"
 #include "telegrad/tools.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_K = 64, MOST_H = 500, LEAST_STEPS = 24 };
+enum { MOST_K = 64, MOST_H = 500, LEAST_STEPS = ADVICE_LEAST_STEPS };
 
 const char *const advice_methods[] = {
     "dense", "dense:exchange=allgather", "fp16", "powersgd",   "2bit",
     "1bit",  "topk:density=0.01",        "dgc",  "qsgd:bits=4"};
 const size_t advice_method_count = TG_COUNT(advice_methods);
+_Static_assert(TG_COUNT(advice_methods) == ADVICE_METHODS, "a simulation for each method");
 
 /* distance: how far the family is from plain SGD; methods have distances of their own. Each
  * doubling of k, D or H adds 1, as much as replacing a dense method by a coded one. */
@@ -30,12 +31,10 @@ static const struct {
 };
 static const double distance_of_method[] = {0, 0, 0.1, 1, 1, 1, 1, 1, 1};
 
-struct advice {
-    train_sim *steps;
-    tg_simulation *sim[TG_COUNT(advice_methods)];
-    int world;
-    bool spare;
-};
+double advice_method_distance(size_t method)
+{
+    return distance_of_method[method];
+}
 
 /* ---- making ---------------------------------------------------------------------------------- */
 

@@ -110,6 +110,45 @@ void advice_sort(advice_way *way, size_t count);
 TG_NODISCARD tg_status advice_list(const advice *a, const tg_link *link, advice_way *way,
                                    size_t *count_p);
 
+/* ---- parameter servers (advice_servers.c) ---------------------------------------------------- */
+
+/* Workers, and servers beside them. */
+typedef struct advice_network {
+    tg_link link, server; /* of each worker; of each server */
+    const train_job *job; /* its slow, tau_jitter and seed: stragglers */
+} advice_network;
+
+typedef struct advice_served {
+    unsigned servers; /* 0: none; workers exchange gradients in step */
+    size_t method;    /* index of advice_methods */
+    const char *method_text;
+    char mode[24]; /* of the servers (server.h) */
+    double step_s; /* in which all workers make a step, on average */
+    double bytes;  /* that a worker sends in a step */
+} advice_served;
+
+#define ADVICE_COUNTS 10 /* numbers of servers: 1, 2, 4, ... */
+#define ADVICE_MODES 7
+
+typedef struct advice_answer_served {
+    advice_served without;              /* plain steps without servers: the best method */
+    advice_served count[ADVICE_COUNTS]; /* (counts) in step: the best method of each number */
+    size_t counts;
+    const advice_served *best;        /* of count */
+    advice_served mode[ADVICE_MODES]; /* (modes) with this number and method: in step, then async
+                                       * with growing staleness */
+    size_t modes;
+    size_t taken; /* the mode with the least staleness that hides most of the waiting for
+                   * stragglers; 0 (in step) if that brings less than a tenth */
+    bool pays;    /* it takes less than ADVICE_PAYS of the time without servers */
+} advice_answer_served;
+
+/* Compare 1, 2, 4, ... and `most` servers with none.
+ * most    1 to TG_SERVERS_MAX
+ * Errors  TG_E_ARG, TG_E_NOMEM, those of the simulations */
+TG_NODISCARD tg_status advice_serve(const advice *a, const advice_network *net, unsigned most,
+                                    advice_answer_served *r);
+
 /* ---- where the answer of a comparison changes (advice_crossings.c) --------------------------- */
 
 #define ADVICE_POINTS 25 /* values examined */

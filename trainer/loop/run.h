@@ -37,6 +37,8 @@ typedef struct run {
     double loss_sum; /* over the loss_count steps with a finite loss */
     uint64_t loss_count;
     uint64_t loss_steps; /* number of steps so far */
+    /* Shared steps (run_share.h): the job's step; the epochs that have been told. */
+    uint64_t turn, share_epochs;
 
     run_stats stats;
     int64_t start_ns, evaluation_ns; /* for this run */

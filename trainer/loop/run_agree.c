@@ -109,7 +109,7 @@ tg_status run_agree_on_signal(run *r)
     const int own = r->job->stop ? __atomic_load_n(r->job->stop, __ATOMIC_RELAXED) : 0;
     if (!r->end.interrupted)
         return TG_OK;
-    if (r->lost) {
+    if (r->lost || r->job->share) {
         r->end.stopped_by = own;
         r->end.stopped_at = r->transport->rank;
         return TG_OK;

@@ -133,13 +133,14 @@ tg_status run_load_from_here(run *r)
 static tg_status make_loaders(run *r)
 {
     loader_config config = run_loader_config(r);
+    const bool alone = r->job->share != NULL; /* rank 0 tests alone */
     TG_TRY(run_load_from_here(r));
-    if (!r->job->evaluate)
+    if (!r->job->evaluate || (alone && r->transport->rank > 0))
         return TG_OK;
     config.first_step = 0;
     config.parts = 1;
     config.rank = r->transport->rank; /* a worker among servers tests alone */
-    config.world = r->transport->size;
+    config.world = alone ? 1 : r->transport->size;
     return loader_create(r->data, DATA_TEST, &config, &r->test_loader);
 }
 

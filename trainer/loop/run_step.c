@@ -1,6 +1,7 @@
 /* A training step, and the hooks that connect the model's passes to the session. */
 #include "trainer/loop/run.h"
 #include "trainer/loop/run_layers.h"
+#include "trainer/loop/run_share.h"
 #include "trainer/loop/run_times.h"
 #include "telegrad/tools.h"
 #include <inttypes.h>
@@ -128,18 +129,25 @@ void run_clear_state(run *r)
         memset(r->model->state, 0, r->model->nstate * sizeof *r->model->state);
 }
 
+/* The step as it is told, without the coming one. */
+static uint64_t told_step(const run *r)
+{
+    return r->job->share ? r->turn : r->step;
+}
+
 /* Whether the coming step is logged: every log_every-th and the last one. */
 static bool logged(const run *r)
 {
     return run_tells(r) && r->events->step && r->job->log_every > 0 &&
-           ((r->step + 1) % r->job->log_every == 0 || r->step + 1 == r->until);
+           ((told_step(r) + 1) % r->job->log_every == 0 || told_step(r) + 1 == r->until);
 }
 
 tg_status run_step_once(run *r, tg_step_info *info)
 {
     const int64_t start = run_now(r);
     /* If the length of a run is given in epochs, its schedule also follows epochs. */
-    const double lr = tg_lr_schedule_at(r->lr, r->job->steps ? r->step : run_position(r));
+    const double lr = tg_lr_schedule_at(r->lr, r->job->steps ? told_step(r) : run_turn(r));
+    const uint64_t told = told_step(r) + 1, epoch = run_turn(r) / r->steps_per_epoch;
     r->pace = run_pace(r);
     TG_TRY(tg_session_set_lr(r->session, lr));
     if (run_position(r) % r->steps_per_epoch == 0)
@@ -160,6 +168,8 @@ tg_status run_step_once(run *r, tg_step_info *info)
         r->loss_count++;
     }
     r->loss_steps++;
+    if (r->job->share)
+        run_share_note(r, loss, info->stop);
     r->skips = info->skipped ? r->skips + 1 : 0;
     r->end.clipped += info->clipped;
     r->end.late += info->late > 0;
@@ -186,8 +196,8 @@ tg_status run_step_once(run *r, tg_step_info *info)
     TG_TRY(run_stats_add(&r->stats, &record));
     if (!run_tells(r) || !r->events->step)
         return TG_OK;
-    const train_step_info event = {.step = r->step,
-                                   .epoch = (run_position(r) - 1) / r->steps_per_epoch,
+    const train_step_info event = {.step = told,
+                                   .epoch = epoch,
                                    .loss = loss,
                                    .lr = lr,
                                    .tg = *info,

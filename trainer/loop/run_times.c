@@ -112,6 +112,28 @@ double run_pace_of(const train_job *job, int rank, uint64_t step)
     return pace;
 }
 
+static bool has_own_pace(const train_job *job, int rank)
+{
+    bool own = job->tau_jitter > 0;
+    for (size_t i = 0; i < job->nslow; i++)
+        own = own || job->slow[i].rank == rank;
+    return own;
+}
+
+size_t run_paced_ranks(const train_job *job, int world, int *rank)
+{
+    size_t n = 1;
+    bool other = !has_own_pace(job, 0);
+    rank[0] = 0;
+    for (int r = 1; r < world; r++) {
+        if (!has_own_pace(job, r) && other)
+            continue;
+        other = other || !has_own_pace(job, r);
+        rank[n++] = r;
+    }
+    return n;
+}
+
 double run_pace(const run *r)
 {
     return run_pace_of(r->job, r->transport->rank, r->step);

@@ -18,6 +18,9 @@ TG_NODISCARD tg_status run_times_take(run *r);
 /* At the start of a step: the factor by which this rank's computing takes longer. */
 double run_pace(const run *r);
 double run_pace_of(const train_job *job, int rank, uint64_t step);
+/* List the ranks that a simulation must distinguish: rank 0, those with a pace of their own, one of
+ * the others. rank (world). Returns how many there are. */
+size_t run_paced_ranks(const train_job *job, int world, int *rank);
 /* A layer's work begins. */
 void run_work(run *r, model_work work, size_t layer);
 /* An evaluation begins. Whatever its length, it takes as much simulated time as one forward pass,

@@ -67,7 +67,7 @@ tg_status run_waits_tell(run *r)
 {
     const int world = r->transport->size;
     double *by_rank = r->waits.sums + RUN_SUMS;
-    if (world == 1)
+    if (world == 1 || r->job->share)
         return TG_OK;
     TG_TRY(add_up(r, r->waits.ns, 0, by_rank));
     TG_TRY(tg_session_sum(r->session, by_rank, (size_t)world));

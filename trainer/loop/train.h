@@ -46,6 +46,15 @@ typedef struct train_slow {
     uint64_t from, to;
 } train_slow;
 
+/* The steps of a run whose ranks take the next one when they are ready, so that fast ranks make
+ * more of them than slow ones. All ranks are threads of one process.
+ * staleness  most steps that a rank may be ahead of the slowest (server mode async:staleness=s);
+ *            -1: no bound
+ * Errors     TG_E_NOMEM */
+typedef struct train_share train_share;
+TG_NODISCARD tg_status train_share_create(int64_t staleness, train_share **s_p);
+void train_share_destroy(train_share *s); /* NULL is fine */
+
 typedef struct train_job {
     const char *model; /* "lenet5", "mlp:hidden=256" */
     const char *method, *strategy, *optimizer, *lr_schedule;
@@ -105,6 +114,10 @@ typedef struct train_job {
     double tau_jitter;      /* each rank's computing of a step takes up to this fraction longer */
     const train_slow *slow; /* (nslow) */
     size_t nslow;
+    /* Servers apply each gradient as it comes, on a simulated clock: ranks share their steps, which
+     * are `steps` times the number of ranks, and do not meet at the end of an epoch. The same
+     * object on all ranks, for one run. NULL: each rank makes `steps` steps. */
+    train_share *share;
 } train_job;
 
 typedef struct train_start_info {
@@ -344,15 +357,25 @@ TG_NODISCARD tg_status train_sim_exchanges(const train_sim *s, const train_job *
                                            uint64_t steps_per_epoch, uint64_t total_steps,
                                            tg_simulation **sim_p);
 
+/* Parameter servers of a simulation (simulate.h). */
+typedef struct train_sim_servers {
+    int64_t count;
+    const char *mode;     /* NULL: "sum", or with strategy server "sync" */
+    tg_link link;         /* of each server */
+    const tg_link *links; /* (world) of each rank; NULL: all ranks have the same */
+} train_sim_servers;
+
 /* Simulate a run of `world` ranks, all behind the same link. The events and the end are those of
  * train_run on rank 0 with a simulated clock, without losses, hashes and evaluations: nothing is
  * computed. Coding costs are those of job->times; with tau_ns they are 0; otherwise they are
  * measured.
  * samples  of an epoch; 0: unknown, then job->steps must be set
+ * servers  NULL: none
  * Errors   those of the simulation; TG_E_SPEC (a duration in epochs of unknown length),
  *          TG_E_UNSUPPORTED (nodes) */
 TG_NODISCARD tg_status train_simulate(const train_sim *s, const train_job *job, size_t samples,
-                                      int world, const tg_link *link, const train_events *events,
+                                      int world, const tg_link *link,
+                                      const train_sim_servers *servers, const train_events *events,
                                       train_end_info *end_p);
 
 /* ---- evaluation ------------------------------------------------------------------------------ */

@@ -4,11 +4,13 @@
 #include "telegrad/tools.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct told {
     const train_job *job;
     const train_events *events;
     const tg_lr_schedule *lr;
+    const train_sim_servers *servers; /* NULL: none */
     run_stats stats;
     uint64_t steps_per_epoch, steps, done;
     tg_sim_end until; /* progress so far */
@@ -101,30 +103,6 @@ static double pace(void *arg, int rank, uint64_t step)
     return run_pace_of(w->job, rank, step);
 }
 
-static bool has_own_pace(const train_job *job, int rank)
-{
-    bool own = job->tau_jitter > 0;
-    for (size_t i = 0; i < job->nslow; i++)
-        own = own || job->slow[i].rank == rank;
-    return own;
-}
-
-/* List the ranks to simulate: rank 0, those with a pace of their own, one of the others. rank
- * (world) */
-static size_t list_ranks(const train_job *job, int world, int *rank)
-{
-    size_t n = 1;
-    bool other = !has_own_pace(job, 0);
-    rank[0] = 0;
-    for (int r = 1; r < world; r++) {
-        if (!has_own_pace(job, r) && other)
-            continue;
-        other = other || !has_own_pace(job, r);
-        rank[n++] = r;
-    }
-    return n;
-}
-
 static tg_status set_costs(const train_sim *s, const train_job *job, tg_simulation *sim,
                            train_times *times)
 {
@@ -176,10 +154,17 @@ static tg_status announce(const told *w, const train_sim *s, const tg_simulation
     return status;
 }
 
+static const char *mode_of(const train_job *job, const train_sim_servers *servers)
+{
+    const bool keep = job->strategy && strcmp(job->strategy, "server") == 0;
+    return servers->mode ? servers->mode : keep ? "sync" : "sum";
+}
+
 static tg_status play(told *w, const train_sim *s, tg_simulation *sim, int world,
                       const tg_link *link, uint64_t steps, train_end_info *end)
 {
     const train_sim_info about = train_sim_about(s);
+    const train_sim_servers *servers = w->servers;
     int *rank;
     tg_sim_end last = {.struct_size = sizeof last};
     TG_TRY(tg_alloc((size_t)world, sizeof *rank, &rank));
@@ -189,14 +174,20 @@ static tg_status play(told *w, const train_sim *s, tg_simulation *sim, int world
                             .work = about.work,
                             .nwork = about.nwork,
                             .rank = rank,
-                            .nranks = list_ranks(w->job, world, rank),
+                            .nranks = run_paced_ranks(w->job, world, rank),
                             .pace = pace,
                             .steps = steps,
                             .each = on_step,
-                            .arg = w};
+                            .arg = w,
+                            .servers = servers ? servers->count : 0,
+                            .server_mode = servers ? mode_of(w->job, servers) : NULL,
+                            .server = servers ? servers->link : (tg_link){0},
+                            .links = servers ? servers->links : NULL};
     const tg_status status = tg_simulation_run(sim, &all, &last);
     free(rank);
-    if (w->stopped) /* after a stop, exchanges in flight are not waited for */
+    if (status == TG_OK)
+        w->done = steps; /* by all ranks together, if they share them */
+    if (w->stopped)      /* after a stop, exchanges in flight are not waited for */
         last = w->until;
     else
         TG_TRY(status);
@@ -250,10 +241,11 @@ static tg_status exchanges(const told *w, const train_sim *s, tg_simulation **si
 }
 
 tg_status train_simulate(const train_sim *s, const train_job *job, size_t samples, int world,
-                         const tg_link *link, const train_events *events, train_end_info *end_p)
+                         const tg_link *link, const train_sim_servers *servers,
+                         const train_events *events, train_end_info *end_p)
 {
     const double step = (double)job->batch * (job->accumulate ? job->accumulate : 1) * world;
-    told w = {.job = job, .events = events};
+    told w = {.job = job, .events = events, .servers = servers};
     w.steps_per_epoch = samples == 0             ? 0
                         : (double)samples < step ? 1
                                                  : (uint64_t)((double)samples / step);

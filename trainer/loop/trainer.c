@@ -1,4 +1,5 @@
 #include "trainer/loop/run.h"
+#include "trainer/loop/run_share.h"
 #include "trainer/loop/run_times.h"
 #include <fnmatch.h>
 #include <inttypes.h>
@@ -176,6 +177,20 @@ static tg_status catch_up(run *r)
     return run_load_from_here(r);
 }
 
+/* The same where ranks share their steps. Servers keep the parameters, so nothing is saved. */
+static tg_status loop_shared(run *r)
+{
+    while (run_share_take(r)) {
+        tg_step_info info;
+        TG_TRY(run_share_close(r, false));
+        TG_TRY(run_step_once(r, &info));
+    }
+    TG_TRY(tg_session_finish(r->session));
+    TG_TRY(run_share_meet(r));
+    r->trained_bytes = run_sent(r) - r->sent_before;
+    return run_share_close(r, true);
+}
+
 static tg_status loop(run *r)
 {
     const train_job *job = r->job;
@@ -270,14 +285,14 @@ static tg_status run_all(run *r)
     const uint64_t params_before = hash_trained(r);
     r->start_ns = run_now(r);
     r->end.test_accuracy = r->end.test_loss = r->end.train_loss = NAN;
-    const tg_status status = loop(r);
+    const tg_status status = r->job->share ? loop_shared(r) : loop(r);
     if (status != TG_OK)
         TG_TRY(end_lost(r, status));
 
     train_end_info *end = &r->end;
     end->world = r->transport->size;
-    end->steps = r->step;
-    end->epochs = run_position(r) / r->steps_per_epoch;
+    end->steps = r->job->share ? r->turn : r->step;
+    end->epochs = run_turn(r) / r->steps_per_epoch;
     TG_TRY(run_stats_figures(&r->stats, r->model->params_total, end->seconds - run_before(r),
                              (double)r->trained_bytes, end));
     end->unchanged =
@@ -302,6 +317,8 @@ tg_status train_run(const train_job *job, const train_data *data, tg_transport *
     char message[1024];
     snprintf(message, sizeof message, "%s", tg_error());
     tg_session_destroy(r.session);
+    if (status != TG_OK && job->share)
+        run_share_fail(job->share);
     if (status != TG_OK || r.lost) /* others must not wait for this rank, wherever they are */
         transport->ops->shut(transport);
     if (status == TG_OK)

@@ -1,0 +1,46 @@
+/* How long an exchange with servers takes: arithmetic on bytes and links, for links that differ.
+ *
+ * In step. All ranks send, the servers' links carry the frames of all in and the answers to all
+ * out, and each rank's link carries one frame and one answer. In the long run, answers leave a
+ * server one after the other, so ranks begin their next step at such distances, and a frame arrives
+ * while earlier ones are still carried. So of what the frames take on a server's links, and what
+ * the answers take, only the longer counts, and one rank's part of the other:
+ *
+ *     T = 2 delays + max((P-1) out + max(in, push), P in) + max(out, pull)
+ *
+ * With several servers, where the ranks' links are what limits, the answer of the first one comes
+ * while the part for the next one leaves: what follows the last part is less than the whole answer.
+ *
+ * Slices (exchange_star.c): the answer to one slice leaves while the next one comes, so here, too,
+ * the longer of both counts, and one slice of the other. So many slices are under way at once that
+ * long delays count more than once. */
+#ifndef TG_STAR_COST_H
+#define TG_STAR_COST_H
+
+#include "exchange/exchange.h"
+
+/* Links, in seconds that a byte occupies them; 0: unlimited. */
+typedef struct tg__star_net {
+    int servers;
+    double up, down;               /* a rank's */
+    double server_up, server_down; /* a server's */
+    double delay;                  /* of a message, seconds */
+} tg__star_net;
+
+/* Seconds that the messages of one rank occupy a link, in one exchange. */
+typedef struct tg__star_load {
+    double push, pull; /* its own link: frame, answer */
+    double in, out;    /* a server's */
+    uint32_t slices;   /* in which each server's part goes */
+    int servers;
+    double bytes, answer; /* that it sends, to all servers, and receives */
+} tg__star_load;
+
+/* The number of slices in which each block of a dense vector of n elements goes. */
+uint32_t tg__star_slices(size_t n, int servers);
+/* Load of a vector of n elements that is `frame` bytes when coded. */
+tg__star_load tg__star_load_of(size_t n, double frame, const tg__star_net *net);
+/* Seconds of an exchange of `ranks` in step. */
+double tg__star_seconds(const tg__star_load *load, double ranks, double delay);
+
+#endif

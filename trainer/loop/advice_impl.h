@@ -1,0 +1,20 @@
+/* Shared by the files of advice. */
+#ifndef TG_TRAIN_ADVICE_IMPL_H
+#define TG_TRAIN_ADVICE_IMPL_H
+
+#include "trainer/loop/advice.h"
+
+#define ADVICE_METHODS 9
+#define ADVICE_LEAST_STEPS 24 /* in each half of a simulation */
+
+struct advice {
+    train_sim *steps;
+    tg_simulation *sim[ADVICE_METHODS]; /* with strategy ssgd */
+    int world;
+    bool spare;
+};
+
+/* How far the method is from plain SGD (see advice_way). */
+double advice_method_distance(size_t method);
+
+#endif

@@ -1,0 +1,160 @@
+/* Whether parameter servers pay. Steps are those in the long run, as in advice.c. */
+#include "trainer/loop/advice_impl.h"
+#include "trainer/loop/run_times.h"
+#include "telegrad/server.h"
+#include "telegrad/spec.h"
+#include "telegrad/tools.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- one simulation -------------------------------------------------------------------------- */
+
+static double pace(void *arg, int rank, uint64_t step)
+{
+    return run_pace_of(arg, rank, step);
+}
+
+/* The seconds that the last three quarters of a simulation take, per step.
+ * servers  0: none; ranks exchange gradients in step, by the method's own exchange
+ * bytes_p  that a rank sends in a step; NULL: not wanted */
+static tg_status simulate(const advice *a, const advice_network *net, unsigned servers,
+                          const char *mode, size_t method, double *step_s_p, double *bytes_p)
+{
+    enum { FIRST = ADVICE_LEAST_STEPS, ALL = 4 * FIRST };
+    const train_sim_info about = train_sim_about(a->steps);
+    const bool async = servers > 0 && strncmp(mode, "async", 5) == 0;
+    tg_sim_end first = {.struct_size = sizeof first}, last = first;
+    int *rank;
+    TG_TRY(tg_alloc((size_t)a->world, sizeof *rank, &rank));
+    tg_sim_run all = {.struct_size = sizeof all,
+                      .strategy = async ? "server" : "ssgd",
+                      .world = a->world,
+                      .link = net->link,
+                      .work = about.work,
+                      .nwork = about.nwork,
+                      .rank = rank,
+                      .nranks = run_paced_ranks(net->job, a->world, rank),
+                      .pace = pace,
+                      .steps = FIRST,
+                      .arg = (void *)(uintptr_t)net->job,
+                      .servers = servers,
+                      .server_mode = async ? mode : NULL,
+                      .server = net->server};
+    tg_status status = tg_simulation_run(a->sim[method], &all, &first);
+    all.steps = ALL;
+    if (status == TG_OK)
+        status = tg_simulation_run(a->sim[method], &all, &last);
+    free(rank);
+    TG_TRY(status);
+    *step_s_p = (last.ns - first.ns) / 1e9 / (ALL - FIRST);
+    if (bytes_p)
+        *bytes_p = last.bytes / ALL;
+    return TG_OK;
+}
+
+/* ---- which methods --------------------------------------------------------------------------- */
+
+static bool has_star(size_t method)
+{
+    tg_spec *spec;
+    if (tg_registry_parse(TG_KIND_METHOD, advice_methods[method], &spec) != TG_OK)
+        return false;
+    const tg_key *key = tg_spec_entry(spec)->keys;
+    while (key->name && strcmp(key->name, "exchange") != 0)
+        key++;
+    const bool has = key->name && key->choices && strstr(key->choices, "star") != NULL &&
+                     !tg_spec_given(spec, "exchange");
+    tg_spec_free(spec);
+    return has;
+}
+
+/* Of the ways within ADVICE_NEAR of the fastest: that of the method nearest to plain SGD, of those
+ * the one with the fewest servers. */
+static bool better(const advice_served *a, const advice_served *b)
+{
+    const double far = advice_method_distance(a->method) - advice_method_distance(b->method);
+    if (fabs(far) > 1e-6)
+        return far < 0;
+    return a->servers != b->servers ? a->servers < b->servers : a->step_s < b->step_s;
+}
+
+static const advice_served *choose(const advice_served *way, size_t count)
+{
+    double fastest = INFINITY;
+    const advice_served *best = NULL;
+    for (size_t i = 0; i < count; i++)
+        fastest = fmin(fastest, way[i].step_s);
+    for (size_t i = 0; i < count; i++)
+        if (way[i].step_s <= ADVICE_NEAR * fastest && (!best || better(&way[i], best)))
+            best = &way[i];
+    return best;
+}
+
+/* The best method with so many servers, in step; servers 0: without. */
+static tg_status best_with(const advice *a, const advice_network *net, unsigned servers,
+                           advice_served *best_p)
+{
+    advice_served way[ADVICE_METHODS];
+    size_t count = 0;
+    for (size_t m = 0; m < advice_method_count; m++) {
+        advice_served *w = &way[count];
+        if (servers > 0 && !has_star(m))
+            continue;
+        *w = (advice_served){.servers = servers, .method = m, .method_text = advice_methods[m]};
+        snprintf(w->mode, sizeof w->mode, servers > 0 ? "sum" : "none");
+        TG_TRY(simulate(a, net, servers, w->mode, m, &w->step_s, &w->bytes));
+        count++;
+    }
+    *best_p = *choose(way, count);
+    return TG_OK;
+}
+
+/* ---- who waits ------------------------------------------------------------------------------- */
+
+/* The modes of the chosen number and method. A method of several rounds has none but sum. */
+static tg_status list_modes(const advice *a, const advice_network *net, advice_answer_served *r)
+{
+    static const char *const modes[] = {"async:staleness=1",  "async:staleness=2",
+                                        "async:staleness=4",  "async:staleness=8",
+                                        "async:staleness=16", "async"};
+    _Static_assert(TG_COUNT(modes) + 1 == ADVICE_MODES, "room for all modes");
+    r->mode[0] = *r->best;
+    r->modes = 1;
+    for (size_t i = 0; i < TG_COUNT(modes); i++) {
+        advice_served *w = &r->mode[r->modes];
+        *w = *r->best;
+        snprintf(w->mode, sizeof w->mode, "%s", modes[i]);
+        const tg_status status = simulate(a, net, w->servers, w->mode, w->method, &w->step_s, NULL);
+        if (!advice_refused(status))
+            TG_TRY(status);
+        r->modes += status == TG_OK;
+    }
+    double fastest = INFINITY;
+    for (size_t i = 0; i < r->modes; i++)
+        fastest = fmin(fastest, r->mode[i].step_s);
+    r->taken = 0;
+    if (fastest < ADVICE_PAYS * r->mode[0].step_s)
+        while (r->mode[r->taken].step_s > ADVICE_HIDDEN * fastest)
+            r->taken++;
+    return TG_OK;
+}
+
+tg_status advice_serve(const advice *a, const advice_network *net, unsigned most,
+                       advice_answer_served *r)
+{
+    *r = (advice_answer_served){.counts = 0};
+    if (most < 1 || most > TG_SERVERS_MAX)
+        return tg_fail(TG_E_ARG, "%u servers: allowed: 1 to %d", most, TG_SERVERS_MAX);
+    TG_TRY(best_with(a, net, 0, &r->without));
+    for (unsigned n = 1;; n = 2 * n < most ? 2 * n : most) {
+        TG_TRY(best_with(a, net, n, &r->count[r->counts++]));
+        if (n == most)
+            break;
+    }
+    r->best = choose(r->count, r->counts);
+    TG_TRY(list_modes(a, net, r));
+    r->pays = r->mode[r->taken].step_s < ADVICE_PAYS * r->without.step_s;
+    return TG_OK;
+}
