@@ -54,8 +54,8 @@ TG_NODISCARD tg_status launch_check_machines(const struct launch *l);
 int launch_world(const struct launch *l, const struct run_options *o);
 /* Whether the options' servers keep the parameters: --strategy server. */
 bool launch_servers_keep(const struct run_options *o);
-/* Whether they apply each gradient as it comes. *staleness_p: the bound; -1: none. The mode has been
- * checked. */
+/* Whether they apply each gradient as it comes. *staleness_p: the bound; -1: none. The mode has
+ * been checked. */
 bool launch_is_async(const struct run_options *o, int64_t *staleness_p);
 /* Whether this process is one of the servers, and has to call launch_serve. */
 bool launch_serves(const struct launch *l, const struct run_options *o);
