@@ -102,11 +102,11 @@ class SimOnly(CliTest):
         job = ["train", "--model", "lenet5", "--data", "cifar10:train=1-4,test=5", "--clock", "virtual", "--sim-only", "--tau", "5ms", "--link", "10mbit,5ms",
                "--workers", "2", "--steps", "400"]
         out = self.path("run.jsonl")
-        for way in (["--strategy", "cd:k=4,warmup=100"], ["--method", "dgc:warmup=4ep"], ["--strategy", "gossip"]):
+        for way in (["--strategy", "cd:k=4,warmup=100", "--method", "2bit"], ["--method", "dgc:warmup=4ep"], ["--strategy", "gossip"]):
             self.ok(*job, *way, "--out", out, TELEGRAD_DATA=self.path("none"))
             start, *steps, end = records(out)
             self.assertEqual((start["steps_per_epoch"], {s["epoch"] for s in steps}, end["steps"]), (None, {0}, 400), way)
-        for way in (["--strategy", "cd:k=4,warmup=1ep"], ["--strategy", "local:every=4,after=.5ep"], ["--strategy", "gossip:mean=1ep"],
+        for way in (["--strategy", "cd:k=4,warmup=1ep", "--method", "2bit"], ["--strategy", "local:every=4,after=.5ep"], ["--strategy", "gossip:mean=1ep"],
                     ["--lr-schedule", "cosine:warmup=1ep"]):
             self.refused(2, [way[1].split("=")[-1], "in steps, or with the data (cifar10:train=1-4,test=5 is not here)"], *job, *way,
                          TELEGRAD_DATA=self.path("none"))
