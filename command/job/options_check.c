@@ -33,6 +33,10 @@ static tg_status check_sim_only(const struct run_options *o)
                 TG_E_SPEC,
                 "--sim-only and --%s cannot be combined: --sim-only computes and sends nothing",
                 no[i]);
+    if (o->server_deadline > 0)
+        return tg_fail(TG_E_SPEC,
+                       "--sim-only and --server-deadline cannot be combined: simulated servers "
+                       "wait for all workers; without --sim-only they have a deadline");
     return TG_OK;
 }
 

@@ -140,6 +140,7 @@ class SimulatedServers(CliTest):
         self.refused(2, ["--save-weights with --clock virtual and --server-mode async:staleness=2: ", "--server-mode sync"], *MODEL, *VIRTUAL,
                      *ALIKE, "--server-mode", "async:staleness=2", "--steps", "2", "--save-weights", weights)
         self.ok(*MODEL, *VIRTUAL, *ALIKE, "--server-mode", "sync", "--steps", "2", "--save-weights", weights)
+        self.refused(2, ["--sim-only and --server-deadline"], *MODEL, *VIRTUAL, *ALIKE, "--sim-only", "--server-deadline", "1")
 
     def test_stopped(self):
         """Also while some are ahead as far as they may be."""
