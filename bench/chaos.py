@@ -42,7 +42,7 @@ EPISODES = [("async", "topk:density=0.001", []), ("async:staleness=4", "dense", 
 FAULTS = {"kill worker": 5, "kill server": 2, "end worker": 1, "end server": 1, "stop worker": 2, "stop server": 2, "cut worker": 3, "cut server": 2,
           "vanish worker": 1, "vanish server": 1}
 # Why a worker may end although nobody told it to: the server went on without it, or it comes after the seat was given away.
-REFUSALS = r"goes on without it|is taken by another worker|all \d+ seats for workers are taken|sent nothing for|it was called for"
+REFUSALS = r"goes on without it|is taken by another worker|all \d+ seats for workers are taken|worker \d+ sent nothing for|it was called for"
 
 
 class Actor:

@@ -59,6 +59,15 @@ bool tg__socket_prepare(int fd)
            setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) == 0;
 }
 
+void tg__socket_watch(int fd, int idle_s, int lost_s)
+{
+    const int interval = 5, count = (lost_s - idle_s) / interval, unanswered_ms = 1000 * lost_s;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms, sizeof unanswered_ms);
+}
+
 /* ---- listening ------------------------------------------------------------------------------- */
 
 /* Returns -1 with errno on failure. */

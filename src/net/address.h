@@ -37,6 +37,9 @@ int tg__address_count(const struct addrinfo *found);
 int tg__dial_result(int fd);
 /* Set what all sockets of a job need: non-blocking, not inherited, no delay, and keep-alive. */
 bool tg__socket_prepare(int fd);
+/* A machine that vanishes without a word is noticed: one that has sent nothing for `idle_s` is
+ * asked whether it is there, and the connection fails once it has answered nothing for `lost_s`. */
+void tg__socket_watch(int fd, int idle_s, int lost_s);
 /* The host of the other end, as an IP address; "" for this machine itself. */
 void tg__peer_host(int fd, char host[TG__HOST_MAX]);
 

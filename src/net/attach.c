@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* When a worker that can call again takes a server that it waits for to be gone. */
+enum { WATCH_IDLE_S = 10, WATCH_LOST_S = 30 };
 #define AGAIN_NS INT64_C(50000000) /* between two calls */
 
 /* The server that is called, and how that goes. */
@@ -125,6 +127,8 @@ static tg_status call_once(call *k, int turn)
     if (status == TG_OK) {
         tg__caller_next(&c);
         n->stream[k->server + 1] = tg__caller_take(&c);
+        if (n->renewal) /* else it waits as long as TCP does, or its session */
+            tg__socket_watch(n->stream[k->server + 1]->fd, WATCH_IDLE_S, WATCH_LOST_S);
     } else
         tg__caller_end(&c);
     return status;

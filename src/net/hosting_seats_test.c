@@ -8,6 +8,9 @@
 #include "free_ports.h"
 #include "net/local.h"
 #include "net_house.h"
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 /* A worker that is connected, and sends nothing. */
 typedef struct guest {
@@ -105,9 +108,37 @@ static void test_taken_elsewhere(void **state)
     free(h);
 }
 
+static int lost_after_ms(const guest *g)
+{
+    int ms = -1;
+    socklen_t len = sizeof ms;
+    assert_int_equal(getsockopt(g->net->stream[1]->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, &len),
+                     0);
+    return ms;
+}
+
+/* A worker that can call again notices that the server's machine has vanished, before its session's
+ * wait is over (60 s). */
+static void test_watched(void **state)
+{
+    house *h = calloc(1, sizeof *h);
+    (void)state;
+    assert_non_null(h);
+    *h = (house){.shards = 1, .mode = "async", .optimizer = "sgd:lr=1,momentum=0"};
+    house_open(h);
+    const guest again = enter(h, 600), once = enter(h, 0);
+    assert_in_range(lost_after_ms(&again), 1, 30000);
+    assert_int_equal(lost_after_ms(&once), 0);
+    tg_transport_destroy(again.t);
+    tg_transport_destroy(once.t);
+    house_close(h);
+    free(h);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_expected),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_watched),
+                                       cmocka_unit_test(test_expected),
                                        cmocka_unit_test(test_taken_elsewhere)};
     tg__local_off = true; /* else memory goes on when a connection is shut */
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,8 +3,6 @@
 #include "base/sized.h"
 #include "net/fields.h"
 #include "telegrad/clock.h"
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,16 +171,6 @@ static const char *describe(const tg__seats *s, int seat, char text[200])
     return text;
 }
 
-/* A machine that vanishes without a word is noticed after a minute or two, and its seat is free. */
-static void watch_for_death(int fd)
-{
-    const int idle = 60, interval = 10, count = 6, unanswered_ms = 120000;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms, sizeof unanswered_ms);
-}
-
 bool tg__seats_is_back(const tg__seats *s, int seat)
 {
     return s->n->member[seat].is_back;
@@ -203,8 +191,8 @@ static void take_seat(tg__seats *s, tg__guest *g)
     snprintf(m->address.host, sizeof m->address.host, "%s", g->host);
     s->n->stream[seat] = tg__caller_take(&g->caller);
     g->rank = 0;
-    watch_for_death(s->n->stream[seat]->fd);
-    s->renewed |= !tg__seats_allow(s, seat); /* its key may have gone meanwhile */
+    tg__socket_watch(s->n->stream[seat]->fd, 60, 120); /* then its seat is free */
+    s->renewed |= !tg__seats_allow(s, seat);           /* its key may have gone meanwhile */
     snprintf(text, sizeof text, "%s %s", describe(s, seat, who), back ? "is back" : "has come");
     say(s, text);
 }

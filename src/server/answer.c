@@ -88,7 +88,8 @@ tg_status tg__answers_progress(tg_server *s, bool *any_p)
         next = g->link;
         if (g->sending == 0)
             continue;
-        for (int rank = 0; rank < s->ranks; rank++) {
+        const int from = g->only < 0 ? 0 : g->only, to = g->only < 0 ? s->ranks : g->only + 1;
+        for (int rank = from; rank < to; rank++) {
             tg__pushed *p = &g->rank[rank];
             bool done = false;
             size_t len;
