@@ -142,6 +142,13 @@ class SimulatedServers(CliTest):
         self.ok(*MODEL, *VIRTUAL, *ALIKE, "--server-mode", "sync", "--steps", "2", "--save-weights", weights)
         self.refused(2, ["--sim-only and --server-deadline"], *MODEL, *VIRTUAL, *ALIKE, "--sim-only", "--server-deadline", "1")
 
+    def test_a_worker_that_fails(self):
+        """Nobody waits for it at the end."""
+        for rank in "10":
+            for mode in ("async", "async:staleness=2"):
+                self.refused(1, [f"rank {rank}: killed by fault"], *MODEL, *VIRTUAL, *ALIKE, "--server-mode", mode, "--steps", "30", "--fault",
+                             f"{rank}=fault:kill=5")
+
     def test_stopped(self):
         """Also while some are ahead as far as they may be."""
         out = self.path("run.jsonl")
