@@ -16,6 +16,7 @@ enum {
 typedef struct member {
     const struct job *job;                     /* what the test defines */
     void (*spoil)(struct member *m, int step); /* changes a step's gradient; NULL: nothing */
+    const int *nodes;                          /* of the job; NULL: one level */
     int rank;
     uint64_t hash, skipped;
     tg_status status;
@@ -42,6 +43,7 @@ static inline void member_train(member *m, tg_transport *t, int steps, const cha
                                       .method = method,
                                       .strategy = strategy,
                                       .optimizer = optimizer,
+                                      .nodes = m->nodes,
                                       .steps_per_epoch = 2,
                                       .bucket_bytes = 8000};
     const two_tensors two = {MEMBER_ROWS, MEMBER_COLS, MEMBER_REST, steps,

@@ -22,6 +22,7 @@ typedef struct served_job {
     const char *mode, *optimizer;                 /* of the servers; NULL: they sum */
     int64_t timeout_ms;                           /* of the servers; 0: their default */
     int64_t deadline_ms, min_workers;             /* of the servers */
+    const int *nodes;                             /* of the ranks, as the servers know them */
     void (*be_rank)(tg_transport *t, void *arg);  /* the work of a rank */
     void (*be_inner)(tg_transport *t, void *arg); /* the same on the transport below, if not NULL */
     void *arg;
@@ -51,6 +52,7 @@ static inline void *served_be_server(void *one)
                                      .timeout_ms = o->job->timeout_ms,
                                      .deadline_ms = o->job->deadline_ms,
                                      .min_workers = o->job->min_workers,
+                                     .nodes = o->job->nodes,
                                      .mode = o->job->mode,
                                      .optimizer = o->job->optimizer};
     tg_server *s;

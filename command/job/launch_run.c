@@ -62,6 +62,7 @@ static tg_status decorate(const struct run_options *o, const tg_link *links, con
 /* A server; it is a thread unless it has a process of its own. */
 struct server_run {
     const struct run_options *options;
+    const int *nodes; /* of the ranks; NULL: one level */
     tg_transport *transport;
     tg_clock_thread *thread;
     bool started;
@@ -81,7 +82,8 @@ static void *run_server(void *arg)
                                              : keeps        ? "sync"
                                                             : NULL,
                                      .optimizer = keeps ? options_optimizer(o) : NULL,
-                                     .deadline_ms = (int64_t)(o->server_deadline * 1000)};
+                                     .deadline_ms = (int64_t)(o->server_deadline * 1000),
+                                     .nodes = r->nodes};
     tg_server *server;
     r->status = tg_server_create(r->transport, (int)o->servers, &config, &server);
     if (r->status == TG_OK) {
@@ -259,7 +261,8 @@ static tg_status run_inproc(const struct run_options *o, const tg_clock *clock,
     for (size_t i = 0; i < all && status == TG_OK; i++) {
         status = decorate(o, model->links, model->job->nodes, &transports[i]);
         if (i >= n) {
-            servers[i - n] = (struct server_run){.options = o, .transport = transports[i]};
+            servers[i - n] = (struct server_run){
+                .options = o, .nodes = model->job->nodes, .transport = transports[i]};
             continue;
         }
         ranks[i] = *model;
@@ -295,37 +298,45 @@ static tg_status run_process(const struct launch *l, const struct run_options *o
     return status;
 }
 
+/* Find the node of each rank, and of each server behind them: by --nodes N it has one of its own.
+ * NULL: one level. */
+static tg_status place(const struct launch *l, const struct run_options *o, int **nodes_p)
+{
+    const int world = launch_world(l, o), all = world + (int)o->servers;
+    *nodes_p = NULL;
+    if (o->nodes == 0)
+        return TG_OK;
+    int *nodes = malloc((size_t)all * sizeof *nodes);
+    if (!nodes)
+        return tg_fail(TG_E_NOMEM, "out of memory: nodes of %d ranks", world);
+    *nodes_p = nodes;
+    for (int r = 0; r < all && o->nodes != OPT_NODES_AUTO; r++)
+        nodes[r] = r < world ? r / (int)o->nodes : r;
+    return o->nodes == OPT_NODES_AUTO ? l->transport->nodes(nodes) : TG_OK;
+}
+
 tg_status launch_serve(const struct launch *l, const struct run_options *o)
 {
     tg_link *links = NULL;
+    int *nodes;
     struct server_run server = {.options = o};
-    TG_TRY(parse_links(o, launch_world(l, o), &links));
-    tg_status status = l->transport->connect(&server.transport);
+    tg_status status = place(l, o, &nodes);
+    server.nodes = nodes;
     if (status == TG_OK)
-        status = decorate(o, links, NULL, &server.transport);
+        status = parse_links(o, launch_world(l, o), &links);
+    if (status == TG_OK)
+        status = l->transport->connect(&server.transport);
+    if (status == TG_OK)
+        status = decorate(o, links, nodes, &server.transport);
     free(links);
+    if (status == TG_OK)
+        (void)run_server(&server);
+    free(nodes);
     TG_TRY(status);
-    (void)run_server(&server);
     if (server.status != TG_OK)
         return tg_fail(server.status, "server %d: %s", l->rank - launch_world(l, o), server.text);
     tg_transport_destroy(server.transport);
     return TG_OK;
-}
-
-/* The node of each rank, as the options say; NULL: one level. */
-static tg_status place(const struct launch *l, const struct run_options *o, int **nodes_p)
-{
-    const int world = launch_world(l, o);
-    *nodes_p = NULL;
-    if (o->nodes == 0)
-        return TG_OK;
-    int *nodes = malloc((size_t)world * sizeof *nodes);
-    if (!nodes)
-        return tg_fail(TG_E_NOMEM, "out of memory: nodes of %d ranks", world);
-    *nodes_p = nodes;
-    for (int r = 0; r < world && o->nodes != OPT_NODES_AUTO; r++)
-        nodes[r] = r / (int)o->nodes;
-    return o->nodes == OPT_NODES_AUTO ? l->transport->nodes(nodes) : TG_OK;
 }
 
 static tg_status make_share(const struct run_options *o, train_share **share_p)

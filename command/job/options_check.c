@@ -184,7 +184,7 @@ static tg_status check_transport(const struct run_options *o, const struct job_t
 }
 
 /* A server of the job's ranks with these options can be created. */
-static tg_status create_server(const struct run_options *o, const tg_server_config *config)
+static tg_status create_server(const struct run_options *o, tg_server_config config)
 {
     const uint64_t told = launch_ranks_told(&o->net, o->workers + o->servers);
     const int ranks = told <= o->servers                 ? 1
@@ -192,17 +192,21 @@ static tg_status create_server(const struct run_options *o, const tg_server_conf
                                                          : TG_RANKS_MAX - 1;
     const int size = ranks + 1;
     tg_transport **t = calloc((size_t)size, sizeof *t);
+    int *nodes = calloc((size_t)size, sizeof *nodes);
     tg_server *s;
-    if (t == NULL)
-        return tg_fail(TG_E_NOMEM, "out of memory");
-    tg_status status = tg_transport_inproc(size, t);
+    tg_status status = t && nodes ? tg_transport_inproc(size, t)
+                                  : tg_fail(TG_E_NOMEM, "out of memory: %d ranks", size);
+    for (int r = 0; status == TG_OK && r < ranks; r++) /* auto: the machines are not known yet */
+        nodes[r] = o->nodes == OPT_NODES_AUTO || o->nodes == 0 ? r : r / (int)o->nodes;
+    config.nodes = o->nodes > 0 ? nodes : NULL;
     if (status == TG_OK) {
-        status = tg_server_create(t[ranks], 1, config, &s);
+        status = tg_server_create(t[ranks], 1, &config, &s);
         if (status == TG_OK)
             tg_server_destroy(s);
         for (int i = 0; i < size; i++)
             tg_transport_destroy(t[i]);
     }
+    free(nodes);
     free(t);
     return status;
 }
@@ -227,13 +231,16 @@ static tg_status check_server_mode(const struct run_options *o)
                        "--server-deadline %g requires --strategy server and --server-mode sync; "
                        "this one is %.64s",
                        o->server_deadline, mode);
+    if (o->server_deadline > 0 && o->nodes > 0)
+        return tg_fail(TG_E_SPEC, "--server-deadline and --nodes cannot be combined: of a node's "
+                                  "workers, only one would learn that it is late");
     if (o->server_deadline >= 0.8 * options_timeout(o))
         return tg_fail(TG_E_SPEC, "--server-deadline %g: allowed: less than 0.8 of --timeout, %g",
                        o->server_deadline, options_timeout(o));
     const tg_server_config config = {.struct_size = sizeof config,
                                      .mode = mode,
                                      .optimizer = keeps ? options_optimizer(o) : NULL};
-    return create_server(o, &config);
+    return create_server(o, config);
 }
 
 /* A worker of servers that run elsewhere. */
@@ -292,9 +299,12 @@ static tg_status check_servers(const struct run_options *o, const struct job_tra
                        "different numbers of steps, and do not meet to save: allowed: in real "
                        "time, or --server-mode sync",
                        o->server_mode);
-    if (o->nodes > 0)
-        return tg_fail(TG_E_SPEC, "--servers and --nodes cannot be combined: servers sum the "
-                                  "gradients of single workers");
+    if (o->nodes > 0 && o->virtual_clock && launch_is_async(o, &staleness))
+        return tg_fail(TG_E_SPEC,
+                       "--nodes with --clock virtual and --server-mode %.64s: workers share the "
+                       "steps of the run, but those of a node make the same ones: allowed: in real "
+                       "time, or --server-mode sync",
+                       o->server_mode);
     if (own->alone)
         return tg_fail(TG_E_SPEC, "--servers with --listen or --join: allowed: with --workers N, "
                                   "or under mpirun");

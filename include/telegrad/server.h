@@ -102,6 +102,12 @@ typedef struct tg_server_config {
      * Less than timeout_ms; 0: no deadline. Of ranks that stay, all must have the same strategy
      * "server" and no tg_session_config.hash_every: buckets of a rank may be of different steps */
     int64_t deadline_ms;
+    /* (P) tg_session_config.nodes of the ranks, if they have it. Only the lowest rank of each node
+     * then sends gradients to servers, the sum over its node times nodes / P, and servers count
+     * nodes as they otherwise count ranks. Not with workers that come and go, deadline_ms, or a
+     * rule other than the mean. Borrowed until tg_server_create returns; NULL: each rank speaks for
+     * itself */
+    const int *nodes;
 } tg_server_config;
 
 /* Create a server. It does not talk to anybody until it runs.

@@ -155,12 +155,6 @@ static tg_status refuse(const tg__method *m, const tg__method_def *def, const tg
                        "method \"%s\" with nodes: exchange=none sums nothing: choose another "
                        "exchange, or use no nodes",
                        tg_spec_name(m->spec));
-    const tg__exchange_ops *x = tg_spec_has(m->spec, "exchange") ? tg__method_exchange(m) : NULL;
-    if (x != NULL && x->served) /* servers wait for every rank, but of a node only one talks */
-        return tg_fail(TG_E_UNSUPPORTED,
-                       "method \"%s\" with nodes: exchange=%s is for single ranks: choose another "
-                       "exchange, or use no nodes",
-                       tg_spec_name(m->spec), x->entry.name);
     if (tg__method_combine(def)->votes && !nodes->equal)
         return tg_fail(TG_E_SPEC,
                        "method \"%s\" on %d nodes of different sizes: each node has one vote, so "

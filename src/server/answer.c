@@ -53,8 +53,8 @@ static tg_status answer_one(tg_server *s, tg__gathering *g, int rank, size_t len
     tg__pushed *p = &g->rank[rank];
     if (tg__has_left(s, rank))
         return TG_OK;
-    const tg_status status =
-        s->t->ops->post_send(s->t, rank, tg__answer_tag(g->tag), g->answer, len, &p->answer);
+    const tg_status status = s->t->ops->post_send(
+        s->t, tg__server_peer(s, rank), tg__answer_tag(g->tag), g->answer, len, &p->answer);
     if (status == TG_E_PEER)
         return TG_OK;
     TG_TRY(status);

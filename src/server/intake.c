@@ -21,7 +21,8 @@ tg_status tg__intake_begin(tg_server *s, int rank)
 {
     tg__intake *in = &s->in[rank];
     in->awaits = TG__AWAITS_STAMP;
-    return s->t->ops->post_recv(s->t, rank, TG__TAG_STAMP, in->stamp, sizeof in->stamp, &in->req);
+    return s->t->ops->post_recv(s->t, tg__server_peer(s, rank), TG__TAG_STAMP, in->stamp,
+                                sizeof in->stamp, &in->req);
 }
 
 #define OWED_FREE ((uint64_t)64 << 20)
@@ -85,7 +86,8 @@ static tg_status await_message(tg_server *s, int rank)
         return tg_fail(s->hosts ? TG_E_PEER : TG_E_NOMEM,
                        "out of memory for a message of %llu bytes", (unsigned long long)len);
     in->awaits = TG__AWAITS_MESSAGE;
-    return s->t->ops->post_recv(s->t, rank, TG__TAG_STAMPED, in->msg, (size_t)len, &in->req);
+    return s->t->ops->post_recv(s->t, tg__server_peer(s, rank), TG__TAG_STAMPED, in->msg,
+                                (size_t)len, &in->req);
 }
 
 /* ---- sessions -------------------------------------------------------------------------------- */
@@ -168,7 +170,7 @@ static tg_status missing(tg_server *s, int rank)
         if (g->next < s->ranks && g->next <= rank && g->rank[rank].msg == NULL) {
             s->culprit = rank;
             return tg_fail(TG_E_PEER, "rank %d has left, but other ranks wait for its gradient %s",
-                           rank, tg__server_where(&g->id, where));
+                           tg__server_peer(s, rank), tg__server_where(&g->id, where));
         }
     return TG_OK;
 }
@@ -184,7 +186,7 @@ static tg_status gathering_of(tg_server *s, int rank, tg__envelope *want, size_t
     tg__envelope_peek(in->msg, want);
     if (g != NULL)
         *want = g->id;
-    want->sender = s->hosts ? 0 : (uint32_t)rank; /* each worker is a rank 0 */
+    want->sender = s->hosts ? 0 : (uint32_t)tg__server_peer(s, rank); /* each worker is a rank 0 */
     const uint64_t session = want->session;
     const tg__heard_on *h = heard_on(s, want);
     if (g == NULL && h != NULL)
@@ -231,8 +233,8 @@ void tg__note_unfit(tg_server *s, const tg__gathering *g)
     if (g->only < 0 || s->in[g->only].unfit)
         return;
     s->in[g->only].unfit = true;
-    tg_log(TG_LOG_WARN, "%s %d %s: %s: it is not applied", s->hosts ? "worker" : "rank", g->only,
-           tg__server_where(&g->id, where),
+    tg_log(TG_LOG_WARN, "%s %d %s: %s: it is not applied", s->hosts ? "worker" : "rank",
+           tg__server_peer(s, g->only), tg__server_where(&g->id, where),
            (g->flags & TG__FLAG_SPOILS) != 0
                ? "the update by its gradient would make parameters not finite (the learning rate "
                  "may be too high)"

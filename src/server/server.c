@@ -21,7 +21,7 @@ static tg_status leave(tg_server *s, int rank, tg_status status)
         return status;
     s->failed = true;
     if (rank >= 0 && s->t->ops->blame != NULL)
-        s->t->ops->blame(s->t, rank);
+        s->t->ops->blame(s->t, tg__server_peer(s, rank));
     s->released = s->t->ops->shut(s->t);
     return status;
 }
@@ -39,8 +39,8 @@ static tg_status check_late(tg_server *s, int64_t now, int64_t *due_ns_p)
         if (now - since >= s->timeout_ns) {
             (void)tg_fail(TG_E_PEER,
                           "%s %d sent nothing for %.1f s, but others wait for its gradient %s",
-                          s->hosts ? "worker" : "rank", rank, (double)(now - since) * 1e-9,
-                          tg__server_where(&g->id, where));
+                          s->hosts ? "worker" : "rank", tg__server_peer(s, rank),
+                          (double)(now - since) * 1e-9, tg__server_where(&g->id, where));
             if (!s->hosts)
                 return leave(s, rank, TG_E_PEER);
             if (s->in[rank].here)
@@ -100,9 +100,10 @@ static tg_status serve(tg_server *s)
             if (s->hosts && status != TG_E_NOMEM && !s->journal.broken)
                 TG_TRY(tg__intake_vacate(s, rank));
             else
-                return s->culprit >= 0
-                           ? leave(s, s->culprit, status)
-                           : leave(s, rank, tg_fail(status, "from rank %d: %s", rank, tg_error()));
+                return s->culprit >= 0 ? leave(s, s->culprit, status)
+                                       : leave(s, rank,
+                                               tg_fail(status, "from rank %d: %s",
+                                                       tg__server_peer(s, rank), tg_error()));
         }
         TG_TRY(tg__rounds_expire(s));
         if (s->journal.dir != NULL)
@@ -191,6 +192,27 @@ static tg_status set_deadline(tg_server *s, int64_t asked)
     return TG_OK;
 }
 
+/* With nodes, only their leaders send gradients. */
+static tg_status set_nodes(tg_server *s, const tg_server_config *c)
+{
+    if (c->nodes == NULL)
+        return TG_OK;
+    if (s->hosts)
+        return tg_fail(TG_E_UNSUPPORTED, "tg_server_create: config->nodes with workers that come "
+                                         "and go, of which each stands alone");
+    if (c->deadline_ms > 0)
+        return tg_fail(TG_E_UNSUPPORTED, "tg_server_create: config->nodes and deadline_ms cannot "
+                                         "be combined: only a leader would learn that it is late");
+    if (s->mode.rule.kind != TG__ROBUST_NONE)
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "tg_server_create: config->nodes with mode \"%s\": only a leader would "
+                       "learn that it is left out: allowed: combine=mean",
+                       tg_spec_text(s->mode.spec));
+    TG_TRY(tg__nodes_create("tg_server_create", c->nodes, 0, s->ranks, &s->nodes));
+    s->ranks = tg__nodes_talkers(s->nodes, s->ranks);
+    return TG_OK;
+}
+
 static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_server_config *c)
 {
     s->t = t;
@@ -208,6 +230,7 @@ static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_ser
                        "server mode \"%s\": workers that come and go need a server that keeps the "
                        "parameters: allowed: sync, async",
                        tg_spec_text(s->mode.spec));
+    TG_TRY(set_nodes(s, c));
     TG_TRY(tg__robust_init(&s->robust, &s->mode.rule, s->ranks));
     TG_TRY(set_deadline(s, c->deadline_ms));
     TG_TRY(set_min_workers(s, c->min_workers));
@@ -320,6 +343,7 @@ void tg_server_destroy(tg_server *s)
         tg__robust_fini(&s->robust);
         tg__mode_free(&s->mode);
         tg__journal_close(&s->journal);
+        tg__nodes_destroy(s->nodes);
         free(s->in);
         tg__intake_forget_sessions(s);
         free(s->channels);

@@ -3,6 +3,7 @@
 #ifndef TG_SERVER_IMPL_H
 #define TG_SERVER_IMPL_H
 
+#include "exchange/nodes.h"
 #include "server/gathering.h"
 #include "server/journal.h"
 #include "telegrad/server.h"
@@ -40,7 +41,8 @@ typedef struct tg__heard_on {
 
 struct tg_server {
     tg_transport *t;
-    int ranks;
+    int ranks;         /* that send gradients */
+    tg__nodes *nodes;  /* these are the leaders of nodes, in their order; NULL: all ranks */
     bool hosts;        /* workers come and go: ranks are seats */
     int shard, shards; /* shards 0: unknown */
     int64_t timeout_ns;
@@ -72,6 +74,12 @@ struct tg_server {
 static inline bool tg__has_left(const tg_server *s, int rank)
 {
     return !s->in[rank].here;
+}
+
+/* The number in the transport of what the server counts as `rank`. */
+static inline int tg__server_peer(const tg_server *s, int rank)
+{
+    return s->nodes != NULL ? s->nodes->leader[rank] : rank;
 }
 
 /* "(step 7, bucket 3)" */

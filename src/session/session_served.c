@@ -40,6 +40,17 @@ static tg_status check_steps(const tg__exchange *x)
         x->least_server, (unsigned long long)x->step);
 }
 
+/* Whether what the servers have are the parameters that this rank has offered. */
+static bool are_own(const tg_session *s, const bucket *b, const float *values)
+{
+    for (uint32_t k = 0; k < b->count; k++) {
+        const tg__wtensor *x = &s->wtensor[b->member[k]];
+        if (memcmp(x->w, values + x->offset, x->n * sizeof *values) != 0)
+            return false;
+    }
+    return true;
+}
+
 /* As many whole lines of a text as servers take. */
 static tg__settings cut(const char *text)
 {
@@ -51,7 +62,8 @@ static tg__settings cut(const char *text)
     return settings;
 }
 
-/* Offer a bucket's parameters to the servers, and take theirs.
+/* Offer a bucket's parameters to the servers, and take theirs. With nodes, their leaders do; all
+ * ranks have the same parameters.
  * settings  of this session */
 static tg_status share(tg_session *s, uint32_t index, tg_codec *codec, float *values,
                        tg__settings settings, tg__op *op, uint64_t *step_p)
@@ -72,6 +84,11 @@ static tg_status share(tg_session *s, uint32_t index, tg_codec *codec, float *va
     TG_TRY(tg__engine_submit(s->engine, op));
     TG_TRY(tg__engine_wait(s->engine, op));
     op->x->ops->result(op->x, values);
+    if (s->nodes != NULL && !are_own(s, b, values))
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "strategy \"%s\" with nodes: the servers have trained parameters already, "
+                       "which only leaders would get: start them anew, or use no nodes",
+                       tg_spec_name(s->strategy->spec));
     for (uint32_t k = 0; k < b->count; k++) {
         const tg__wtensor *x = &s->wtensor[b->member[k]];
         memcpy(x->w, values + x->offset, x->n * sizeof *values);
@@ -106,6 +123,10 @@ tg_status tg__session_share_parameters(tg_session *s)
     size_t most = 1;
     if (!s->strategy->ops->served)
         return TG_OK;
+    if (s->nodes != NULL && s->nodes->index > 0) {
+        tg__engine_skip(s->engine, s->nbuckets); /* the exchanges of its leader */
+        return TG_OK;
+    }
     for (size_t i = 0; i < s->nbuckets; i++)
         most = TG__MAX(most, s->bucket[i].n);
     TG_TRY(tg_alloc(most, sizeof *values, &values));
