@@ -177,6 +177,17 @@ static tg_status check_server(const struct net_options *o)
                            "--server and --%s cannot be combined: a worker of servers calls them, "
                            "and has no connection to other workers",
                            no[i].name);
+    if (strspn(o->server, "0123456789") == strlen(o->server))
+        return tg_fail(TG_E_SPEC,
+                       "--server \"%.64s\": allowed: tcp://HOST:PORT of telegrad serve; or did you "
+                       "mean --servers %.64s, servers of this job?",
+                       o->server, o->server);
+    for (const char *at = o->server; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        char one[300];
+        const size_t len = strcspn(at, ",");
+        snprintf(one, sizeof one, "%.*s", (int)(len < 299 ? len : 299), at);
+        TG_TRY(net_options_address("server", one, true, "the server's machine", 1));
+    }
     if (o->insecure && (o->key || o->server_key))
         return tg_fail(TG_E_SPEC,
                        "--insecure and --%s cannot be combined: --insecure means no keys",
@@ -187,12 +198,6 @@ static tg_status check_server(const struct net_options *o)
                                 "key of each server, which telegrad key show prints there"
                               : "--server requires --key FILE (see telegrad key new), or "
                                 "--insecure: no keys and no encryption");
-    for (const char *at = o->server; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
-        char one[300];
-        const size_t len = strcspn(at, ",");
-        snprintf(one, sizeof one, "%.*s", (int)(len < 299 ? len : 299), at);
-        TG_TRY(net_options_address("server", one, true, "the server's machine", 1));
-    }
     return TG_OK;
 }
 

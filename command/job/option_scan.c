@@ -2,6 +2,7 @@
 #include "command/job/option_table.h"
 #include "telegrad/registry.h"
 #include "telegrad/tools.h"
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -21,11 +22,24 @@ static bool for_all(const struct argp *parser,
 struct search {
     const char *name; /* of a long option, possibly abbreviated */
     size_t len;
-    int letter;                             /* of a short option; 0: search for a long one */
-    const struct argp_option *found, *also; /* also: a second option with this abbreviation */
-    const char *stem;                       /* the longest option that the name begins with */
+    int letter;                      /* of a short option; 0: search for a long one */
+    const struct argp_option *found; /* the last option with this abbreviation */
+    size_t matches;                  /* how many there are; 1 if one of them is the name itself */
+    char all[200];                   /* their names, "'--a', '--b'" */
+    const char *stem;                /* the longest option that the name begins with */
     tg_nearest near;
 };
+
+/* Add the option found to those with this abbreviation. */
+static void note_match(struct search *s)
+{
+    const size_t used = strlen(s->all);
+    const char *text = s->matches++ > 0 ? ", " : "";
+    if (used + strlen(text) + strlen(s->found->name) + sizeof "'--', ..." < sizeof s->all)
+        snprintf(s->all + used, sizeof s->all - used, "%s'--%s'", text, s->found->name);
+    else if (used < 3 || strcmp(s->all + used - 3, "...") != 0)
+        snprintf(s->all + used, sizeof s->all - used, ", ...");
+}
 
 static bool is_it(void *arg, const struct argp_option *option)
 {
@@ -43,11 +57,13 @@ static bool is_it(void *arg, const struct argp_option *option)
         s->stem = option->name;
     if (strncmp(option->name, s->name, s->len) != 0)
         return true;
-    s->also = s->found;
     s->found = option;
-    if (option->name[s->len] == '\0') /* an exact match ends the search */
-        s->also = NULL;
-    return option->name[s->len] != '\0';
+    if (option->name[s->len] == '\0') { /* an exact match ends the search */
+        s->matches = 1;
+        return false;
+    }
+    note_match(s);
+    return true;
 }
 
 static bool has_option(const struct argp *parser, const char *name, size_t len)
@@ -201,11 +217,10 @@ static tg_status unknown(const struct argp *parser, const char *shown, const cha
 static tg_status check_long(const struct search *s, const char *command, bool last)
 {
     const bool has_value = s->name[s->len] == '=';
-    if (s->also)
-        return tg_fail(
-            TG_E_SPEC,
-            "option '--%.*s' is ambiguous: it may be '--%s' or '--%s'; see telegrad %s --help",
-            (int)s->len, s->name, s->also->name, s->found->name, command);
+    if (s->matches > 1)
+        return tg_fail(TG_E_SPEC,
+                       "option '--%.*s' is ambiguous: it may be one of %s; see telegrad %s --help",
+                       (int)s->len, s->name, s->all, command);
     if (s->found->arg && !has_value && last)
         return tg_fail(TG_E_SPEC,
                        "option '--%s' has no value: allowed: --%s %s; see telegrad %s "

@@ -2,6 +2,8 @@
 #include "command/output/console.h"
 #include "command/output/outfile.h"
 #include "telegrad/tools.h"
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct record_file {
@@ -12,18 +14,37 @@ struct record_file {
     tg_status status;
 };
 
-tg_status record_file_open(const char *path, bool append, struct record_file **f_p)
+/* Records of another kind are not replaced. Other programs may have written the file again, with
+ * blanks. */
+static tg_status check_kind(const char *path, const char *first, const char *what)
+{
+    static const char *const blanks[] = {" ", ""};
+    tg_status status = TG_OK;
+    for (size_t i = 0; i < TG_COUNT(blanks); i++) {
+        char begins[64];
+        snprintf(begins, sizeof begins, "{\"type\":%s\"%s\"", blanks[i], first);
+        status = outfile_check_old("--out", path, 0, begins, what);
+        if (status == TG_OK)
+            break;
+    }
+    return status;
+}
+
+tg_status record_file_open(const char *path, const char *first, const char *what, bool append,
+                           struct record_file **f_p)
 {
     const bool to_stdout = outfile_is_stdout(path);
     if (!to_stdout)
         TG_TRY(outfile_check_growing("--out", path));
     if (!to_stdout)
-        TG_TRY(outfile_check_old("--out", path, 0, "{\"type\"", "records of runs"));
+        TG_TRY(check_kind(path, first, what));
     struct record_file *f = calloc(1, sizeof *f);
     if (!f)
         return tg_fail(TG_E_NOMEM, "out of memory: records");
     f->path = path;
     f->seen = outfile_see(path);
+    if (to_stdout) /* a reader that ends is an error like a full disk, with which a run saves */
+        (void)signal(SIGPIPE, SIG_IGN);
     f->to_stdout = to_stdout;
     f->append = append;
     *f_p = f;

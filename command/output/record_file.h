@@ -9,9 +9,14 @@
 
 struct record_file;
 
-/* path is borrowed. append: append to an existing file. Errors TG_E_IO (it cannot be written, as
- * far as that can be known without opening it), TG_E_SPEC (it holds no records), TG_E_NOMEM */
-TG_NODISCARD tg_status record_file_open(const char *path, bool append, struct record_file **f_p);
+/* path    borrowed
+ * first   the type of the first record, by which a file of this kind is known
+ * what    such a file holds: "records of runs"
+ * append  append to an existing file
+ * Errors  TG_E_IO (it cannot be written, as far as that can be known without opening it), TG_E_SPEC
+ *         (it holds something else), TG_E_NOMEM */
+TG_NODISCARD tg_status record_file_open(const char *path, const char *first, const char *what,
+                                        bool append, struct record_file **f_p);
 /* Write a record; takes it over. NULL as f is fine. Errors TG_E_IO (disk full, ...), TG_E_NOMEM */
 TG_NODISCARD tg_status record_file_add(struct record_file *f, json_t *record);
 /* The status of the first record that could not be written, or TG_OK. NULL is fine. */

@@ -47,7 +47,8 @@ tg_status server_records_open(const struct server_about *about, struct server_re
         return tg_fail(TG_E_NOMEM, "out of memory: records");
     r->begin_ns = r->told_ns = tg_now_ns(tg_clock_monotonic());
     r->every_ns = (int64_t)(about->every_s * 1e9);
-    tg_status status = record_file_open(about->out, about->recovered > 0, &r->file);
+    tg_status status = record_file_open(about->out, "server_start", "records of a server",
+                                        about->recovered > 0, &r->file);
     if (status == TG_OK)
         status = record_file_add(r->file, about_server(about));
     if (status != TG_OK) {

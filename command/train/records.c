@@ -14,7 +14,7 @@ tg_status records_open(const char *path, bool append, struct records **r_p)
     struct records *r = calloc(1, sizeof *r);
     if (!r)
         return tg_fail(TG_E_NOMEM, "out of memory: records");
-    const tg_status status = record_file_open(path, append, &r->file);
+    const tg_status status = record_file_open(path, "start", "records of runs", append, &r->file);
     if (status == TG_OK)
         *r_p = r;
     else

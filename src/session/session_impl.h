@@ -100,6 +100,7 @@ struct tg_session {
     tg__engine *engine;
     tg__pool *pool;          /* NULL: one core */
     tg__nodes *nodes;        /* NULL: one level */
+    tg__group members;       /* with nodes: the ranks of this one's node */
     bool external;           /* the caller's optimizer takes own steps */
     tg_optimizer *optimizer; /* as configured; external: sgd:lr=1, in its place */
     tg_optimizer *plain;     /* without momentum, for methods that own it; NULL: none does */

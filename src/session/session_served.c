@@ -26,29 +26,17 @@ tg_status tg__session_takes_served(const tg_session *s, const tg__rule *rule)
     return TG_OK;
 }
 
-/* Servers of one job are a few steps apart at most. */
-#define FAR_APART 100
-
+/* A worker makes its second step when all servers have its first gradient. So while one has none,
+ * the others have at most one step. */
 static tg_status check_steps(const tg__exchange *x)
 {
-    if (x->least_step > 0 || x->step < FAR_APART)
+    if (x->least_step > 0 || x->step < 2)
         return TG_OK;
     return tg_fail(
         TG_E_MISMATCH,
         "server %u begins anew, but another server is at step %llu: it would train other "
         "parameters than theirs: start it with its journal, or start all servers anew",
         x->least_server, (unsigned long long)x->step);
-}
-
-/* Whether what the servers have are the parameters that this rank has offered. */
-static bool are_own(const tg_session *s, const bucket *b, const float *values)
-{
-    for (uint32_t k = 0; k < b->count; k++) {
-        const tg__wtensor *x = &s->wtensor[b->member[k]];
-        if (memcmp(x->w, values + x->offset, x->n * sizeof *values) != 0)
-            return false;
-    }
-    return true;
 }
 
 /* As many whole lines of a text as servers take. */
@@ -62,8 +50,8 @@ static tg__settings cut(const char *text)
     return settings;
 }
 
-/* Offer a bucket's parameters to the servers, and take theirs. With nodes, their leaders do; all
- * ranks have the same parameters.
+/* Offer a bucket's parameters to the servers, and get theirs.
+ * values    [out] (n of the bucket)
  * settings  of this session */
 static tg_status share(tg_session *s, uint32_t index, tg_codec *codec, float *values,
                        tg__settings settings, tg__op *op, uint64_t *step_p)
@@ -84,17 +72,52 @@ static tg_status share(tg_session *s, uint32_t index, tg_codec *codec, float *va
     TG_TRY(tg__engine_submit(s->engine, op));
     TG_TRY(tg__engine_wait(s->engine, op));
     op->x->ops->result(op->x, values);
-    if (s->nodes != NULL && !are_own(s, b, values))
-        return tg_fail(TG_E_UNSUPPORTED,
-                       "strategy \"%s\" with nodes: the servers have trained parameters already, "
-                       "which only leaders would get: start them anew, or use no nodes",
-                       tg_spec_name(s->strategy->spec));
+    *step_p = TG__MAX(*step_p, op->x->step);
+    return check_steps(op->x);
+}
+
+/* Send a bucket's parameters from a node's leader, which has them in `values`, to its ranks. */
+static tg_status spread(tg_session *s, uint32_t index, tg_codec *codec, float *values, tg__op *op)
+{
+    const tg__nodes *nodes = s->nodes;
+    const size_t n = s->bucket[index].n;
+    s->members =
+        (tg__group){.rank = nodes->member, .patience = 2}; /* the leader waits for servers */
+    TG_TRY(tg__exchange_create(tg__exchange_find("broadcast"), nodes->index, nodes->members, n,
+                               codec, &tg__combine_mean, &op->x));
+    op->task.step = s->t;
+    op->task.group = &s->members;
+    op->flight.bucket = (uint16_t)index;
+    if (nodes->index == 0)
+        TG_TRY(tg__codec_encode(codec, NULL, values, n, op->x->parts, op->x->nparts, NULL));
+    TG_TRY(tg__engine_submit(s->engine, op));
+    TG_TRY(tg__engine_wait(s->engine, op));
+    if (nodes->index > 0)
+        op->x->ops->result(op->x, values);
+    return TG_OK;
+}
+
+/* With nodes, the leaders talk to the servers, and pass on what these have. */
+static tg_status share_bucket(tg_session *s, uint32_t index, tg_codec *codec, float *values,
+                              tg__settings settings, tg__op *op, uint64_t *step_p)
+{
+    const bucket *b = &s->bucket[index];
+    if (s->nodes == NULL || s->nodes->index == 0)
+        TG_TRY(share(s, index, codec, values, settings, op, step_p));
+    else
+        tg__engine_skip(s->engine, 1);
+    if (s->nodes != NULL) {
+        tg__op *down;
+        TG_TRY(tg_alloc(1, sizeof *down, &down));
+        const tg_status status = spread(s, index, codec, values, down);
+        tg__op_release(s->engine, down);
+        TG_TRY(status);
+    }
     for (uint32_t k = 0; k < b->count; k++) {
         const tg__wtensor *x = &s->wtensor[b->member[k]];
         memcpy(x->w, values + x->offset, x->n * sizeof *values);
     }
-    *step_p = TG__MAX(*step_p, op->x->step);
-    return check_steps(op->x);
+    return TG_OK;
 }
 
 /* The latest step is that of all servers to begin with: in no server this worker then counts as one
@@ -108,7 +131,7 @@ static tg_status share_all(tg_session *s, tg_codec *codec, float *values)
     for (uint32_t index = 0; index < s->nbuckets; index++) {
         tg__op *op;
         TG_TRY(tg_alloc(1, sizeof *op, &op));
-        const tg_status status = share(s, index, codec, values, cut(text), op, &step);
+        const tg_status status = share_bucket(s, index, codec, values, cut(text), op, &step);
         tg__op_release(s->engine, op);
         TG_TRY(status);
     }
@@ -123,10 +146,6 @@ tg_status tg__session_share_parameters(tg_session *s)
     size_t most = 1;
     if (!s->strategy->ops->served)
         return TG_OK;
-    if (s->nodes != NULL && s->nodes->index > 0) {
-        tg__engine_skip(s->engine, s->nbuckets); /* the exchanges of its leader */
-        return TG_OK;
-    }
     for (size_t i = 0; i < s->nbuckets; i++)
         most = TG__MAX(most, s->bucket[i].n);
     TG_TRY(tg_alloc(most, sizeof *values, &values));

@@ -232,7 +232,7 @@ class Train(CliTest):
 
     def test_a_file_that_holds_no_records_is_not_replaced(self):
         out = self.path("program.c")
-        for text in "int main(void) { }\n", "{}", "{\n":
+        for text in "int main(void) { }\n", "{}", "{\n", '{"type":"tune"}\n', '{"type":"server_start"}\n', '{"type":"eval"}\n':
             pathlib.Path(out).write_text(text, encoding="utf-8")
             for job in ["train"], ["compare", "--run", "name=a"], ["train", "--resume", self.path("none")]:
                 self.refused(2, [f"--out {out}: the file holds something other than records of runs", "delete it"], *job, *TINY, "--steps", "1", "--out", out)
@@ -240,6 +240,17 @@ class Train(CliTest):
         for text in "", OLD:
             pathlib.Path(out).write_text(text, encoding="utf-8")
             self.ok("train", *TINY, "--steps", "1", "--no-eval", "--out", out)
+
+    def test_a_reader_of_the_records_that_ends(self):
+        """As where a disk is full, the run stops and saves."""
+        saved = self.path("saved")
+        process = start("train", *TINY, "--steps", "100000", "--log-every", "1", "--no-eval", "--out", "-", "--save", saved)
+        process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+        self.assertEqual(process.wait(60), 1, said)
+        self.assertIn("Broken pipe", said)
+        self.assertTrue([name for name in os.listdir(saved) if name.startswith("step-")], said)
 
     def test_perplexity(self):
         """Of texts, beside the loss; of images it is null."""
