@@ -230,7 +230,7 @@ class Episode:
                 if self.waits:  # the others have left, so it waits for them in its step
                     actor.signal(signal.SIGKILL)
                     status = actor.process.wait() * 0
-            if status != 0:
+            if status not in (0, -signal.SIGTERM):  # the latter: it had just been started
                 self.errors.append(f"{actor.name} was to end, but its status is {status}")
         self.look()
         with open(self.path("w.txt"), "wb") as out:
