@@ -1,5 +1,5 @@
-/* Strategies work on a tensor stretch by stretch (strategy.h). Where a tensor is cut does not change
- * the bits: a long tensor and a short one are trained like two of other lengths. */
+/* Strategies work on a tensor stretch by stretch (strategy.h). Where a tensor is cut does not
+ * change the bits: a long tensor and a short one are trained like two of other lengths. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
