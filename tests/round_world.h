@@ -80,7 +80,7 @@ static inline tg_status post_send(tg_transport *t, int peer, uint32_t tag, const
     memcpy(a->w, tg__f32_values((uint8_t *)(uintptr_t)msg + TG__ENVELOPE_BYTES), n * sizeof(float));
     a->told = len > TG__ENVELOPE_BYTES + TG__F32_BYTES(n);
     if (a->told)
-        a->step = tg__get64(msg + len - TG__STAR_STEP);
+        a->step = tg__get64(msg + len - TG__STAR_STEP) & ((UINT64_C(1) << TG__STAR_AGE_AT) - 1);
     return TG_OK;
 }
 

@@ -165,11 +165,12 @@ struct tg__exchange {
     double rate;
     bool owns_momentum;
     /* star, of parameters. Set before start: if no other worker is there, steps count from 0. Out,
-     * by done: the step at which this worker begins, of all servers the latest; and the earliest,
-     * with the server that said it */
+     * by done: the step at which this worker begins, of all servers the latest; and the ages
+     * (tg__star_age) of the servers that have seen the fewest and the most steps, 0: not told */
     bool anew;
-    uint64_t step, least_step;
-    uint32_t least_server;
+    uint64_t step;
+    unsigned youngest, oldest;
+    uint32_t youngest_server, oldest_server;
     /* star, of parameters. Set before start: this worker's settings, so that a server can say what
      * differs; at most TG__STAR_SETTINGS_MOST bytes, borrowed. Empty: none */
     tg__settings settings;

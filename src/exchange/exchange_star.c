@@ -114,7 +114,7 @@ static tg_status star_start(tg__exchange *x)
     s->told = s->from = s->over = 0;
     s->spoilt = false;
     x->step = 0;
-    x->least_step = UINT64_MAX;
+    x->youngest = x->oldest = 0;
     return TG_OK;
 }
 
@@ -155,22 +155,35 @@ static bool slice_is_here(const tg__exchange *x, uint32_t c)
     return true;
 }
 
+static void note_age(tg__exchange *x, uint32_t server, unsigned age)
+{
+    if (age > 0 && (x->youngest == 0 || age < x->youngest)) {
+        x->youngest = age;
+        x->youngest_server = server;
+    }
+    if (age > x->oldest) {
+        x->oldest = age;
+        x->oldest_server = server;
+    }
+}
+
 static tg_status take_step(tg__exchange *x, uint32_t id, size_t len)
 {
     const star *s = x->impl;
     const size_t at = len - TG__MIN(len, TG__STAR_STEP);
-    const uint64_t step =
+    uint64_t step =
         at + TG__STAR_STEP == len ? tg__get64(tg__message_frame(&s->pull, id) + at) : UINT64_MAX;
+    const unsigned age = (unsigned)(step >> TG__STAR_AGE_AT);
+    if (x->combine == &tg__combine_parameters)
+        step &= (UINT64_C(1) << TG__STAR_AGE_AT) - 1;
     if (step > TG__STAR_STEP_MOST)
         return tg_fail(TG_E_CORRUPT,
                        "server %u: the step in an answer of %zu bytes: allowed: 0 to "
                        "2^53",
                        id / s->slices, len);
     x->step = TG__MAX(x->step, step);
-    if (step < x->least_step) {
-        x->least_step = step;
-        x->least_server = id / s->slices;
-    }
+    if (x->combine == &tg__combine_parameters)
+        note_age(x, id / s->slices, age);
     x->late[id] = x->combine != &tg__combine_parameters;
     x->is_late |= x->late[id];
     return TG_OK;

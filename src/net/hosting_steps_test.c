@@ -234,21 +234,19 @@ static void test_journal(void **state)
 }
 
 /* Of two servers, one is started again without a journal after so many steps. */
-static void try_one_anew(uint64_t steps)
+static void try_one_anew(int steps)
 {
     house *h = calloc(1, sizeof *h);
-    char folder[] = "/tmp/tg-steps-XXXXXX", expected[96];
+    char folder[] = "/tmp/tg-steps-XXXXXX";
     assert_true(h && mkdtemp(folder));
     open_house(h, 2, "async", folder);
     worker *first = arrive(h, 0);
-    step(first, (int)steps);
+    step(first, steps);
     leave(h, first);
     house_again(h);
     worker *w = create(h, 0);
     assert_int_equal(tg_session_begin(w->s), TG_E_MISMATCH);
-    snprintf(expected, sizeof expected, "server 1 begins anew, but another server is at step %llu",
-             (unsigned long long)steps);
-    if (!strstr(tg_error(), expected))
+    if (!strstr(tg_error(), "server 1 begins anew, but server 0 has made steps"))
         fail_msg("%s", tg_error());
     leave(h, w);
     house_close(h);

@@ -70,7 +70,9 @@ tg_status tg__gathering_answer(tg_server *s, tg__gathering *g)
         TG_TRY(tg__gathering_note_answer(s, g));
     if (g->region != NULL)
         tg__region_read(g->region, g->only, (size_t)g->star.begin, tg__gathering_values(g), g->n);
-    const uint64_t step = g->late ? g->told : s->hosts && g->only >= 0 ? s->in[g->only].base : 0;
+    uint64_t step = g->late ? g->told : s->hosts && g->only >= 0 ? s->in[g->only].base : 0;
+    if (s->hosts && g->star.combine == &tg__combine_parameters)
+        step |= (uint64_t)tg__clocks_age(s) << TG__STAR_AGE_AT;
     const size_t len = tg__gathering_seal(g, s->hosts ? 1 + s->shard : s->t->rank, step);
     for (int rank = 0; rank < s->ranks; rank++)
         if (g->only < 0 || g->only == rank)

@@ -21,6 +21,16 @@ uint64_t tg__clocks_newest(const tg_server *s, const tg__region *r)
     return clock;
 }
 
+enum tg__star_age tg__clocks_age(const tg_server *s)
+{
+    uint64_t newest = s->step;
+    if (!s->founded)
+        return s->journal.dir == NULL ? TG__STAR_NEW : TG__STAR_EMPTY;
+    for (const tg__region *r = s->regions; r != NULL; r = r->next)
+        newest = TG__MAX(newest, tg__clocks_newest(s, r));
+    return newest < 2 ? TG__STAR_BEGUN : newest < TG__STAR_AGED ? TG__STAR_YOUNG : TG__STAR_OLD;
+}
+
 /* The least over all regions, because a step is complete once its gradients have arrived for all of
  * them. */
 uint64_t tg__clocks_now(const tg_server *s)

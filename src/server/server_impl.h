@@ -154,6 +154,8 @@ int tg__gathering_waits_for(const tg_server *s, const tg__gathering *g);
 int tg__clocks_slowest(const tg_server *s, const tg__region *r);
 /* The most steps that any worker has made in a region. */
 uint64_t tg__clocks_newest(const tg_server *s, const tg__region *r);
+/* How many steps it has seen. */
+enum tg__star_age tg__clocks_age(const tg_server *s);
 /* The step at which a new worker begins: that of the slowest worker; if none is connected, the one
  * after the last that was made; 0 if there are no parameters yet. */
 uint64_t tg__clocks_now(const tg_server *s);

@@ -27,16 +27,17 @@ tg_status tg__session_takes_served(const tg_session *s, const tg__rule *rule)
 }
 
 /* A worker makes its second step when all servers have its first gradient. So while one has none,
- * the others have at most one step. */
-static tg_status check_steps(const tg__exchange *x)
+ * the others have made few steps: each ended with a worker that died on the way. A server
+ * without a journal is more likely to have been started again. */
+static tg_status check_ages(const tg__exchange *x)
 {
-    if (x->least_step > 0 || x->step < 2)
+    if (x->youngest == 0 || x->youngest > TG__STAR_EMPTY ||
+        x->oldest < (x->youngest == TG__STAR_NEW ? TG__STAR_YOUNG : TG__STAR_OLD))
         return TG_OK;
-    return tg_fail(
-        TG_E_MISMATCH,
-        "server %u begins anew, but another server is at step %llu: it would train other "
-        "parameters than theirs: start it with its journal, or start all servers anew",
-        x->least_server, (unsigned long long)x->step);
+    return tg_fail(TG_E_MISMATCH,
+                   "server %u begins anew, but server %u has made steps: it would train other "
+                   "parameters than those: start it with its journal, or start all servers anew",
+                   x->youngest_server, x->oldest_server);
 }
 
 /* As many whole lines of a text as servers take. */
@@ -73,7 +74,7 @@ static tg_status share(tg_session *s, uint32_t index, tg_codec *codec, float *va
     TG_TRY(tg__engine_wait(s->engine, op));
     op->x->ops->result(op->x, values);
     *step_p = TG__MAX(*step_p, op->x->step);
-    return check_steps(op->x);
+    return check_ages(op->x);
 }
 
 /* Send a bucket's parameters from a node's leader, which has them in `values`, to its ranks. */
