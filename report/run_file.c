@@ -78,8 +78,9 @@ static tg_status add_row(const place *at, run_rows *rows, const json_t *record,
         row[c] = number(record, names[c]);
     const double before = rows->count ? (row - rows->columns)[0] : 0;
     if (!(row[0] >= before && row[0] <= 9e15))
-        return tg_fail(TG_E_CORRUPT, "%s:%zu: no step, or one before that of the record before",
-                       at->path, at->line);
+        return tg_fail(TG_E_CORRUPT,
+                       "%s:%zu: step %.17g: allowed: %.17g, as in the record before, to 9e15",
+                       at->path, at->line, row[0], before);
     rows->count++;
     *row_p = row;
     return TG_OK;

@@ -115,6 +115,9 @@ static tg_status make_plan(struct compare_options *o)
 {
     if (o->spec_path)
         TG_TRY(spec_file_read(o->spec_path, &o->common, &o->plan));
+    if (o->plan.count == 0 && o->spec_path)
+        return tg_fail(TG_E_SPEC, "--spec %s: the file has no run: allowed: a RUN per line",
+                       o->spec_path);
     if (o->plan.count == 0)
         return tg_fail(
             TG_E_SPEC,

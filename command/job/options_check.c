@@ -258,6 +258,9 @@ static tg_status check_worker(const struct run_options *o)
               {o->link || o->links_of_count > 0, "link", "a link is emulated between ranks"},
               {o->dry_run, "dry-run", "the plan depends on the servers"},
               {o->nodes > 0, "nodes", "workers are not connected to each other"}};
+    if (o->anew && o->init)
+        return tg_fail(TG_E_SPEC, "--anew and --init cannot be combined: --anew trains on with the "
+                                  "servers' parameters");
     for (size_t i = 0; i < TG_COUNT(no); i++)
         if (no[i].given)
             return tg_fail(TG_E_SPEC, "--server and --%s cannot be combined: %s", no[i].name,

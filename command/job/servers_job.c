@@ -79,7 +79,9 @@ static tg_status connect_job(tg_transport **t_p)
     tg_transport *t;
     TG_TRY(tg_transport_tcp(job.net, &t));
     job.net = NULL;
-    console_note("worker %d of at most %d", t->seat, t->seats);
+    console_note("worker %d of at most %d, each of which trains on its part of the data (telegrad "
+                 "serve --workers %d)",
+                 t->seat, t->seats, t->seats);
     const tg_status status = tg_transport_worker(t, job.servers, t_p);
     if (status != TG_OK)
         tg_transport_destroy(t);

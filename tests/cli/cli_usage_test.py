@@ -49,6 +49,7 @@ TRAIN = [
     (["--servers", "1", "--strategy", "server", "--server-mode", "sum:combine=median"],
      ["servers that sum do not keep parameters: allowed: sync, async"]),
     (["--servers", "1", "--strategy", "server", "--server-mode", "async:combine=median"], ["use staleness=0, or sync"]),
+    (["--server", "tcp://127.0.0.1:4242", "--insecure", "--anew", "--init", "w"], ["--anew and --init cannot be combined"]),
     (["--server-deadline", "2s"], ["--server-deadline 2 requires --servers N"]),
     (["--workers", "4", "--nodes", "2", "--servers", "1", "--strategy", "server", "--server-deadline", "2s"],
      ["--server-deadline and --nodes cannot be combined"]),
@@ -217,7 +218,7 @@ SPEC = [
     ("a: method=dense\nb: method=magic\n", [":2:", 'unknown method "magic"']),
     ("a: method=dense\na: method=topk\n", [":2:", 'name "a"']),
     ("--steps 5\n--epochs 3\na: method=dense\n", ["--steps 5 with --epochs 3"]),
-    ("# nothing\n", ["nothing to compare"]),
+    ("# nothing\n", ["the file has no run: allowed: a RUN per line"]),
 ]
 
 
