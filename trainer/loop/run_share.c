@@ -151,9 +151,11 @@ tg_status run_share_meet(run *r)
         clock->sleep_until_ns(clock->arg, run_now(r) + pause);
     if (failed)
         return tg_fail(TG_E_PEER, "another rank has left");
+    pthread_mutex_lock(&s->mutex);
     const uint64_t taken = s->taken; /* rank 0: by now nobody takes one */
     r->end.seconds = (double)(s->end_ns - r->start_ns) / 1e9;
     r->end.interrupted = s->over && taken < all_steps(r);
+    pthread_mutex_unlock(&s->mutex);
     r->turn = r->end.interrupted ? taken / (uint64_t)r->transport->size : r->steps;
     return TG_OK;
 }
