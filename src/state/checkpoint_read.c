@@ -189,6 +189,18 @@ const char *tg__ckpt_identity_line(const tg__ckpt_reader *r, const char *start, 
     return line.text;
 }
 
+/* If what differs is only the name of a spec, "key=name", its whole line: with that, the job can be
+ * resumed. */
+static tg__settings whole_spec(tg__settings identity, const char *differs)
+{
+    enum { MOST = 400 };
+    const size_t len = strlen(differs);
+    const tg__settings line = tg__settings_find(identity, differs);
+    if (line.len > len && line.len <= MOST && line.text[len] == ':')
+        return line;
+    return (tg__settings){differs, len};
+}
+
 tg_status tg__ckpt_check(const tg__ckpt_reader *r, const char *identity, const char *except)
 {
     tg__unlike u;
@@ -200,9 +212,11 @@ tg_status tg__ckpt_check(const tg__ckpt_reader *r, const char *identity, const c
                        "checkpoint %s is of another job: this job has \"%s\", which it was not "
                        "saved with",
                        r->path, u.text[1]);
+    const tg__settings saved = whole_spec(identity_of(r), u.text[0]);
     return tg_fail(TG_E_MISMATCH,
-                   "checkpoint %s is of another job: it was saved with \"%s\", %s%s%s", r->path,
-                   u.text[0], u.has[1] ? "this job has \"" : "which this job does not have",
+                   "checkpoint %s is of another job: it was saved with \"%.*s\", %s%s%s", r->path,
+                   (int)saved.len, saved.text,
+                   u.has[1] ? "this job has \"" : "which this job does not have",
                    u.has[1] ? u.text[1] : "", u.has[1] ? "\"" : "");
 }
 

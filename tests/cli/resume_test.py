@@ -134,7 +134,8 @@ class Resume(CliTest):
         folder = self.path('a "quoted" name')
         self.ok("train", *COMMON, "--steps", "4", "--save", folder)
         of_another = f"{folder}/step-000000000004/rank-0000.tg is of another job: "
-        for args, words in ((["--fusion", "4K"], "it was saved with --fusion 26214400, this job has --fusion 4096\n"),
+        for args, words in ((["--method", "fp16"], "it was saved with --method dense:exchange=direct, this job has --method fp16\n"),
+                            (["--fusion", "4K"], "it was saved with --fusion 26214400, this job has --fusion 4096\n"),
                             (["--lr", "0.1"], "it was saved with --optimizer sgd:lr=0.05, this job has --optimizer sgd:lr=0.1\n"),
                             (["--holdout", "64"], "it was saved with data=glyphs:train=512, this job has data=glyphs:train=448; allowed: the same "
                                                   "--data and --holdout, and the same files\n"),
