@@ -203,6 +203,18 @@ static tg_status test(const struct eval_options *o, const tg_weights *w, const t
     return status;
 }
 
+/* Weights that do not fit a model may fit another one than was given. */
+static tg_status name_model(const struct eval_options *o, const tg_weights *w, tg_status status)
+{
+    const char *own = tg_weights_metadata(w, "model");
+    char why[512];
+    if (status != TG_E_MISMATCH || !options_given(&o->common, "model"))
+        return status;
+    snprintf(why, sizeof why, "%s", tg_error());
+    return tg_fail(status, "--model %.64s: %s%s%.100s", o->common.model, why,
+                   own ? "; the weights say that they are of " : "", own ? own : "");
+}
+
 static tg_status evaluate(struct eval_options *o, const tg_weights *w)
 {
     train_data *data = NULL;
@@ -212,7 +224,7 @@ static tg_status evaluate(struct eval_options *o, const tg_weights *w)
     TG_TRY(run_open_data(&o->common, &data));
     tg_status status = check_data(w, data, named);
     if (status == TG_OK)
-        status = test(o, w, data, &info);
+        status = name_model(o, w, test(o, w, data, &info));
     if (status == TG_OK)
         status = (o->common.json ? print_json : print_table)(o, w, data, &info);
     train_data_close(data);

@@ -77,9 +77,11 @@ static tg_status add_row(const place *at, run_rows *rows, const json_t *record,
     for (size_t c = 0; c < rows->columns; c++)
         row[c] = number(record, names[c]);
     const double before = rows->count ? (row - rows->columns)[0] : 0;
+    if (isnan(row[0]))
+        return tg_fail(TG_E_CORRUPT, "%s:%zu: no step", at->path, at->line);
     if (!(row[0] >= before && row[0] <= 9e15))
         return tg_fail(TG_E_CORRUPT,
-                       "%s:%zu: step %.17g: allowed: %.17g, as in the record before, to 9e15",
+                       "%s:%zu: step %.17g: allowed: %.17g, that of the record before, to 9e15",
                        at->path, at->line, row[0], before);
     rows->count++;
     *row_p = row;

@@ -85,9 +85,10 @@ static void test_refused(void **state)
     refused("{\"type\":\"bench_train\"}\n", "type \"bench_train\"");
     refused("{\"type\":\"step\",\"step\":1}\n", "without \"start\"");
     refused(START "{\"type\":\"step\"}\n", ":2: no step");
-    refused(START "{\"type\":\"step\",\"step\":-1}\n", ":2: no step");
+    refused(START "{\"type\":\"step\",\"step\":-1}\n",
+            ":2: step -1: allowed: 0, that of the record before, to 9e15");
     refused(START "{\"type\":\"step\",\"step\":5}\n{\"type\":\"step\",\"step\":4}\n",
-            ":3: no step");
+            ":3: step 4: allowed: 5, that of the record before, to 9e15");
     run_files f = {0};
     assert_int_equal(run_files_add(&f, "/nowhere/at/all"), TG_E_IO);
     assert_int_equal(run_files_add(&f, "/tmp"), TG_E_IO);

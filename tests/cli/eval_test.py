@@ -263,7 +263,7 @@ class Eval(CliTest):
         self.refused(1, [none], "eval", "--resume", none)
         self.refused(1, [none], "eval", "--weights", none)
         self.refused(1, ["is a directory, not a file"], "eval", "--weights", folder)
-        self.refused(1, ['"fc1.weight" has shape (24, 784), and (9, 784) in this model'], "eval", "--weights", path, "--model", "mlp:hidden=9")
+        self.refused(1, ['--model mlp:hidden=9: ', '"fc1.weight" has shape (24, 784), and (9, 784) in this model', "the weights say that they are of mlp:hidden=24"], "eval", "--weights", path, "--model", "mlp:hidden=9")
         self.refused(1, ["--logits", none], "eval", "--weights", path, "--logits", none + "/x")
         self.refused(2, ["mpirun"], "eval", "--weights", path, OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0")
         before = sorted(os.listdir(self.folder))
