@@ -176,6 +176,7 @@ static ptrdiff_t read_local(tg__stream *s, void *bytes, size_t len)
         if (said >= 0)
             return said == 0 ? 0 : fail_local(s);
         s->over = true; /* it may have written just before */
+        tg__local_end(s->local);
     }
 }
 

@@ -44,6 +44,8 @@ struct tg__local {
     int memory;   /* -1: nobody needs it any more */
     int bell[2];  /* that wakes an end */
     uint64_t written, taken;
+    bool over; /* the other end is gone: what it had written then counts, and no more */
+    uint64_t last;
 };
 
 bool tg__local_off;
@@ -125,18 +127,34 @@ static bool map(tg__local *l)
     return l->at != MAP_FAILED;
 }
 
+#define MEMORY "telegrad"
+
+/* Whether a descriptor that was opened only to look is memory of telegrad's, or a pipe: opening any
+ * other file, and closing it, could break leases and locks of this process. */
+static bool is_ours(int look, mode_t type)
+{
+    static const char memory[] = "/memfd:" MEMORY, pipe[] = "pipe:";
+    const char *expected = type == S_IFREG ? memory : pipe;
+    char path[64], name[32] = "";
+    snprintf(path, sizeof path, "/proc/thread-self/fd/%d", look);
+    return readlink(path, name, sizeof name - 1) > 0 &&
+           strncmp(name, expected, strlen(expected)) == 0;
+}
+
 /* Open a descriptor of a process once more, if it is of this type and user. To look at it first has
- * no effect on whatever it is. -1: it is not. */
-static int open_of(uint32_t pid, uint32_t fd, mode_t type, int flags)
+ * no effect on whatever it is. pid 0: this process. -1: it is not. */
+static int open_of(uint32_t pid, uint32_t fd, mode_t type)
 {
     char path[64];
     struct stat is;
     snprintf(path, sizeof path, "/proc/%u/fd/%u", pid, fd);
+    if (pid == 0)
+        snprintf(path, sizeof path, "/proc/thread-self/fd/%u", fd);
     int look = open(path, O_PATH | O_CLOEXEC), opened = -1;
     if (look >= 0 && fstat(look, &is) == 0 && (is.st_mode & S_IFMT) == type &&
-        is.st_uid == geteuid()) {
-        snprintf(path, sizeof path, "/proc/self/fd/%d", look);
-        opened = open(path, O_RDWR | O_CLOEXEC | flags);
+        is.st_uid == geteuid() && is_ours(look, type)) {
+        snprintf(path, sizeof path, "/proc/thread-self/fd/%d", look);
+        opened = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
     }
     shut(&look);
     if (!is_spare(opened))
@@ -150,7 +168,7 @@ static int make_bell(void)
     int ends[2];
     if (pipe2(ends, O_NONBLOCK | O_CLOEXEC) != 0)
         return -1;
-    const int bell = open_of((uint32_t)getpid(), (uint32_t)ends[0], S_IFIFO, O_NONBLOCK);
+    const int bell = open_of(0, (uint32_t)ends[0], S_IFIFO);
     close(ends[0]);
     close(ends[1]);
     return bell;
@@ -158,8 +176,11 @@ static int make_bell(void)
 
 static bool make(tg__local *l, size_t bytes, const uint16_t port[2], tg__local_offer *offer)
 {
+    struct rlimit most;
     l->bytes = bytes;
-    l->memory = memfd_create("telegrad", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur < HEAD + 2 * bytes)
+        return false; /* a signal would end the program */
+    l->memory = memfd_create(MEMORY, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     *offer = (tg__local_offer){.pid = (uint32_t)getpid(), .fd = (uint32_t)l->memory};
     if (!is_spare(l->memory) || RAND_bytes((uint8_t *)&offer->number, sizeof offer->number) != 1 ||
         posix_fallocate(l->memory, 0, (off_t)(HEAD + 2 * bytes)) != 0 ||
@@ -198,7 +219,7 @@ static bool open_all(tg__local *l, const uint16_t port[2], const tg__local_offer
 {
     const int seals = F_SEAL_SHRINK | F_SEAL_GROW;
     struct stat is;
-    l->memory = open_of(offer->pid, offer->fd, S_IFREG, 0);
+    l->memory = offer->pid == 0 ? -1 : open_of(offer->pid, offer->fd, S_IFREG);
     const int sealed = l->memory < 0 ? -1 : fcntl(l->memory, F_GET_SEALS);
     if (sealed < 0 || (sealed & seals) != seals || fstat(l->memory, &is) != 0)
         return false;
@@ -212,7 +233,7 @@ static bool open_all(tg__local *l, const uint16_t port[2], const tg__local_offer
         h->port[OPENS] != port[0])
         return false;
     for (int end = 0; end < 2; end++)
-        l->bell[end] = open_of(offer->pid, (uint32_t)h->bell[end], S_IFIFO, O_NONBLOCK);
+        l->bell[end] = open_of(offer->pid, (uint32_t)h->bell[end], S_IFIFO);
     shut(&l->memory);
     return l->bell[OFFERS] >= 0 && l->bell[OPENS] >= 0;
 }
@@ -293,15 +314,27 @@ ptrdiff_t tg__local_write(tg__local *l, const void *bytes, size_t len)
     return (ptrdiff_t)at;
 }
 
+static uint64_t end_of(const tg__local *l, ring *r)
+{
+    return l->over ? l->last : atomic_load(&r->written);
+}
+
+void tg__local_end(tg__local *l)
+{
+    if (!l->over)
+        l->last = atomic_load(&l->at->ring[!l->end].written);
+    l->over = true;
+}
+
 ptrdiff_t tg__local_read(tg__local *l, void *bytes, size_t len)
 {
     ring *r = &l->at->ring[!l->end];
     size_t at = 0;
     while (at < len) {
-        uint64_t kept = atomic_load(&r->written) - l->taken;
+        uint64_t kept = end_of(l, r) - l->taken;
         if (kept == 0 && at == 0) {
             atomic_store(&r->reader_waits, 1);
-            kept = atomic_load(&r->written) - l->taken;
+            kept = end_of(l, r) - l->taken;
         }
         if (kept > l->bytes)
             return -1;

@@ -4,9 +4,8 @@
  * Offering  One end makes the memory (memfd_create, sealed: it cannot shrink) and two bells
  *           (pipes), and tells the other, over their connection, its process and descriptor and a
  *           random number. The other opens them below /proc/PID/fd. The kernel allows that to
- *           processes of the same user, who could debug each other anyway. Opened memory counts
- *           only if it is sealed, belongs to this user, and begins with that number and the
- *           connection's ports.
+ *           processes of the same user. Opened memory counts only if it is sealed, belongs to this
+ *           user, and begins with that number and the connection's ports.
  * Rings     One end writes a ring, the other reads it. Each keeps its own position to itself, takes
  *           the other's from the memory once, and checks it. Whatever the other does to the memory
  *           changes only the bytes that it sends.
@@ -51,6 +50,8 @@ void tg__local_silence(tg__local *l);
  * cannot be. */
 ptrdiff_t tg__local_write(tg__local *l, const void *bytes, size_t len);
 ptrdiff_t tg__local_read(tg__local *l, void *bytes, size_t len);
+/* The connection has ended: what the other end has written so far is all there is to read. */
+void tg__local_end(tg__local *l);
 /* Read and forget what has come. */
 void tg__local_forget(tg__local *l);
 

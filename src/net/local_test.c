@@ -319,6 +319,48 @@ static void few_descriptors(void **state)
     end(&e);
 }
 
+/* The connection has ended: what is written later does not count, however long it goes on. */
+static void what_is_written_after_the_end(void **state)
+{
+    (void)state;
+    uint8_t bytes[100] = {1}, back[100];
+    ends e;
+    begin(&e);
+    open_it(&e);
+    assert_int_equal(tg__local_write(e.l[0], bytes, 60), 60);
+    assert_int_equal(tg__local_read(e.l[1], back, 20), 20);
+    tg__local_end(e.l[1]);
+    assert_int_equal(tg__local_write(e.l[0], bytes, 100), 100);
+    tg__local_end(e.l[1]);
+    assert_int_equal(tg__local_read(e.l[1], back, 100), 40);
+    assert_int_equal(tg__local_read(e.l[1], back, 100), 0);
+    end(&e);
+}
+
+/* An offer names a file of the process that it is for: that is not opened, which would break the
+ * process's locks when it is closed. */
+static void a_file_that_is_no_memory(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/tg-local-XXXXXX";
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+    ends e;
+    int status = 0;
+    const int file = mkstemp(path);
+    assert_true(file >= 0 && fcntl(file, F_SETLK, &lock) == 0);
+    begin(&e);
+    const tg__local_offer wrong = {(uint32_t)getpid(), (uint32_t)file, e.offer.number};
+    assert_null(tg__local_open(e.fd[1], &wrong));
+    const pid_t child = fork();
+    if (child == 0) /* the lock is still there */
+        _exit(fcntl(file, F_GETLK, &lock) == 0 && lock.l_type == F_WRLCK ? 0 : 1);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    end(&e);
+    close(file);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -329,6 +371,8 @@ int main(void)
         cmocka_unit_test(connections_that_leave_the_machine),
         cmocka_unit_test(another_user),
         cmocka_unit_test(few_descriptors),
+        cmocka_unit_test(what_is_written_after_the_end),
+        cmocka_unit_test(a_file_that_is_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

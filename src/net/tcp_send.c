@@ -122,6 +122,8 @@ static void hear_last_words(tg__tcp *t, tg__peer *p)
     t->polls = false; /* nothing may wait */
     if (lost) {
         p->stream->failed = p->stream->lost = false;
+        if (p->stream->local) /* it must not go on for ever */
+            tg__local_end(p->stream->local);
         do
             tg__peer_pull(t, p);
         while (p->has_more && !p->gone);

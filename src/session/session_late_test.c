@@ -159,9 +159,16 @@ static void test_always_late(void **state)
     for (int k = 0; k < 4; k++) {
         job *without = new_job(k, 0), *with = new_job(k, 1);
         run(without, PROMPT, 1 + k % 2, 0, 0);
-        const uint64_t late = run(with, PROMPT + 1, 1 + k % 2, 15, PROMPT);
+        uint64_t late = run(with, PROMPT + 1, 1 + k % 2, 15, PROMPT);
+        /* On a busy machine the others may be late, too. */
+        for (int64_t ms = 60; with->member[0].late + with->member[1].late > 0 && ms < 2000;
+             ms *= 4) {
+            free(with);
+            with = new_job(k, 1);
+            late = run(with, PROMPT + 1, 1 + k % 2, ms, PROMPT);
+        }
         const struct member *last = &with->member[PROMPT];
-        for (int i = 0; i <= PROMPT; i++)
+        for (int i = 0; i < PROMPT; i++) /* the last one's buckets may be of the step before */
             assert_memory_equal(with->member[i].w, without->member[0].w, sizeof last->w);
         assert_int_equal(late, TENSORS * last->own);
         assert_in_range(last->own, 1, STEPS);
