@@ -240,7 +240,7 @@ static void identity_must_fit(void **state)
     write_checkpoint(s);
     tg__state_destroy(s);
     assert_mismatch("model=lenet5\nmethod=2bit\nworld=4\nrank=1\n",
-                    "saved with \"method=topk\", this job has \"method=2bit\"");
+                    "saved with \"method=topk:density=0.01\", this job has \"method=2bit\"");
     assert_mismatch("model=lenet5\nmethod=topk:density=0.01\nworld=4\n",
                     "saved with \"rank=1\", which this job does not have");
     assert_mismatch(IDENTITY "seed=1\n", "this job has \"seed=1\", which it was not saved with");
