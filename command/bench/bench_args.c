@@ -33,17 +33,18 @@ tg_status bench_args_list(const char *name, const char *text, size_t min, size_t
     const char *at = text;
     for (size_t count = 0;; at++) {
         double n;
-        if (count == room || !take_number(&at, (double)min, (double)max, &n) || n != floor(n))
+        if (count == room || !take_number(&at, (double)min, (double)max, &n) || n != floor(n)) {
+            const char *example = min <= 1000000 && max >= 1000000 ? ", e.g. 1000000 or 1e6" : "";
             return room == 1
                        ? tg_fail(TG_E_SPEC,
-                                 "--%s \"%.64s\": allowed: a whole number from %zu to %zu, "
-                                 "e.g. 1000000 or 1e6",
-                                 name, text, min, max)
+                                 "--%s \"%.64s\": allowed: a whole number from %zu to %zu%s", name,
+                                 text, min, max, example)
                        : tg_fail(
                              TG_E_SPEC,
-                             "--%s \"%.64s\": allowed: whole numbers from %zu to %zu, e.g. 1000000 "
-                             "or 1e6, at most %zu of them, separated by commas",
-                             name, text, min, max, room);
+                             "--%s \"%.64s\": allowed: whole numbers from %zu to %zu%s, at most "
+                             "%zu of them, separated by commas",
+                             name, text, min, max, example, room);
+        }
         list[count++] = (size_t)n;
         if (*at == '\0') {
             *count_p = count;

@@ -72,7 +72,7 @@ static tg_status set(void *input, int key, char *arg)
         c->report.json = true;
         return TG_OK;
     case SIZES:
-        return bench_args_list("n", arg, N_MIN, N_MAX, SIZES_MAX, c->n, &c->sizes);
+        return bench_args_list("elements", arg, N_MIN, N_MAX, SIZES_MAX, c->n, &c->sizes);
     case LEVELS:
         return set_levels(c, arg);
     case FILTER:
@@ -100,7 +100,7 @@ static tg_status set(void *input, int key, char *arg)
 
 static const struct cli_option options[] = {
     {.help = "What is measured"},
-    {"n", SIZES, "N,..", "25600000,1000000,100000", NULL, "elements of the vector"},
+    {"elements", SIZES, "N,..", "25600000,1000000,100000", NULL, "elements of the vector"},
     {"filter", FILTER, "NAME", NULL, "target|method|index|kernel",
      "only rows whose name contains NAME, or of that group: target, method, index, kernel"},
     {"level", LEVELS, "LEVEL,..", "the best", NULL, "instruction sets: avx512, avx2, neon, ref"},
@@ -257,7 +257,7 @@ const struct cli_command command_bench_codec = {
         "multiples of axpy or memcpy.",
     .options = options,
     .set = set,
-    .examples = "telegrad bench codec --n 25600000 --level avx512,avx2 --filter target"};
+    .examples = "telegrad bench codec --elements 25600000 --level avx512,avx2 --filter target"};
 
 static const struct cli_command *const parts[] = {&command_bench_codec,
 #ifdef HAVE_TRAIN

@@ -39,7 +39,7 @@ static tg_status set(void *input, int key, char *arg)
         c->json = true;
         return TG_OK;
     case SIZE:
-        return bench_args_list("n", arg, N_MIN, N_MAX, 1, &c->o.n, &count);
+        return bench_args_list("elements", arg, N_MIN, N_MAX, 1, &c->o.n, &count);
     case WORKERS:
         return bench_args_list("workers", arg, 1, TG_RANKS_MAX - 1, 1, &c->o.workers, &count);
     case MODE:
@@ -54,7 +54,7 @@ static tg_status set(void *input, int key, char *arg)
 
 static const struct cli_option options[] = {
     {.help = "Options"},
-    {"n", SIZE, "N", "1000000", NULL, "elements of the gradient"},
+    {"elements", SIZE, "N", "1000000", NULL, "elements of the gradient"},
     {"workers", WORKERS, "P", "4", NULL, "workers, which are threads"},
     {"mode", MODE, "MODE", "sum and async", NULL,
      "mode of the server: sum, sync, async, ...; repeatable"},
@@ -214,4 +214,4 @@ const struct cli_command command_bench_server = {
     .options = options,
     .set = set,
     .words_of = words_of,
-    .examples = "telegrad bench server --n 100000 --seconds 0.05 dgc:density=0.01,warmup=0"};
+    .examples = "telegrad bench server --elements 100000 --seconds 0.05 dgc:density=0.01,warmup=0"};

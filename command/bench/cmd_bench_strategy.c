@@ -32,7 +32,7 @@ static tg_status set(void *input, int key, char *arg)
         c->json = true;
         return TG_OK;
     case SIZE:
-        return bench_args_list("n", arg, N_MIN, N_MAX, 1, &c->o.n, &count);
+        return bench_args_list("elements", arg, N_MIN, N_MAX, 1, &c->o.n, &count);
     case FILTER:
         c->o.filter = arg;
         return TG_OK;
@@ -43,7 +43,7 @@ static tg_status set(void *input, int key, char *arg)
 
 static const struct cli_option options[] = {
     {.help = "Options"},
-    {"n", SIZE, "N", "10000000", NULL,
+    {"elements", SIZE, "N", "10000000", NULL,
      "elements of the model; it takes the memory of up to 20 vectors of N f32"},
     {"filter", FILTER, "NAME", NULL, "strategies",
      "only rows whose strategy or optimizer contains NAME"},
@@ -158,4 +158,4 @@ const struct cli_command command_bench_strategy = {
         "(r += g), measured in turn: median, minimum, maximum. 1 is as fast as memory.",
     .options = options,
     .set = set,
-    .examples = "telegrad bench strategy --n 1000000 --seconds 0.05 --filter dga"};
+    .examples = "telegrad bench strategy --elements 1000000 --seconds 0.05 --filter dga"};

@@ -80,7 +80,8 @@ static bool has_option(const struct argp *parser, const char *name, size_t len)
  * The first whose option the command has counts; option NULL: there is none, which `value` says. */
 static const struct {
     const char *word, *option, *value;
-} synonyms[] = {{"n", "workers", ""},
+} synonyms[] = {{"n", "elements", ""},
+                {"n", "workers", ""},
                 {"np", "workers", ""},
                 {"nprocs", "workers", ""},
                 {"ranks", "workers", ""},

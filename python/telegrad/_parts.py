@@ -1,6 +1,7 @@
 """A vector of gradients in parts: the parameters that share a method, a reducer for each. Used by the hooks of telegrad.torch."""
 import ctypes
 import fnmatch
+import re
 import warnings
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
@@ -92,7 +93,7 @@ class Methods:
             raise ArgumentError(f"optimizer: a {type(optimizer).__name__}: allowed: a torch.optim.Optimizer")
         for spec in (self.spec, *self.rules.values()):
             method = spec.partition(":")[0]
-            own_momentum = method in ("dgc", "csc")
+            own_momentum = _has_own_momentum(spec)
             text = _doubt(method, own_momentum, optimizer)
             if text and rank == 0:
                 warnings.warn(text, stacklevel=4)
@@ -105,7 +106,13 @@ class Methods:
                 if "betas" in group or "eps" in group:
                     raise ArgumentError(f"optimizer: a {type(optimizer).__name__} adapts its steps to gradients, but {method} gives it "
                                         "velocities, because it applies momentum itself: allowed: SGD with momentum=0, or a method "
-                                        "without momentum, such as topk")
+                                        f"without momentum, such as topk or {method}:momentum=0")
+
+
+def _has_own_momentum(spec: str) -> bool:
+    """Whether the method applies momentum itself, in the place of the optimizer."""
+    method, _, keys = spec.partition(":")
+    return method in ("dgc", "csc") and not any(re.fullmatch(r"momentum=0*\.?0*", key.strip()) for key in keys.split(","))
 
 
 def _doubt(method: str, own_momentum: bool, optimizer: Any) -> str:

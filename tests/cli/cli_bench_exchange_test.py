@@ -12,6 +12,8 @@ REFUSED = [
     (["no-such-method"], ['"no-such-method"', "allowed: dense"]),
     (["dgc:densty=0.1"], ["densty", "density"]),
     (["--workers", "65"], ['--workers "65"', "allowed: whole numbers from 2 to 64"]),
+    (["--workers", "1e6"], ['--workers "1e6": allowed: whole numbers from 2 to 64, at most 16 of them']),
+    (["--n", "5000"], ["unrecognized option '--n': did you mean '--elements'?"]),
     (["--workers", "2,"], ['--workers "2,"', "allowed: "]),
     (["--link", "fast"], ["fast", "allowed"]),
     (["--real-link", "1gbit"], ["--real-link 1gbit requires mpirun", "--link 1gbit"]),

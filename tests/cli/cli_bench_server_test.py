@@ -3,9 +3,9 @@ import json
 import unittest
 from cli_tool import CliTest, run
 
-QUICK = ["--n", "4000", "--seconds", "0.01", "--workers", "3"]
+QUICK = ["--elements", "4000", "--seconds", "0.01", "--workers", "3"]
 REFUSED = [
-    (["--n", "999"], ['--n "999"', "allowed: "]),
+    (["--elements", "999"], ['--elements "999"', "allowed: "]),
     (["--workers", "0"], ['--workers "0"', "allowed: "]),
     (["--workers", "2,3"], ['--workers "2,3"', "allowed: "]),
     (["--seconds", "-1"], ['--seconds "-1"', "allowed: 0.001 to 3600"]),

@@ -3,11 +3,11 @@ import json
 import unittest
 from cli_tool import CliTest, run
 
-QUICK = ["--n", "4000", "--seconds", "0.001"]
+QUICK = ["--elements", "4000", "--seconds", "0.001"]
 REFUSED = [
-    (["--n", "12x"], ['--n "12x"', "allowed: "]),
-    (["--n", "999"], ['--n "999"', "allowed: "]),
-    (["--n", "1000,2000"], ['--n "1000,2000"', "allowed: "]),
+    (["--elements", "12x"], ['--elements "12x"', "allowed: "]),
+    (["--elements", "999"], ['--elements "999"', "allowed: "]),
+    (["--elements", "1000,2000"], ['--elements "1000,2000"', "allowed: "]),
     (["--seconds", "0"], ['--seconds "0"', "allowed: 0.001 to 3600"]),
     ([*QUICK, "--filter", "magic"], ['--filter "magic"', "no row matches"]),
 ]

@@ -8,13 +8,13 @@ from cli_tool import CliTest, TINY, over, run
 
 METHODS = ["dense", "fp16", "bf16", "int8", "qsgd", "terngrad", "2bit", "1bit", "signsgd", "signum", "efsign", "topk",
            "randomk", "strom", "adacomp", "dgc", "csc", "atomo", "powersgd", "blocktopk", "dct"]
-QUICK = ["--n", "2000", "--seconds", "0.001"]
+QUICK = ["--elements", "2000", "--seconds", "0.001"]
 FIGURES = {"ns", "ns_per_element", "per_axpy", "per_memcpy", "byte_limit", "over_limit", "gb_per_s", "bits",
            "relative_error", "target"}
 REFUSED = [
-    (["--n", "12x"], ['--n "12x"', "allowed: whole numbers from 1000"]),
-    (["--n", "1000,999"], ['--n "1000,999"', "allowed: "]),
-    (["--n", "1000,"], ['--n "1000,"', "allowed: "]),
+    (["--elements", "12x"], ['--elements "12x"', "allowed: whole numbers from 1000"]),
+    (["--elements", "1000,999"], ['--elements "1000,999"', "allowed: "]),
+    (["--elements", "1000,"], ['--elements "1000,"', "allowed: "]),
     (["--level", "mmx"], ['--level "mmx"', "allowed on this CPU: ref"]),
     (["--threads", "0"], ['--threads "0"', "allowed: 1 to 256"]),
     (["--threads", "1.5"], ['--threads "1.5"', "allowed: 1 to 256"]),
@@ -80,7 +80,7 @@ class Bench(CliTest):
         self.assertEqual([r["level"] for r in rows], levels)
 
     def test_threads_and_sizes(self):
-        rows = self.json_rows("--n", "1000,200000", "--seconds", "0.001", "--threads", "2", "--filter", "2bit encode")
+        rows = self.json_rows("--elements", "1000,200000", "--seconds", "0.001", "--threads", "2", "--filter", "2bit encode")
         self.assertEqual([(r["n"], r["threads"]) for r in rows], [(1000, 2), (200000, 2)])
 
     def test_gradients(self):
@@ -102,7 +102,7 @@ class Bench(CliTest):
             at += size
         self.assertEqual(at, about["n"])
         for n in ("1000", "40000"):  # shorter and longer than the file
-            rows = self.json_rows("--n", n, "--seconds", "0.001", "--filter", "topk encode", "--gradients",
+            rows = self.json_rows("--elements", n, "--seconds", "0.001", "--filter", "topk encode", "--gradients",
                                   self.path("g/" + names[0]))
             self.assertIsNone(rows[0]["error"])
 

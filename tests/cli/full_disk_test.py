@@ -6,7 +6,7 @@ from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY, records
 
 JOB = ["--model", "mlp:hidden=16", *TINY, "--workers", "2", "--steps", "2"]
 EXCHANGE = ["bench", "exchange", "--elements", "2000", "--workers", "2", "--seconds", "0.001"]
-CODEC = ["bench", "codec", "--n", "2000", "--seconds", "0.001", "--filter", "fp16 encode"]
+CODEC = ["bench", "codec", "--elements", "2000", "--seconds", "0.001", "--filter", "fp16 encode"]
 TRAIN = ["bench", "train", "--model", "mlp:hidden=16", "--batch", "8", "--seconds", "0.01"]
 ADVISE = ["advise", "--model", "mlp:hidden=16", "--workers", "2", "--link", "1gbit,1ms", "--tau", "10ms"]
 KINDS = ["methods", "strategies", "exchanges", "codecs", "feedbacks", "optimizers", "lr-schedules", "models", "data"]

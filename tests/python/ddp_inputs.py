@@ -169,6 +169,9 @@ def case_refused(net):
     for kind in (torch.optim.AdamW, torch.optim.RMSprop):
         refused(telegrad.ArgumentError, f"optimizer: a {kind.__name__} adapts its steps to gradients, but csc gives it velocities",
                 lambda: telegrad.torch.ddp(ddp, "csc", net, optimizer=kind(ddp.parameters())))
+    for spec in ("dgc:momentum=0", "dgc:density=0.01,momentum=0.0,warmup=0"):  # gradients, as without DGC's momentum
+        plain = model()
+        telegrad.torch.ddp(plain, spec, net, optimizer=torch.optim.AdamW(plain.parameters()))
     momentum = torch.optim.SGD(ddp.parameters(), 0.1, momentum=0.9)
     refused(telegrad.ArgumentError, "momentum=0.9",
             lambda: telegrad.torch.ddp(ddp, "dense", net, rules={"*.weight": "dgc"}, optimizer=momentum))
