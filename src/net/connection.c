@@ -269,9 +269,11 @@ void tg__stream_drain(tg__stream *s)
     s->drained = true;
     if (s->reads_local)
         tg__local_forget(s->local);
-    /* A bound: the peer may send as fast as this reads. */
-    for (int i = 0; i < 256 && recv(s->fd, waste, sizeof waste, MSG_DONTWAIT) > 0; i++)
-        ;
+    ptrdiff_t n = 1; /* A bound: the peer may send as fast as this reads. */
+    for (int i = 0; i < 256 && n > 0; i++)
+        n = recv(s->fd, waste, sizeof waste, MSG_DONTWAIT);
+    if (s->writes_local && n == 0) /* memory, unlike a socket, does not tell who writes to it */
+        (void)tg__stream_lose(s, "it closed the connection");
 }
 
 bool tg__stream_is_over(tg__stream *s)

@@ -195,12 +195,36 @@ static void an_offer_declined(void **state)
     pair_end(&p);
 }
 
+/* Rank 0 leaves while the memory is full of what a dead peer will never read. */
+static void leaves_a_dead_peer(void **state)
+{
+    (void)state;
+    enum { MESSAGES = 8, LEN = 16 << 10 };
+    static const uint8_t bytes[LEN];
+    tg_request req[MESSAGES];
+    pair p;
+    pair_begin(&p, false);
+    offer(&p);
+    assert_int_equal(answer(&p), 1);
+    say(&p, TG__FRAME_LOCAL, 0, 0, 1);
+    for (uint32_t m = 0; m < MESSAGES; m++)
+        assert_int_equal(p.t->ops->post_send(p.t, 1, m, bytes, LEN, &req[m]), TG_OK);
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(p.t->ops->poll(p.t, tg_now_ns(p.t->clock) + 1000000), TG_OK);
+    assert_int_equal(way(&p), TG_NET_LOCAL);
+    hand_end(&p.h);
+    const double start = hand_seconds();
+    pair_end(&p);
+    assert_true(hand_seconds() - start < 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dies_in_the_middle),
         cmocka_unit_test(lies),
         cmocka_unit_test(an_offer_declined),
+        cmocka_unit_test(leaves_a_dead_peer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
