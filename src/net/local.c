@@ -36,6 +36,7 @@ typedef struct head {
     ring ring[2];     /* which an end writes */
 } head;
 _Static_assert(sizeof(head) <= HEAD, "the head fits");
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2, "no lock in one process");
 
 struct tg__local {
     head *at;
@@ -168,6 +169,7 @@ static int make_bell(void)
     int ends[2];
     if (pipe2(ends, O_NONBLOCK | O_CLOEXEC) != 0)
         return -1;
+    (void)fcntl(ends[0], F_SETPIPE_SZ, 4096); /* a user's pages for pipes are limited */
     const int bell = open_of(0, (uint32_t)ends[0], S_IFIFO);
     close(ends[0]);
     close(ends[1]);
