@@ -421,7 +421,8 @@ static const struct cli_option own[] = {
      "a run, e.g. 'name=DGC;method=dgc:density=0.001;strategy=cd:k=5'; repeatable"},
     {"spec", SPEC, "FILE", NULL, NULL,
      "read runs from a file: one per line, e.g. 'DGC: method=dgc;steps=200'; a line such as "
-     "'--batch 32' is an option of all runs, and # starts a comment"},
+     "'--batch 32' is an option of all runs, unless the command line has it too, and # starts a "
+     "comment"},
     {"dense-timed", DENSE_TIMED, "N", NULL, NULL,
      "train dense S-SGD without the link, and time only N steps over it"},
     {"json", JSON, NULL, NULL, NULL, "print the table as JSON lines"},

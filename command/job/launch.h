@@ -54,6 +54,11 @@ TG_NODISCARD tg_status launch_check_machines(const struct launch *l);
 int launch_world(const struct launch *l, const struct run_options *o);
 /* Whether the options' servers keep the parameters: --strategy server. */
 bool launch_servers_keep(const struct run_options *o);
+/* Their mode, given or by default. */
+const char *launch_server_mode(const struct run_options *o);
+/* Append the servers of a run, if it has some, to what ranks and servers must agree on before they
+ * can talk: nothing else tells them how the other ones were started. */
+void launch_tell_servers(const struct run_options *o, char command[JOB_COMMAND]);
 /* Whether they apply each gradient as it comes. *staleness_p: the bound; -1: none. The mode has
  * been checked. */
 bool launch_is_async(const struct run_options *o, int64_t *staleness_p);

@@ -78,9 +78,7 @@ static void *run_server(void *arg)
     /* Less than ranks wait, so that they hear from the server whom it waited for. */
     const tg_server_config config = {.struct_size = sizeof config,
                                      .timeout_ms = (int64_t)(options_timeout(o) * 800),
-                                     .mode = o->server_mode ? o->server_mode
-                                             : keeps        ? "sync"
-                                                            : NULL,
+                                     .mode = launch_server_mode(o),
                                      .optimizer = keeps ? options_optimizer(o) : NULL,
                                      .deadline_ms = (int64_t)(o->server_deadline * 1000),
                                      .nodes = r->nodes};

@@ -224,7 +224,7 @@ static tg_status check_server_mode(const struct run_options *o)
                              : "--server-mode %.64s requires --strategy server, whose parameters "
                                "servers keep",
                        o->server_mode);
-    const char *mode = o->server_mode ? o->server_mode : keeps ? "sync" : "sum";
+    const char *mode = launch_server_mode(o);
     if (o->server_deadline > 0 && strncmp(mode, "sync", 4) != 0 &&
         strncmp(mode, "async:staleness=0", 17) != 0)
         return tg_fail(TG_E_SPEC,

@@ -22,3 +22,18 @@ tg_status server_mode_check(const char *option, const char *text, const char *na
     return tg_fail(TG_E_SPEC, "--%s \"%.64s\": %sallowed: %s", option, text, tg_nearest_hint(&near),
                    list);
 }
+
+void server_mode_tell(char *text, size_t room, const char *optimizer, const char *mode,
+                      double deadline_s)
+{
+    char deadline[40] = "";
+    if (deadline_s > 0)
+        snprintf(deadline, sizeof deadline, " --deadline %gs", deadline_s);
+    snprintf(text, room, "%s --mode %s%s", optimizer, mode, deadline);
+}
+
+size_t server_mode_optimizer(const char *told)
+{
+    const char *mode = strstr(told, " --mode ");
+    return mode ? (size_t)(mode - told) : strlen(told);
+}

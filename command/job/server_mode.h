@@ -9,4 +9,12 @@
  * Errors TG_E_SPEC: the message suggests the nearest name, and lists all */
 TG_NODISCARD tg_status server_mode_check(const char *option, const char *text, const char *names);
 
+/* What telegrad serve tells those who call: "OPTIMIZER --mode MODE [--deadline TIME]". All servers
+ * of a job must tell the same.
+ * deadline_s  0: none */
+void server_mode_tell(char *text, size_t room, const char *optimizer, const char *mode,
+                      double deadline_s);
+/* Bytes of the optimizer in it, at the beginning. */
+size_t server_mode_optimizer(const char *told);
+
 #endif

@@ -1,4 +1,5 @@
 /* A worker of servers (telegrad serve): a job of one rank, which reaches them and nobody else. */
+#include "command/job/server_mode.h"
 #include "command/job/tcp_join.h"
 #include "command/job/transports.h"
 #include "command/output/console.h"
@@ -40,10 +41,18 @@ static bool is_same(const tg_spec *a, const tg_spec *b)
     return true;
 }
 
-/* The servers make the steps, so their optimizer counts. */
-static tg_status check_optimizer(int server, const char *theirs)
+/* The servers make the steps, so their optimizer counts, and all make them alike. */
+static tg_status check_server(int server)
 {
+    const char *told = tg_net_about(job.net, server + 1), *first = tg_net_about(job.net, 1);
+    char theirs[600];
     tg_spec *own = NULL, *other = NULL;
+    if (strcmp(told, first) != 0)
+        return tg_fail(TG_E_MISMATCH,
+                       "server %d has --optimizer %s, and server 0 --optimizer %s: start all "
+                       "servers of a job with the same",
+                       server, told, first);
+    snprintf(theirs, sizeof theirs, "%.*s", (int)server_mode_optimizer(told), told);
     tg_status status = tg_registry_parse(TG_KIND_OPTIMIZER, job.call.optimizer, &own);
     if (status == TG_OK && tg_registry_parse(TG_KIND_OPTIMIZER, theirs, &other) == TG_OK &&
         !is_same(own, other))
@@ -62,7 +71,7 @@ static tg_status open_job(const struct job_call *call, int *rank_p, int *size_p)
     TG_TRY(tcp_join_servers(call->net, "serve", call->timeout_s, &job.net));
     job.servers = tg_net_size(job.net) - 1;
     for (int q = 0; q < job.servers; q++)
-        TG_TRY(check_optimizer(q, tg_net_about(job.net, q + 1)));
+        TG_TRY(check_server(q));
     *rank_p = 0;
     *size_p = 1;
     return TG_OK;

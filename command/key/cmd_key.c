@@ -76,7 +76,10 @@ static tg_status fingerprint(const char *word)
     char text[TG_KEY_TEXT], public_key[TG_KEY_TEXT];
     tg_key_pair *key;
     if (strncmp(word, "tgk1:", 5) != 0) {
-        TG_TRY(tg_key_load(word, &key));
+        const tg_status status = tg_key_load(word, &key);
+        if (status == TG_E_CORRUPT)
+            return tg_fail(status, "%s, or a public key itself, tgk1:...", tg_error());
+        TG_TRY(status);
         tg_key_text(key, public_key);
         tg_key_destroy(key);
         word = public_key;

@@ -435,6 +435,7 @@ static tg_status serve(struct command *c, tg_transport *t)
 
 static tg_status run(struct command *c)
 {
+    char about[512];
     tg_net *net;
     tg_transport *t;
     tg_net_serve_config config = {.struct_size = sizeof config,
@@ -444,7 +445,8 @@ static tg_status run(struct command *c)
                                   .job = "serve",
                                   .allow_now = tick,
                                   .allow_now_arg = c,
-                                  .about = c->optimizer};
+                                  .about = about};
+    server_mode_tell(about, sizeof about, c->optimizer, c->mode, c->deadline_ns / 1e9);
     c->begin_ns = c->told_ns = tg_now_ns(tg_clock_monotonic());
     tcp_join_await_hangups(&c->net);
     if (c->status_at)

@@ -388,7 +388,10 @@ static int cmd_train(int argc, char **argv)
     }
     const int rank = status == TG_OK && o.resume_dir ? save_folder_rank(o.resume_dir) : 0;
     char command[JOB_COMMAND] = "train";
-    clock_options_tell_links(&o, command);
+    if (status == TG_OK) {
+        launch_tell_servers(&o, command);
+        clock_options_tell_links(&o, command);
+    }
     if (status == TG_OK)
         status = explain_taken(
             launch_open(&launch, &(struct job_call){.net = &o.net,

@@ -111,16 +111,16 @@ class Servers(Network):
     @property
     def optimizer(self) -> str:
         """That of the servers, which make the steps."""
-        return self._attached.abouts[0]
+        return self._attached.abouts[0].partition(" --mode ")[0]
 
     def _check_optimizers(self) -> None:
         for q, about in enumerate(self._attached.abouts):
             if not about:
                 raise MismatchError(f"server {q} at {self.addresses[q]} does not say with which optimizer it makes steps: allowed: "
                                     "telegrad serve")
-            if about != self.optimizer:
-                raise MismatchError(f"server {q} at {self.addresses[q]} makes steps with {about}, and server 0 with {self.optimizer}: "
-                                    "allowed: the same --optimizer for all")
+            if about != self._attached.abouts[0]:
+                raise MismatchError(f"server {q} at {self.addresses[q]} has --optimizer {about}, and server 0 --optimizer "
+                                    f"{self._attached.abouts[0]}: allowed: the same for all servers of a job")
 
     def __repr__(self) -> str:
         return f"<telegrad.Network: worker {self.seat} of at most {self.seats}{', closed' if self.closed else ''}>"

@@ -247,6 +247,7 @@ class Eval(CliTest):
                 (["--samples", "allowed: 1 to"], ["--weights", path, "--samples", "0"]),
                 (["--samples", "allowed: 1 to"], ["--weights", path, "--samples", "-1"]),
                 (["--samples 129: allowed: 1 to 128"], ["--weights", path, "--samples", "129"]),
+                (["--samples 51: allowed: 1 to 50, all that there are to test"], ["--weights", path, "--holdout", "50", "--samples", "51"]),
                 (["--batch 0: allowed: whole numbers from 1"], ["--weights", path, "--batch", "0"]),
                 (["unrecognized option '--steps'"], ["--weights", path, "--steps", "1"]),
                 (["no value"], ["--weights", ""])):

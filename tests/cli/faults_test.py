@@ -102,6 +102,18 @@ class Faults(CliTest):
             self.assertNotEqual(done.returncode, 0)
             for word in ["ranks were started differently: ", *words]:
                 self.assertIn(word, done.stderr)
+        served = [*JOB, "--servers", "1", "--steps", "5"]
+        keeps = [*served, "--strategy", "server"]
+        for mine, other, words in ((served, [*JOB, "--steps", "5"], ['"train --servers 1 --server-mode sum"', '"train"']),
+                                   (served, [*served[:-4], "--servers", "2", "--steps", "5"], ["--servers 1", "--servers 2"]),
+                                   ([*served, "--server-mode", "sum:combine=trimmed,f=0"], served, ["sum:combine=trimmed,f=0", "mode sum"]),
+                                   (keeps, [*keeps, "--server-mode", "async"], ["--server-mode sync", "--server-mode async"]),
+                                   ([*keeps, "--server-deadline", "1s"], keeps, ["--server-deadline 1s"]),
+                                   (keeps, [*keeps, "--optimizer", "adam"], ["--optimizer sgd", "--optimizer adam"])):
+            done = mpi_tool.mpirun((2, mine), (1, other))
+            self.assertNotEqual(done.returncode, 0)
+            for word in ["ranks were started differently: ", *words]:
+                self.assertIn(word, done.stderr)
         runs = [[*compare, "--run", "name=a", "--run", f"name=b;method=topk:density={d}"] for d in ("1%", "0.01", "0.02")]
         done = mpi_tool.mpirun((1, runs[0]), (1, runs[2]))
         self.assertEqual((done.returncode != 0, done.stdout), (True, ""))

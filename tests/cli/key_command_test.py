@@ -1,5 +1,6 @@
 """telegrad key: new files that only their owner may read, and the same public key and fingerprint ever after."""
 import os
+import pathlib
 import stat
 import subprocess
 import unittest
@@ -48,6 +49,9 @@ class Key(CliTest):
         print_ = self.ok("key", "fingerprint", public)
         self.assertRegex(print_, r"^[0-9a-f]{4}(-[0-9a-f]{4}){4}\n$")
         self.assertEqual(self.ok("key", "fingerprint", self.path("a.key")), print_)
+        pathlib.Path(self.path("friends")).write_text(f"{public} a\n", encoding="utf-8")
+        self.refused(1, ["friends: not a private key, but a public key: allowed: ", "or a public key itself, tgk1:"], "key", "fingerprint",
+                     self.path("friends"))
         self.refused(2, ['"tgk1:short" is not a public key', "allowed: tgk1:"], "key", "fingerprint", "tgk1:short")
 
     def test_files_that_are_no_keys(self):

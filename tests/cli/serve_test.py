@@ -129,6 +129,21 @@ class Serve(ServeTest):
         for server in servers:
             self.ends(server)
 
+    def test_shards_that_differ(self):
+        """One job must not be trained by two rules."""
+        other = f"tcp://127.0.0.1:{free_port()}"
+        for one, two, words in ((["--mode", "async:staleness=2"], ["--mode", "sync"], ["--mode sync", "--mode async:staleness=2"]),
+                                (["--mode", "sync"], ["--mode", "sync", "--deadline", "1s"], ["--mode sync --deadline 1s"]),
+                                ([], ["--optimizer", "sgd:lr=0.1,momentum=0"], ["momentum=0 --mode async"])):
+            servers = [self.serve("--shard", "0/2", *one), self.serve("--shard", "1/2", *two, listen=other)]
+            done = net_tool.Done(self.start("train", "--server", f"{self.meeting},{other}", "--insecure", *MLP, "--steps", "2"))
+            self.assertEqual(done.returncode, 1)
+            for text in ["server 1 has --optimizer ", "and server 0 --optimizer ", *words]:
+                self.assertIn(text, done.stderr)
+            for server in servers:
+                server.kill()
+                net_tool.Done(server)
+
     def test_differences(self):
         """Workers that differ from the server or from each other are told so."""
         server = self.serve("--workers", "2", "--optimizer", "adam:lr=0.001")

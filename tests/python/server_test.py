@@ -381,7 +381,8 @@ class Refused(unittest.TestCase):
                 with self.subTest(text), self.assertRaisesRegex(error, text):
                     worker(plain(1), address, method, **more)
             with served.Server("--shard", "0/2", "--optimizer", "adam:lr=1") as first:
-                with self.assertRaisesRegex(telegrad.MismatchError, "server 1 at .* makes steps with sgd:lr=1, and server 0 with adam:lr=1"):
+                with self.assertRaisesRegex(telegrad.MismatchError, "server 1 at .* has --optimizer sgd:lr=1 --mode async, and "
+                                                                       "server 0 --optimizer adam:lr=1 --mode async: allowed"):
                     worker(plain(1), [first.address, shard.address])
 
     def test_changes(self):

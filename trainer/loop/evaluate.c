@@ -80,8 +80,8 @@ static tg_status check(const train_eval_job *job, const train_data *data)
                        "%s with data set %s: texts are always tested whole; use it with images",
                        job->samples > 0 ? "samples" : "logits", train_data_name(data));
     if (job->samples > all)
-        return tg_fail(TG_E_ARG, "--samples %zu: allowed: 1 to %zu, the test set", job->samples,
-                       all);
+        return tg_fail(TG_E_ARG, "--samples %zu: allowed: 1 to %zu, all that there are to test",
+                       job->samples, all);
     return TG_OK;
 }
 
