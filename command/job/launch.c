@@ -145,22 +145,6 @@ const char *launch_server_mode(const struct run_options *o)
     return o->server_mode ? o->server_mode : launch_servers_keep(o) ? "sync" : "sum";
 }
 
-void launch_tell_servers(const struct run_options *o, char command[JOB_COMMAND])
-{
-    if (o->servers == 0)
-        return;
-    job_command_add(command, " --servers %d --server-mode %s", (int)o->servers,
-                    launch_server_mode(o));
-    if (o->server_deadline > 0)
-        job_command_add(command, " --server-deadline %gs", o->server_deadline);
-    if (o->nodes == OPT_NODES_AUTO)
-        job_command_add(command, " --nodes auto");
-    else if (o->nodes > 0)
-        job_command_add(command, " --nodes %d", (int)o->nodes);
-    if (launch_servers_keep(o))
-        job_command_add(command, " --optimizer %s", options_optimizer(o));
-}
-
 bool launch_is_async(const struct run_options *o, int64_t *staleness_p)
 {
     static const char name[] = "async", key[] = "staleness=";

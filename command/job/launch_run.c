@@ -59,6 +59,22 @@ static tg_status decorate(const struct run_options *o, const tg_link *links, con
     return o->servers > 0 && !serves ? tg_transport_worker(*t_p, (int)o->servers, t_p) : TG_OK;
 }
 
+void launch_tell_servers(const struct run_options *o, char command[JOB_COMMAND])
+{
+    if (o->servers == 0)
+        return;
+    job_command_add(command, " --servers %d --server-mode %s", (int)o->servers,
+                    launch_server_mode(o));
+    if (o->server_deadline > 0)
+        job_command_add(command, " --server-deadline %gs", o->server_deadline);
+    if (o->nodes == OPT_NODES_AUTO)
+        job_command_add(command, " --nodes auto");
+    else if (o->nodes > 0)
+        job_command_add(command, " --nodes %d", (int)o->nodes);
+    if (launch_servers_keep(o))
+        job_command_add(command, " --optimizer %s", options_optimizer(o));
+}
+
 /* A server; it is a thread unless it has a process of its own. */
 struct server_run {
     const struct run_options *options;
