@@ -201,7 +201,8 @@ const struct option_def option_table[] = {
      AT(links_of)},
     {.o = {"overlap", 0, "full|backward|none", "full", NULL,
            "what exchanges overlap with: the rest of the backward pass, with full the next forward "
-           "pass as well, or nothing; results are the same"},
+           "pass as well, or nothing; results are the same. A model of one bucket (--fusion) has "
+           "nothing to overlap"},
      EVERY,
      FORM_OVERLAP,
      AT(overlap)},

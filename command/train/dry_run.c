@@ -17,7 +17,7 @@ struct plan {
     struct table *table;
     json_t *tensors; /* NULL: print a table */
     size_t elements;
-    double bytes, bytes_per_step; /* of an exchange of all tensors; of a step, on average */
+    double bytes, coded_per_step; /* of an exchange of all tensors; of a step, on average */
     uint32_t buckets;
     uint64_t steps, steps_per_epoch;
     char *method, *strategy;      /* normal forms */
@@ -135,15 +135,15 @@ static double number(const tg_spec *spec, const char *key, double otherwise)
 
 /* Mean bytes of a step: rounds exchange in some steps, by some workers; od and cd:k=1 all, cd one
  * in k steps dense. */
-static tg_status find_bytes_per_step(struct plan *p, double dense)
+static tg_status find_coded_per_step(struct plan *p, double dense)
 {
     tg_spec *spec;
     TG_TRY(tg_registry_parse(TG_KIND_STRATEGY, p->strategy, &spec));
     const double k = strcmp(tg_spec_name(spec), "od") == 0 ? 1 : number(spec, "k", 0);
-    p->bytes_per_step =
+    p->coded_per_step =
         k > 0 ? ((k - 1) * p->bytes + dense) / k : p->bytes / number(spec, "every", 1);
     if (tg_spec_has(spec, "clients"))
-        p->bytes_per_step *= tg_spec_real(spec, "clients");
+        p->coded_per_step *= tg_spec_real(spec, "clients");
     tg_spec_free(spec);
     return TG_OK;
 }
@@ -153,7 +153,7 @@ static tg_status print_json(const struct plan *p, double dense)
     json_t *all =
         json_pack("{s:O, s:I, s:i, s:f, s:f, s:f, s:f, s:i, s:I, s:I, s:s, s:s, s:s, s:O, s:I}",
                   "tensors", p->tensors, "elements", (json_int_t)p->elements, "buckets",
-                  (int)p->buckets, "bytes", p->bytes, "bytes_per_step", p->bytes_per_step,
+                  (int)p->buckets, "bytes", p->bytes, "coded_per_step", p->coded_per_step,
                   "bytes_dense", dense, "ratio", dense / p->bytes, "workers", p->world, "steps",
                   (json_int_t)p->steps, "steps_per_epoch", (json_int_t)p->steps_per_epoch, "method",
                   p->method, "strategy", p->strategy, "optimizer", options_optimizer(p->options),
@@ -186,12 +186,14 @@ static void print_run(const struct plan *p)
 static tg_status print_table(const struct plan *p, double dense)
 {
     TG_TRY(output_table(p->table));
-    printf("\n%s elements in %u bucket%s: %s per exchange and worker; the gradient has %s, ratio "
+    printf("\n%s elements in %u bucket%s: coded, %s per exchange; the gradient has %s, ratio "
            "%s\n(after warm-ups, for a random gradient with a standard normal distribution)\n\n",
            format_count(p->elements).text, p->buckets, p->buckets == 1 ? "" : "s",
            format_bytes(p->bytes).text, format_bytes(dense).text,
            format_ratio(dense / p->bytes, "x").text);
-    printf("bytes per step %s on average\n", format_bytes(p->bytes_per_step).text);
+    printf("coded          %s per step on average; what a worker sends depends on the "
+           "exchange, too: --clock virtual --sim-only says it\n",
+           format_bytes(p->coded_per_step).text);
     print_run(p);
     return output_flush();
 }
@@ -238,7 +240,7 @@ tg_status dry_run(const struct launch *l, const struct run_options *o)
         status = train_plan(&job, run_data_name(o), p.world, on_about, on_tensor, &p);
     double dense = 4 * (double)p.elements;
     if (status == TG_OK)
-        status = find_bytes_per_step(&p, dense);
+        status = find_coded_per_step(&p, dense);
     if (status == TG_OK)
         status = o->json ? print_json(&p, dense) : print_table(&p, dense);
     release(&p);

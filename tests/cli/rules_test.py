@@ -113,10 +113,10 @@ class Rules(CliTest):
     def test_plan_counts_the_steps_between_exchanges(self):
         for strategy, share in (("ssgd", 1), ("local:every=8", 1 / 8), ("dga:delay=4,every=4", 1 / 4), ("fedavg:every=5,clients=0.5", 1 / 10)):
             plan = self.plan(*MLP, *TINY, "--method", "fp16", "--workers", "2", "--strategy", strategy)
-            self.assertAlmostEqual(plan["bytes_per_step"], plan["bytes"] * share, places=3)
-            self.assertIn("on average\n", self.ok("train", *MLP, *TINY, "--workers", "2", "--strategy", strategy, "--dry-run"))
+            self.assertAlmostEqual(plan["coded_per_step"], plan["bytes"] * share, places=3)
+            self.assertIn("per step on average; ", self.ok("train", *MLP, *TINY, "--workers", "2", "--strategy", strategy, "--dry-run"))
         plan = self.plan(*MLP, *TINY, "--method", "fp16", "--workers", "2", "--strategy", "cd:k=4")
-        self.assertAlmostEqual(plan["bytes_per_step"], (3 * plan["bytes"] + plan["bytes_dense"]) / 4, places=3)
+        self.assertAlmostEqual(plan["coded_per_step"], (3 * plan["bytes"] + plan["bytes_dense"]) / 4, places=3)
 
     def test_settled_as_a_run_settles(self):
         """Warm-ups that follow from the run's length are those of the run, and the plan says why."""
