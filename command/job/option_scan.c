@@ -142,6 +142,13 @@ static const struct {
                 {"host", NULL, "start each rank on its machine: " RANKS},
                 {"hostfile", NULL, "start each rank on its machine: " RANKS},
                 {"local-rank", NULL, "torchrun does not connect the ranks: " RANKS},
+                {"samples", NULL, "telegrad eval has it; "},
+                {"logits", NULL, "telegrad eval has it; "},
+                {"timeline", NULL, "telegrad report has it; "},
+                {"vary", NULL, "telegrad tune has it; "},
+                {"run", NULL, "telegrad compare has it; "},
+                {"journal", NULL, "telegrad serve has it; "},
+                {"min", NULL, "telegrad serve has it; "},
                 {"version", NULL, "telegrad --version prints it; "}};
 
 enum { HINT = 160 };

@@ -88,16 +88,24 @@ static void look_at_starts(verdict *v, const verdict_run *run, const char *kind,
     if (run->end->steps == run->first_step) /* nothing was left to train */
         return;
     for (const tg_key *key = tg_spec_entry(spec)->keys; key && key->name; key++) {
+        const uint64_t half = run->first_step + (run->end->steps - run->first_step) / 2;
         uint64_t steps;
         if (key->type != TG_KEY_DURATION || !(key->share > 0 || strcmp(key->name, "warmup") == 0))
             continue;
         if (tg_duration_steps(tg_spec_duration(spec, key->name), run->steps_per_epoch, key->name,
-                              &steps) == TG_OK &&
-            steps > 0 && steps >= run->end->steps)
+                              &steps) != TG_OK ||
+            steps <= half)
+            continue;
+        if (steps >= run->end->steps)
             add(v, "not_started",
                 "%s %s: its warm-up of %" PRIu64 " steps did not end in %" PRIu64
                 " steps: use a shorter %s=",
                 kind, tg_spec_name(spec), steps, run->end->steps, key->name);
+        else if (strcmp(kind, "lr-schedule") != 0)
+            add(v, "warm_up",
+                "%s %s: its warm-up took %" PRIu64 " of %" PRIu64
+                " steps, so bytes and ratio, which are of the second half, count a part of it",
+                kind, tg_spec_name(spec), steps, run->end->steps);
     }
 }
 

@@ -10,8 +10,8 @@
 
 typedef struct verdict {
     struct {
-        const char *what; /* "skipped", "loss", "not_started", "not_averaged", "sent_nothing",
-                           * "sent_everything", "not_used", "not_saved",
+        const char *what; /* "skipped", "loss", "not_started", "warm_up", "not_averaged",
+                           * "sent_nothing", "sent_everything", "not_used", "not_saved",
                            * "unchanged" */
         char text[560];
         bool fails; /* why the run is not a success */

@@ -116,6 +116,10 @@ class Verdict(CliTest):
         end = self.end(0, ["not_started"], "--steps", "20", "--lr-schedule", "cosine:warmup=100")
         self.assertIn("lr-schedule cosine: its warm-up of 100 steps did not end in 20 steps", end["remarks"][0]["text"])
         self.end(0, [], "--steps", "20", "--lr-schedule", "cosine:warmup=19")
+        end = self.end(0, ["warm_up"], "--steps", "20", "--method", "dgc:density=0.01,warmup=11")
+        self.assertIn("method dgc: its warm-up took 11 of 20 steps, so bytes and ratio, which are of the second half, count a part of it",
+                      end["remarks"][0]["text"])
+        self.end(0, [], "--steps", "20", "--method", "dgc:density=0.01,warmup=10")
         self.end(0, [], "--steps", "20", "--strategy", "cd", "--method", "2bit")
 
     def test_what_sent_nothing_or_everything(self):
