@@ -6,6 +6,7 @@
 #include "command/train/late_averages.h"
 #include "command/train/resumed_specs.h"
 #include "command/train/settled_keys.h"
+#include "command/train/verdict.h"
 #include "command/output/table.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -51,6 +52,14 @@ static tg_status on_about(void *arg, const train_plan_info *info)
     p->strategy = strdup(info->strategy);
     if (!p->method || !p->strategy)
         return no_memory();
+    const verdict warm_ups =
+        verdict_of_warm_ups(&(verdict_run){.end = &(train_end_info){.steps = p->steps},
+                                           .method = p->method,
+                                           .strategy = p->strategy,
+                                           .lr_schedule = p->options->lr_schedule,
+                                           .first_step = p->resumed.step,
+                                           .steps_per_epoch = p->steps_per_epoch});
+    verdict_say(&warm_ups, "");
     late_averages_warn(&(late_run){.strategy = p->strategy,
                                    .world = p->world,
                                    .first = p->resumed.step,

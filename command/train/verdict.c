@@ -98,12 +98,12 @@ static void look_at_starts(verdict *v, const verdict_run *run, const char *kind,
             continue;
         if (steps >= run->end->steps)
             add(v, "not_started",
-                "%s %s: its warm-up of %" PRIu64 " steps did not end in %" PRIu64
+                "%s %s: its warm-up of %" PRIu64 " steps does not end in %" PRIu64
                 " steps: use a shorter %s=",
                 kind, tg_spec_name(spec), steps, run->end->steps, key->name);
         else if (strcmp(kind, "lr-schedule") != 0)
             add(v, "warm_up",
-                "%s %s: its warm-up took %" PRIu64 " of %" PRIu64
+                "%s %s: its warm-up takes %" PRIu64 " of %" PRIu64
                 " steps, so bytes and ratio, which are of the second half, count a part of it",
                 kind, tg_spec_name(spec), steps, run->end->steps);
     }
@@ -165,31 +165,46 @@ static void look_at_share(verdict *v, const verdict_run *run, const tg_spec *spe
             name, 100 * kept);
 }
 
+/* Parse a spec, which the caller frees, and look at its warm-ups. Returns NULL if it is none. */
+static tg_spec *look_at_spec(verdict *v, const verdict_run *run, tg_kind kind, const char *text)
+{
+    tg_spec *spec = NULL;
+    if (tg_registry_parse(kind, text, &spec) != TG_OK)
+        return NULL;
+    look_at_starts(v, run, kind == TG_KIND_LR_SCHEDULE ? "lr-schedule" : tg_kind_name(kind), spec);
+    return spec;
+}
+
+verdict verdict_of_warm_ups(const verdict_run *run)
+{
+    verdict v = {.count = 0};
+    if (!run->covered)
+        tg_spec_free(look_at_spec(&v, run, TG_KIND_METHOD, run->method));
+    tg_spec_free(look_at_spec(&v, run, TG_KIND_STRATEGY, run->strategy));
+    tg_spec_free(look_at_spec(&v, run, TG_KIND_LR_SCHEDULE, run->lr_schedule));
+    return v;
+}
+
 verdict verdict_of(const verdict_run *run)
 {
     verdict v = {.count = 0};
-    tg_spec *method = NULL, *strategy = NULL, *rates = NULL;
+    tg_spec *method = NULL;
     look_at_skips(&v, run->end);
     look_at_loss(&v, run);
-    if (tg_registry_parse(TG_KIND_METHOD, run->method, &method) == TG_OK && run->covered) {
-        if (strcmp(tg_spec_name(method), "dense") != 0)
-            add(&v, "not_used", "rules cover all tensors: method %s is not used",
-                tg_spec_name(method));
-    } else if (method) {
-        look_at_starts(&v, run, "method", method);
+    if (!run->covered)
+        method = look_at_spec(&v, run, TG_KIND_METHOD, run->method);
+    else if (tg_registry_parse(TG_KIND_METHOD, run->method, &method) == TG_OK &&
+             strcmp(tg_spec_name(method), "dense") != 0)
+        add(&v, "not_used", "rules cover all tensors: method %s is not used", tg_spec_name(method));
+    if (method && !run->covered)
         look_at_share(&v, run, method);
-    }
-    if (tg_registry_parse(TG_KIND_STRATEGY, run->strategy, &strategy) == TG_OK)
-        look_at_starts(&v, run, "strategy", strategy);
-    if (tg_registry_parse(TG_KIND_LR_SCHEDULE, run->lr_schedule, &rates) == TG_OK)
-        look_at_starts(&v, run, "lr-schedule", rates);
+    tg_spec_free(method);
+    tg_spec_free(look_at_spec(&v, run, TG_KIND_STRATEGY, run->strategy));
+    tg_spec_free(look_at_spec(&v, run, TG_KIND_LR_SCHEDULE, run->lr_schedule));
     look_at_averages(&v, run);
     look_at_change(&v, run->end);
     if (run->end->unsaved[0])
         add(&v, "not_saved", "not saved: %s", run->end->unsaved);
-    tg_spec_free(rates);
-    tg_spec_free(method);
-    tg_spec_free(strategy);
     return v;
 }
 

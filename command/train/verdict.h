@@ -42,6 +42,10 @@ typedef struct verdict_run {
 #define VERDICT_STEPS 100
 verdict verdict_of(const verdict_run *run);
 
+/* The warnings about warm-ups alone, which a run that is only planned can have as well. Of the end,
+ * it needs `steps`. */
+verdict verdict_of_warm_ups(const verdict_run *run);
+
 /* Print each remark on stderr: why the run failed as errors, the others as warnings. title: the
  * run's name if there are several; "": none */
 void verdict_say(const verdict *v, const char *title);

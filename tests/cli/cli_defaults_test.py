@@ -282,7 +282,7 @@ class Defaults(CliTest):
 
         self.assertIn("warmup=4,", both(20, "--method", "dgc")[0])
         self.assertIn("warmup=6,", both(30, "--method", "csc")[0])
-        self.assertIn("warmup=1ep,", both(20, "--method", "dgc:warmup=1ep", said=["took 16 of 20 steps"])[0])
+        self.assertIn("warmup=1ep,", both(20, "--method", "dgc:warmup=1ep", said=["takes 16 of 20 steps"])[0])
         self.assertIn("threshold=auto", both(20, "--method", "2bit")[0])
         for clock in [], ["--clock", "virtual", "--tau", "1ms", "--sim-only"]:
             method, strategy = both(20, "--strategy", "cd", "--method", "2bit", *clock)

@@ -111,15 +111,17 @@ class Verdict(CliTest):
 
     def test_what_did_not_start(self):
         end = self.end(0, ["not_started"], "--steps", "20", "--strategy", "cd:warmup=20", "--method", "2bit")
-        self.assertIn("strategy cd: its warm-up of 20 steps did not end in 20 steps", end["remarks"][0]["text"])
+        self.assertIn("strategy cd: its warm-up of 20 steps does not end in 20 steps", end["remarks"][0]["text"])
         self.end(0, ["not_started"], "--steps", "20", "--method", "dgc:density=0.01,warmup=2ep")
         end = self.end(0, ["not_started"], "--steps", "20", "--lr-schedule", "cosine:warmup=100")
-        self.assertIn("lr-schedule cosine: its warm-up of 100 steps did not end in 20 steps", end["remarks"][0]["text"])
+        self.assertIn("lr-schedule cosine: its warm-up of 100 steps does not end in 20 steps", end["remarks"][0]["text"])
         self.end(0, [], "--steps", "20", "--lr-schedule", "cosine:warmup=19")
         end = self.end(0, ["warm_up"], "--steps", "20", "--method", "dgc:density=0.01,warmup=11")
-        self.assertIn("method dgc: its warm-up took 11 of 20 steps, so bytes and ratio, which are of the second half, count a part of it",
+        self.assertIn("method dgc: its warm-up takes 11 of 20 steps, so bytes and ratio, which are of the second half, count a part of it",
                       end["remarks"][0]["text"])
         self.end(0, [], "--steps", "20", "--method", "dgc:density=0.01,warmup=10")
+        planned = run("train", *JOB, "--steps", "20", "--method", "dgc:density=0.01,warmup=30", "--dry-run")
+        self.assertEqual((planned.returncode, "method dgc: its warm-up of 30 steps does not end in 20 steps" in planned.stderr), (0, True))
         self.end(0, [], "--steps", "20", "--strategy", "cd", "--method", "2bit")
 
     def test_what_sent_nothing_or_everything(self):

@@ -7,7 +7,7 @@ from cli_tool import CliTest, TINY, over, records, run
 
 MLP = ["--model", "mlp:hidden=32"]
 JOB = [*MLP, *TINY, "--steps", "6", "--no-eval", "--workers", "2"]
-DGC = ["--method", "dgc:density=0.01,warmup=2"]
+DGC = ["--method", "dgc:density=0.01,warmup=1"]
 
 
 def params_hash(text):
