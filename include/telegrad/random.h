@@ -21,9 +21,10 @@ typedef enum tg_purpose {
     TG_PURPOSE_DROPOUT = 5,
     TG_PURPOSE_TEST = 6,
     TG_PURPOSE_FAULT = 7,
-    TG_PURPOSE_BASIS = 8,   /* initial bases of low-rank methods */
-    TG_PURPOSE_OWNER = 9,   /* as CODEC, when sums are encoded again */
-    TG_PURPOSE_CLIENTS = 10 /* which ranks take part in a round */
+    TG_PURPOSE_BASIS = 8,    /* initial bases of low-rank methods */
+    TG_PURPOSE_OWNER = 9,    /* as CODEC, when sums are encoded again */
+    TG_PURPOSE_CLIENTS = 10, /* which ranks take part in a round */
+    TG_PURPOSE_HASH = 11     /* hash functions of sketches */
 } tg_purpose;
 
 /* The key of a stream. Streams with different keys are independent. Set rank to 0 if all ranks must

@@ -297,7 +297,7 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mapping
     scaler           the GradScaler. If a gradient on some rank is not finite, all ranks get infinite gradients, the scaler skips
                      the step on each, and the memory stays. Without a scaler the backward pass then raises NonFiniteError on
                      each; continue with the next batch
-    optimizer        to check it: `dgc` and `csc` apply momentum themselves, so the optimizer's must be 0. If it is not given, they
+    optimizer        to check it: `dgc`, `csc` and `fetchsgd` apply momentum themselves, so the optimizer's must be 0. If it is not given, they
                      warn
     total_steps, steps_per_epoch, seed, timeout, threads   as for telegrad.Reducer
 

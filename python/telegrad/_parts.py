@@ -112,7 +112,7 @@ class Methods:
 def _has_own_momentum(spec: str) -> bool:
     """Whether the method applies momentum itself, in the place of the optimizer."""
     method, _, keys = spec.partition(":")
-    return method in ("dgc", "csc") and not any(re.fullmatch(r"momentum=0*\.?0*", key.strip()) for key in keys.split(","))
+    return method in ("dgc", "csc", "fetchsgd") and not any(re.fullmatch(r"momentum=0*\.?0*", key.strip()) for key in keys.split(","))
 
 
 def _doubt(method: str, own_momentum: bool, optimizer: Any) -> str:

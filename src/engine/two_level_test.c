@@ -190,6 +190,7 @@ static void test_sum_overflows(void **state)
                                        "randomk:density=0.1",
                                        "cltk:density=0.1",
                                        "csc:warmup=0",
+                                       "fetchsgd:ratio=2,density=0.05",
                                        "efsign"};
     static const int one[P] = {0};
     float *mean = malloc(3000 * sizeof *mean);

@@ -171,6 +171,9 @@ static void as_foreseen(void **state)
         "csc:chunk=97,density=0.01,exchange=allgather",
         "csc:chunk=64,density=1,exchange=ring",
         "csc:chunk=1000000,exchange=halving",
+        "fetchsgd",
+        "fetchsgd:rows=3,ratio=1.5,exchange=ring",
+        "fetchsgd:ratio=1,exchange=allgather",
     };
     float *g;
     (void)state;

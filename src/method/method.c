@@ -129,14 +129,14 @@ tg_status tg__method_check_momentum(const tg__method_def *def, const tg_spec *sp
     return TG_OK;
 }
 
-static tg_status take_momentum(tg__method *m, tg__feedback_params *params)
+tg_status tg__method_momentum(const tg__method *m, double *momentum_p, bool *nesterov_p)
 {
     double momentum = m->setup.momentum;
     TG_TRY(tg__method_check_momentum(m->def, m->spec, momentum, m->setup.nesterov));
     bool named = !isnan(momentum);
-    params->momentum = named ? momentum : tg_spec_real(m->spec, "momentum");
-    params->nesterov = named && m->setup.nesterov >= 0 ? m->setup.nesterov == 1
-                                                       : tg_spec_flag(m->spec, "nesterov");
+    *momentum_p = named ? momentum : tg_spec_real(m->spec, "momentum");
+    *nesterov_p = named && m->setup.nesterov >= 0 ? m->setup.nesterov == 1
+                                                  : tg_spec_flag(m->spec, "nesterov");
     return TG_OK;
 }
 
@@ -160,7 +160,7 @@ static tg_status make_feedback(tg__method *m)
     m->feedback->pool = m->setup.pool;
     params->world = m->setup.size;
     if (m->feedback->ops->owns_momentum) {
-        TG_TRY(take_momentum(m, params));
+        TG_TRY(tg__method_momentum(m, &params->momentum, &params->nesterov));
         params->masking = tg_spec_flag(m->spec, "masking");
         params->clip = tg_spec_real(m->spec, "clip");
     }

@@ -131,7 +131,8 @@ typedef struct tg__program_ops {
 
 /* Each is described in the file of its name; shared_support_program.c has two. */
 extern const tg__program_ops tg__default_program, tg__shared_scale_program,
-    tg__shared_support_program, tg__leader_support_program, tg__csc_program, tg__powersgd_program;
+    tg__shared_support_program, tg__leader_support_program, tg__csc_program, tg__powersgd_program,
+    tg__fetchsgd_program;
 
 enum { /* properties of a method, shown by `telegrad methods` and used by the session */
        TG__OWNS_MOMENTUM = 1, /* velocity feedback */
@@ -247,6 +248,10 @@ TG_NODISCARD tg_status tg__method_join(tg__method *m, const tg__exchange_ops *op
 /* The same for an exchange that was created among other ranks. It belongs to the method from the
  * call on. */
 TG_NODISCARD tg_status tg__method_own(tg__method *m, tg__exchange *x);
+/* For methods that own the momentum: that of the setup's optimizer, or that of the spec.
+ * Errors  TG_E_SPEC (tg__method_check_momentum) */
+TG_NODISCARD tg_status tg__method_momentum(const tg__method *m, double *momentum_p,
+                                           bool *nesterov_p);
 /* The exchange of dense steps: direct, unless the method's leaves ranks apart or has servers. */
 const tg__exchange_ops *tg__dense_exchange(const tg__method *m);
 

@@ -35,7 +35,8 @@ static const char *const methods[] = {"dense",
                                       "randomk:density=0.1,warmup=6",
                                       "cltk:density=0.1,warmup=6",
                                       "cltk:density=0.1,beta=0.1",
-                                      "powersgd:rank=2"};
+                                      "powersgd:rank=2",
+                                      "fetchsgd:ratio=2,density=0.05"};
 static const char *const strategies[] = {"ssgd", "od:warmup=3", "cd:k=3,warmup=2"};
 
 static fixture_job job_of(const layout *l, const char *method, const char *strategy)

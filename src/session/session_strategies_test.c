@@ -334,6 +334,7 @@ static void test_refused(void **state)
         {"dgc", "demo", "has it in its momentum"},
         {"dgc", "local", "method \"dgc\" would accumulate the momentum of gradients"},
         {"csc", "diloco", "method \"csc\" would accumulate the momentum of gradients"},
+        {"fetchsgd", "local", "method \"fetchsgd\" would accumulate the momentum of gradients"},
         {"signsgd", "streaming:fragments=1", "gives a vote on their signs"},
         {"powersgd", "dga:delay=2",
          "has 3 exchanges in flight; method \"powersgd\" needs the mean"},

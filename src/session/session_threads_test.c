@@ -197,9 +197,12 @@ static void every_method(void)
 static void in_a_session(void **state)
 {
     (void)state;
-    static const char *const more[] = {
-        "fp16:feedback=residual,exchange=direct", "2bit:threshold=0.25,exchange=direct",
-        "dense:exchange=ring", "dgc:warmup=0,clip=1", "csc:warmup=0,chunk=1000,density=0.3"};
+    static const char *const more[] = {"fp16:feedback=residual,exchange=direct",
+                                       "2bit:threshold=0.25,exchange=direct",
+                                       "dense:exchange=ring",
+                                       "dgc:warmup=0,clip=1",
+                                       "csc:warmup=0,chunk=1000,density=0.3",
+                                       "fetchsgd:ratio=2,density=0.05"};
     body = run_session;
     every_method();
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)

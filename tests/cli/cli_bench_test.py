@@ -7,7 +7,7 @@ import unittest
 from cli_tool import CliTest, TINY, over, run
 
 METHODS = ["dense", "fp16", "bf16", "int8", "qsgd", "terngrad", "2bit", "1bit", "signsgd", "signum", "efsign", "topk",
-           "randomk", "strom", "adacomp", "dgc", "csc", "atomo", "powersgd", "blocktopk", "dct"]
+           "randomk", "strom", "adacomp", "dgc", "csc", "fetchsgd", "atomo", "powersgd", "blocktopk", "dct"]
 QUICK = ["--elements", "2000", "--seconds", "0.001"]
 FIGURES = {"ns", "ns_per_element", "per_axpy", "per_memcpy", "byte_limit", "over_limit", "gb_per_s", "bits",
            "relative_error", "target"}

@@ -10,7 +10,7 @@ METHODS = ["dense", "dense:exchange=ring", "fp16", "bf16", "2bit:threshold=0.01"
            "adacomp", "atomo:rank=2", "dgc:density=0.01,warmup=4", "int8",
            "topk:density=0.02,exchange=reducescatter", "cltk:density=0.05", "fp16:exchange=ring", "qsgd:feedback=residual",
            "qsgd:bits=6,norm=l2,coding=elias", "terngrad", "1bit:twoway=yes", "signum", "efsign", "powersgd:rank=2",
-           "csc:chunk=256,warmup=2", "dct"]
+           "csc:chunk=256,warmup=2", "fetchsgd:ratio=4", "dct"]
 STRATEGIES = ["ssgd", "od:warmup=2", "cd:k=3,warmup=2"]
 RULES = ["--method", "dgc:density=0.01,warmup=4", "--rule", "*.bias=f32", "--rule", "fc2*=randomk:density=0.1"]
 # Every method, every strategy, and all pairs of these; a process each, so not all pairs of all.

@@ -35,6 +35,8 @@
 {"ssgd dgc nodes", UINT64_C(0x28b6c946e0712f1a)},
 {"ssgd csc", UINT64_C(0x8f43d86aed687076)},
 {"ssgd csc nodes", UINT64_C(0x884e2f34cab6f4d6)},
+{"ssgd fetchsgd", UINT64_C(0xa3682b9532743dd8)},
+{"ssgd fetchsgd nodes", UINT64_C(0xbfe32889d103b7b1)},
 {"ssgd atomo", UINT64_C(0xbf676ff4f74a7f93)},
 {"ssgd atomo nodes", UINT64_C(0x31a8c31a54c8c219)},
 {"ssgd powersgd", UINT64_C(0x32d359a0463c2a23)},

@@ -334,3 +334,15 @@ tg_status tg__topk_select(tg__topk *t, tg__topk_hint *hint, const tg__source *s,
     t->count += count;
     return TG_OK;
 }
+
+static float peek(const tg__source *s, size_t i)
+{
+    return s->x[i];
+}
+
+tg_status tg__topk_select_from(tg__topk *t, tg__topk_hint *hint, const float *x, size_t lo,
+                               size_t n, size_t k)
+{
+    const tg__source source = {.x = x, .peek = peek, .pass = look};
+    return tg__topk_select(t, hint, &source, lo, n, k);
+}

@@ -39,5 +39,8 @@ void tg__topk_free(tg__topk *t);
  * Errors  TG_E_NONFINITE (an infinity, or a NaN if it was seen) */
 TG_NODISCARD tg_status tg__topk_select(tg__topk *t, tg__topk_hint *hint, const tg__source *s,
                                        size_t lo, size_t n, size_t k);
+/* The same for a vector that exists already. */
+TG_NODISCARD tg_status tg__topk_select_from(tg__topk *t, tg__topk_hint *hint, const float *x,
+                                            size_t lo, size_t n, size_t k);
 
 #endif
