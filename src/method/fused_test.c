@@ -159,6 +159,8 @@ static void residual_topk(void **state)
     compare("residual", "topk:density=0.001,index=rice", params);
     compare("residual", "topk:density=0.02,values=int8", params);
     compare("residual", "topk:density=0.02,scope=tensor", params);
+    compare("residual", "topk:density=0.02,select=trimmed", params);
+    compare("residual", "topk:density=0.2,select=trimmed,scope=tensor", params);
     compare("residual", "topk:density=0.1,values=2bit,index=ef,scope=tensor", params);
 }
 

@@ -72,6 +72,7 @@ static void exact(void **state)
         "dgc:density=0.02,values=f32,warmup=0,momentum=0,exchange=gtopk",
         "randomk:density=0.1,values=fp16,exchange=ring",
         "randomk:density=0.1,values=fp16,exchange=direct",
+        "topk:density=0.05,select=trimmed,exchange=reducescatter",
         "cltk:density=0.05,warmup=6",
         "cltk:density=0.05,values=fp16,exchange=ring",
         "cltk:density=0.05,exchange=halving",

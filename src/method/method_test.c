@@ -89,6 +89,7 @@ static void test_sums(void **state)
                                         "topk:density=0.02,warmup=2ep",
                                         "topk:density=0.01,index=bitmap,exchange=direct",
                                         "topk:density=0.05,scope=tensor,index=ef",
+                                        "topk:density=0.05,select=trimmed",
                                         "randomk:density=0.02,warmup=2ep",
                                         "randomk:density=0.3,values=fp16,exchange=allgather",
                                         "2bit:threshold=0.75",

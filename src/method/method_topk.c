@@ -7,6 +7,11 @@ static const tg_key keys[] = {
     TG__KEY_SCOPE,
     TG__KEY_VALUES("fp16"), /* close to the paper, which sends full values */
     TG__KEY_INDEX,
+    TG__CHOICE(
+        "select", "exact", "exact|trimmed",
+        "exact: the k largest; trimmed: RedSync's selection, k to 2 k elements that reach a "
+        "threshold found by a search between the mean and the largest magnitude (Fang et al. "
+        "2019, arXiv:1802.04799)"),
     TG__CHOICE("feedback", "residual", "none|residual",
                "none: naive pruning, which diverges at high sparsity"),
     TG__KEY_RESCALE("no"),

@@ -6,7 +6,8 @@ import mpi_tool
 from cli_tool import CliTest, TINY, over, run
 
 METHODS = ["dense", "dense:exchange=ring", "fp16", "bf16", "2bit:threshold=0.01", "2bit:threshold=auto",
-           "topk:density=0.01", "topk:density=0.01,values=1bit,scope=tensor", "randomk:density=0.01", "strom",
+           "topk:density=0.01", "topk:density=0.01,values=1bit,scope=tensor",
+           "topk:density=0.02,select=trimmed", "randomk:density=0.01", "strom",
            "adacomp", "atomo:rank=2", "dgc:density=0.01,warmup=4", "int8",
            "topk:density=0.02,exchange=reducescatter", "cltk:density=0.05", "fp16:exchange=ring", "qsgd:feedback=residual",
            "qsgd:bits=6,norm=l2,coding=elias", "terngrad", "1bit:twoway=yes", "signum", "efsign", "powersgd:rank=2",

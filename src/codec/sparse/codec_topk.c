@@ -6,10 +6,13 @@
  * (topk_frame.h). All parts share one selection over the whole vector; values are rounded frame by
  * frame.
  *
+ * With select=trimmed, k to 2 k elements above a threshold that is searched (trimmed_select.h).
+ *
  * Source: Aji and Heafield 2017, arXiv:1704.05021; Lin et al. 2018, arXiv:1712.01887, sec. 3 */
 #include "codec/sparse/topk_select.h"
 #include "base/mem.h"
 #include "codec/sparse/topk_frame.h"
+#include "codec/sparse/trimmed_select.h"
 #include "kernel/kernel.h"
 #include "wire/index.h"
 #include "telegrad/spec.h"
@@ -17,7 +20,7 @@
 
 typedef struct topk {
     double density;
-    bool by_tensor;
+    bool by_tensor, trimmed;
     int values, index;
     tg__topk select;
     tg__topk_hint *hints; /* one per competition */
@@ -32,6 +35,7 @@ static tg_status init(tg_codec *c)
     topk *own = c->impl;
     own->density = tg_spec_real(c->spec, "density");
     own->by_tensor = strcmp(tg_spec_word(c->spec, "scope"), "tensor") == 0;
+    own->trimmed = strcmp(tg_spec_word(c->spec, "select"), "trimmed") == 0;
     while (strcmp(value_words[own->values], tg_spec_word(c->spec, "values")) != 0)
         own->values++;
     own->index = tg__index_named(tg_spec_word(c->spec, "index"));
@@ -69,7 +73,7 @@ static tg_status begin(tg_codec *c, const tg_encode_context *ctx, size_t n)
     size_t i = 0, lo, m, k, total = 0, room = 0;
     for (; next_competition(own, ctx, n, i, &lo, &m, &k); i++) {
         room = TG__MAX(room, total + tg__topk_room(&own->select, m, k));
-        total += k;
+        total += own->trimmed ? tg__trimmed_most(m, k) : k;
     }
     TG_TRY(tg__topk_reserve(&own->select, room));
     TG_TRY(tg__scratch(c, &own->hints, i, sizeof(*own->hints)));
@@ -84,7 +88,8 @@ static tg_status encode_formed(tg_codec *c, const tg_encode_context *ctx, const 
     TG_TRY(begin(c, ctx, n));
     for (size_t i = 0; next_competition(own, ctx, n, i, &lo, &m, &k); i++)
         if (m > 0)
-            TG_TRY(tg__topk_select(&own->select, &own->hints[i], s, lo, m, k));
+            TG_TRY((own->trimmed ? tg__trimmed_select
+                                 : tg__topk_select)(&own->select, &own->hints[i], s, lo, m, k));
     tg__sparse sparse = {.idx = own->select.idx,
                          .val = own->select.val,
                          .k = own->select.count,
@@ -124,6 +129,9 @@ static const tg_key keys[] = {
                "elements compete with all others, or within their tensor"),
     TG__CHOICE("values", "fp16", "f32|fp16|int8|4bit|2bit|1bit", "how the values are sent"),
     TG__KEY_INDEX,
+    TG__CHOICE(
+        "select", "exact", "exact|trimmed",
+        "the k largest elements, or RedSync's: k to 2 k, above a threshold that is searched"),
     {.name = NULL},
 };
 
@@ -140,6 +148,8 @@ static const char *const settings[] = {"density=1,values=f32",
                                        "density=0.3,values=1bit,index=ef",
                                        "density=0.01,index=ef",
                                        "density=0.1,scope=tensor",
+                                       "density=0.1,select=trimmed",
+                                       "density=0.9,values=f32,select=trimmed,scope=tensor",
                                        NULL};
 
 const tg__codec_ops tg__codec_topk = {
