@@ -12,10 +12,10 @@
  * Units     e is in units of the gradient, as in the authors' code: the optimizer applies the
  *           learning rate to delta. (Algorithm 1 of the paper adds eta u to e; that is the same as
  *           long as eta does not change.)
- * Zeroing   The paper's algorithm subtracts. An estimate holds the noise of its cells, though, and a
- *           subtraction moves that noise to other cells, in every step more of it: training diverges
- *           with the default sketch (docs/methods.md). The authors' code sets the cells to 0, with
- *           all that is in them.
+ * Zeroing   The paper's algorithm subtracts. But an estimate holds the noise of its cells, and a
+ *           subtraction moves that noise to other cells, more of it in every step: training
+ *           diverges with the default sketch (docs/methods.md). The authors' code sets the cells to
+ *           0, with all that is in them.
  * Dense     Dense steps apply the mean gradient, without momentum; u and e stay.
  * Dropped   u and e become what they were before the step, on all ranks.
  * Limits    With a whole sketch the estimates are exact, so this is top-k of the mean gradient with
