@@ -206,8 +206,9 @@ const struct option_def option_table[] = {
      EVERY,
      FORM_OVERLAP,
      AT(overlap)},
-    {.o = {"fusion", 0, "BYTES|auto", "25M", NULL,
-           "size of the buckets in which tensors are exchanged, e.g. 4M; auto measures the best"},
+    {.o = {"fusion", 0, "BYTES|auto|lags", "25M", NULL,
+           "size of the buckets in which tensors are exchanged, e.g. 4M; auto measures the best; "
+           "lags also gives each bucket the density that the backward pass hides"},
      EVERY,
      FORM_FUSION,
      AT(fusion),

@@ -229,7 +229,7 @@ static tg_status set_overlap(tg_overlap *overlap, const struct option_def *optio
     return TG_OK;
 }
 
-/* Set a size that is a whole number of bytes, or auto. */
+/* Set a size that is a whole number of bytes, auto or lags. */
 static tg_status set_fusion(uint64_t *bytes, const struct option_def *option, const char *value)
 {
     double n;
@@ -237,12 +237,17 @@ static tg_status set_fusion(uint64_t *bytes, const struct option_def *option, co
         *bytes = OPT_FUSION_AUTO;
         return TG_OK;
     }
+    if (strcmp(value, "lags") == 0) {
+        *bytes = OPT_FUSION_LAGS;
+        return TG_OK;
+    }
     if (!tg_bytes_parse(value, strlen(value), &n) || n != floor(n) || n < option->min ||
         n > option->max)
-        return tg_fail(TG_E_SPEC,
-                       "--%s \"%.64s\": allowed: auto, or 1 to 4096M bytes, e.g. 500000, 64K, 4MiB "
-                       "(of 1024), 4MB (of 1000); B is a byte",
-                       option->o.name, value);
+        return tg_fail(
+            TG_E_SPEC,
+            "--%s \"%.64s\": allowed: auto, lags, or 1 to 4096M bytes, e.g. 500000, 64K, 4MiB "
+            "(of 1024), 4MB (of 1000); B is a byte",
+            option->o.name, value);
     *bytes = (uint64_t)n;
     return TG_OK;
 }

@@ -19,6 +19,7 @@ enum {
 
 #define OPT_MAX_FAULTS 16
 #define OPT_FUSION_AUTO UINT64_MAX
+#define OPT_FUSION_LAGS (UINT64_MAX - 1)
 #define OPT_NODES_AUTO UINT64_MAX
 #define OPT_OPTIMIZER "sgd:lr=0.05,momentum=0.9" /* if none is given */
 #define OPT_MAX_RULES 64
@@ -70,7 +71,7 @@ struct run_options {
     tg_overlap overlap;
     struct net_options net;
     uint64_t nodes;  /* ranks per node; 0: one level; OPT_NODES_AUTO: as the transport finds them */
-    uint64_t fusion; /* bytes per bucket; 0: the session's default; or OPT_FUSION_AUTO */
+    uint64_t fusion; /* bytes per bucket; 0: the session's default; or OPT_FUSION_* */
     bool evaluate;
     bool anew; /* a worker of servers: steps count from 0 if no other one is there */
     struct run_fault faults[OPT_MAX_FAULTS];

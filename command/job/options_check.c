@@ -24,9 +24,11 @@ static tg_status check_sim_only(const struct run_options *o)
         return tg_fail(
             TG_E_SPEC,
             "--sim-only requires --clock virtual and --tau (measured, a time or a file)");
-    if (o->fusion == OPT_FUSION_AUTO)
-        return tg_fail(TG_E_SPEC, "--sim-only and --fusion auto cannot be combined: auto is "
-                                  "measured between ranks; give a size in bytes");
+    if (o->fusion == OPT_FUSION_AUTO || o->fusion == OPT_FUSION_LAGS)
+        return tg_fail(TG_E_SPEC,
+                       "--sim-only and --fusion %s cannot be combined: it is measured "
+                       "between ranks; give a size in bytes",
+                       o->fusion == OPT_FUSION_AUTO ? "auto" : "lags");
     for (size_t i = 0; i < sizeof no / sizeof no[0]; i++)
         if (options_given(o, no[i]))
             return tg_fail(

@@ -155,6 +155,7 @@ static json_t *fusion(const struct run_options *o)
 {
     return o->fusion == 0                 ? json_null()
            : o->fusion == OPT_FUSION_AUTO ? json_string("auto")
+           : o->fusion == OPT_FUSION_LAGS ? json_string("lags")
                                           : json_integer((json_int_t)o->fusion);
 }
 

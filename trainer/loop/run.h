@@ -25,6 +25,9 @@ typedef struct run {
     uint32_t parts;    /* parts of a step: job->accumulate */
     uint32_t *buckets; /* (nbuckets) tensors in each bucket; NULL: see job->bucket_bytes */
     size_t nbuckets;
+    double *density; /* (nbuckets) with job->bucket_lags; NULL: those of the methods */
+    char **rules;    /* (nrules) with job->bucket_lags, in place of the job's; NULL: the job's */
+    size_t nrules;
     size_t context; /* tokens in a sample; 0: images */
     tg_spec *shard;
     float *state_aside; /* (model->nstate) state saved during evaluation */
@@ -132,8 +135,8 @@ TG_NODISCARD tg_status run_choose_buckets(run *r);
 
 /* The metadata of saved weights: "model=..", "data=..", "holdout=..", "batch=.." and, for texts,
  * "context=..", named as the options of `telegrad eval`; also "precision=..", "data_hash=..", and
- * for chosen buckets "buckets=3,1,2". (run_weights.c) */
-#define RUN_METADATA 8
+ * for chosen buckets "buckets=3,1,2" and "densities=0.01,0.3,1". (run_weights.c) */
+#define RUN_METADATA 9
 typedef struct run_metadata {
     const char *list[RUN_METADATA]; /* (count) */
     size_t count;

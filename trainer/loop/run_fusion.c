@@ -9,10 +9,13 @@
 #include "trainer/loop/run_fusion.h"
 #include "telegrad/reducer.h"
 #include "trainer/loop/run.h"
+#include "trainer/loop/run_lags.h"
 #include "trainer/loop/run_times.h"
 #include "telegrad/tools.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -183,8 +186,8 @@ static tg_status weigh(const run *r, double byte, fusion_tensor *t)
     return status;
 }
 
-/* Give rank 0's buckets to all ranks. cut: scratch (n), 1 where a bucket begins. A sum of zeros and
- * one number is exact, so comparing it with 0 is exact, too. */
+/* Give rank 0's buckets to all ranks. cut: scratch (n), where a bucket begins 1 or its density. A sum
+ * of zeros and one number is exact, so comparing it with 0 is exact, too. */
 static tg_status share(run *r, size_t n, float *cut)
 {
     const tg_reducer_config config = {
@@ -192,13 +195,15 @@ static tg_status share(run *r, size_t n, float *cut)
     tg_reducer *reducer;
     memset(cut, 0, n * sizeof *cut);
     for (size_t i = 0, at = 0; r->transport->rank == 0 && i < r->nbuckets; at += r->buckets[i++])
-        cut[at] = 1;
+        cut[at] = r->density != NULL ? (float)r->density[i] : 1;
     TG_TRY(tg_reducer_create("dense", r->transport, n, &config, &reducer));
     const tg_status status = tg_reducer_mean(reducer, cut, cut);
     tg_reducer_destroy(reducer);
     TG_TRY(status);
     r->nbuckets = 0;
     for (size_t i = 0; i < n; i++) {
+        if (cut[i] > 0 && r->density != NULL)
+            r->density[r->nbuckets] = fmin((double)cut[i] * r->transport->size, 1);
         if (cut[i] > 0)
             r->buckets[r->nbuckets++] = 0;
         r->buckets[r->nbuckets - 1]++;
@@ -212,11 +217,27 @@ typedef struct workspace {
     float *floats; /* (model->floats) */
 } workspace;
 
+/* The densities of rank 0's buckets, and a line about them. */
+static void choose_densities(run *r, const fusion_tensor *t, size_t n, double alpha, double least)
+{
+    char list[256];
+    size_t at = 0;
+    lags_densities(t, n, r->buckets, r->nbuckets, alpha, least, r->density);
+    for (size_t i = 0; i < r->nbuckets && at < sizeof list - 16; i++)
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s%.3g", i > 0 ? ", " : "",
+                               r->density[i]);
+    tg_log(TG_LOG_INFO, "fusion lags: densities of the buckets, in forward order: %s", list);
+}
+
 static tg_status choose(run *r, workspace *w)
 {
     const model *m = r->model;
-    double alpha = 0, byte = 0, backward = 0;
+    double alpha = 0, byte = 0, backward = 0, least = 0;
     size_t n = 0;
+    if (r->job->bucket_lags) {
+        TG_TRY(lags_least(r->job, &least));
+        TG_TRY(tg_alloc(m->ntensors, sizeof *r->density, &r->density));
+    }
     TG_TRY(tg_alloc(m->ntensors, sizeof *w->t, &w->t));
     TG_TRY(tg_alloc(m->ntensors, sizeof *w->ready, &w->ready));
     TG_TRY(tg_alloc(m->floats, sizeof *w->floats, &w->floats));
@@ -236,6 +257,8 @@ static tg_status choose(run *r, workspace *w)
                "fusion auto: an exchange takes %.3g ms and %.3g ms a megabyte, the backward pass "
                "%.3g ms: %zu tensors in %zu buckets",
                1e3 * alpha, 1e9 * byte, 1e3 * backward, n, r->nbuckets);
+        if (r->density != NULL)
+            choose_densities(r, w->t, n, alpha, least);
     }
     return share(r, n, w->floats);
 }
@@ -256,16 +279,46 @@ static tg_status parse(run *r, const char *text)
     return TG_OK;
 }
 
+/* Parse "0.01,0.3,1", one number for each bucket. */
+static tg_status parse_densities(run *r, const char *text)
+{
+    TG_TRY(tg_alloc(r->nbuckets, sizeof *r->density, &r->density));
+    const char *at = text;
+    for (size_t i = 0; i < r->nbuckets; i++) {
+        char *end;
+        r->density[i] = strtod(at, &end);
+        if (end == at || !(r->density[i] > 0 && r->density[i] <= 1) ||
+            *end != (i + 1 < r->nbuckets ? ',' : '\0'))
+            return tg_fail(TG_E_CORRUPT,
+                           "%s: densities=\"%.64s\": allowed: %zu numbers in (0, 1] with commas",
+                           r->job->resume_dir, text, r->nbuckets);
+        at = end + 1;
+    }
+    return TG_OK;
+}
+
+static tg_status take_densities(run *r, const tg_weights *w)
+{
+    const char *text = tg_weights_metadata(w, "densities");
+    return text ? parse_densities(r, text)
+                : tg_fail(TG_E_MISMATCH,
+                          "%s was saved by a run whose densities were not chosen by measuring: "
+                          "give the same --fusion as that run",
+                          r->job->resume_dir);
+}
+
 static tg_status take_over(run *r)
 {
     tg_weights *w;
     TG_TRY(tg_weights_open_saved(r->job->resume_dir, &w));
     const char *text = tg_weights_metadata(w, "buckets");
-    const tg_status status = text ? parse(r, text)
-                                  : tg_fail(TG_E_MISMATCH,
-                                            "%s was saved by a run whose buckets were not chosen "
-                                            "by measuring: give the same --fusion as that run",
-                                            r->job->resume_dir);
+    tg_status status = text ? parse(r, text)
+                            : tg_fail(TG_E_MISMATCH,
+                                      "%s was saved by a run whose buckets were not chosen "
+                                      "by measuring: give the same --fusion as that run",
+                                      r->job->resume_dir);
+    if (status == TG_OK && r->job->bucket_lags)
+        status = take_densities(r, w);
     tg_weights_close(w);
     return status;
 }
@@ -275,9 +328,9 @@ tg_status run_choose_buckets(run *r)
     workspace w = {NULL, NULL, NULL};
     if (!r->job->bucket_auto || r->transport->size == 1)
         return TG_OK;
-    if (r->job->resume_dir)
-        return take_over(r);
-    const tg_status status = choose(r, &w);
+    tg_status status = r->job->resume_dir ? take_over(r) : choose(r, &w);
+    if (status == TG_OK && r->density != NULL)
+        status = lags_rules(r);
     free(w.t);
     free(w.ready);
     free(w.floats);

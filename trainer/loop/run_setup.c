@@ -1,4 +1,5 @@
 #include "trainer/loop/run.h"
+#include "trainer/loop/run_lags.h"
 #include "trainer/loop/run_layers.h"
 #include "trainer/loop/run_times.h"
 #include "trainer/data/data.h"
@@ -198,6 +199,10 @@ static tg_status make_session(run *r, const run_metadata *about)
     config.overlap = r->job->overlap;
     config.buckets = r->buckets;
     config.nbuckets = r->nbuckets;
+    if (r->rules != NULL) {
+        config.rules = (const char *const *)r->rules;
+        config.nrules = r->nrules;
+    }
     config.nodes = r->job->nodes;
     config.samples = samples;
     if (r->all_events != NULL && r->all_events->wait != NULL)
@@ -411,6 +416,7 @@ void run_free(run *r)
     loader_destroy(r->test_loader);
     free(r->state_aside);
     free(r->id);
+    lags_free(r);
     free(r->buckets);
     run_waits_free(r);
     run_layers_free(r);

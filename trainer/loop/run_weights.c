@@ -42,6 +42,18 @@ static tg_status describe_buckets(const run *r, run_metadata *d)
     return status;
 }
 
+static tg_status describe_densities(const run *r, run_metadata *d)
+{
+    const size_t room = 16 * r->nbuckets + 1;
+    char *list;
+    TG_TRY(tg_alloc(room, 1, &list));
+    for (size_t i = 0, at = 0; i < r->nbuckets; i++)
+        at += (size_t)snprintf(list + at, room - at, "%s%.3g", i ? "," : "", r->density[i]);
+    const tg_status status = describe(d, "densities=%s", list);
+    free(list);
+    return status;
+}
+
 tg_status run_describe(const run *r, run_metadata *d)
 {
     const train_job *job = r->job;
@@ -58,7 +70,9 @@ tg_status run_describe(const run *r, run_metadata *d)
         TG_TRY(describe(d, "context=%zu", r->context));
     TG_TRY(describe(d, "precision=%s", train_precision_names[job->precision]));
     TG_TRY(describe(d, "data_hash=%016" PRIx64, train_data_hash(r->data)));
-    return r->buckets ? describe_buckets(r, d) : TG_OK;
+    if (r->buckets)
+        TG_TRY(describe_buckets(r, d));
+    return r->density ? describe_densities(r, d) : TG_OK;
 }
 
 tg_status run_read_weights(model *m, const tg_weights *w)

@@ -99,6 +99,7 @@ typedef struct train_job {
     /* In place of bucket_bytes: merge tensors by measurements before the first step (run_fusion.h).
      * A checkpoint keeps the choice. */
     bool bucket_auto;
+    bool bucket_lags; /* with bucket_auto: choose the density of each bucket, too (run_lags.h) */
     const int *nodes; /* (ranks) two levels (session.h) */
     /* The ranks that are threads of this process, and the bytes that were available before any of
      * them allocated (memory.h). All refuse if their networks together need more. 0: unknown; each
