@@ -186,8 +186,8 @@ static tg_status weigh(const run *r, double byte, fusion_tensor *t)
     return status;
 }
 
-/* Give rank 0's buckets to all ranks. cut: scratch (n), where a bucket begins 1 or its density. A sum
- * of zeros and one number is exact, so comparing it with 0 is exact, too. */
+/* Give rank 0's buckets to all ranks. cut: scratch (n), where a bucket begins 1 or its density. A
+ * sum of zeros and one number is exact, so comparing it with 0 is exact, too. */
 static tg_status share(run *r, size_t n, float *cut)
 {
     const tg_reducer_config config = {

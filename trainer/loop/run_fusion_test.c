@@ -106,8 +106,8 @@ static void test_methods(void **state)
     assert_non_null(strstr(tg_error(), "method \"fetchsgd\" has none"));
 }
 
-/* Ranks agree on the densities that rank 0 chose. Runs that resume have those of the checkpoint: they
- * measure nothing, so two of them have the same bits. */
+/* Ranks agree on the densities that rank 0 chose. Runs that resume have those of the checkpoint:
+ * they measure nothing, so two of them have the same bits. */
 static void test_lags(void **state)
 {
     (void)state;
