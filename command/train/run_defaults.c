@@ -124,33 +124,38 @@ static tg_status settle(struct run_options *o, const char *written, const tg_spe
     return TG_OK;
 }
 
-/* Whether a method's spec asks for servers. */
-static bool is_star(const char *method)
+/* The exchange with servers that a method's spec asks for; NULL: none. */
+static const char *star_of(const char *method)
 {
+    static const char *const stars[] = {"star", "codedstar"};
     tg_spec *spec;
     if (tg_registry_parse(TG_KIND_METHOD, method, &spec) != TG_OK)
-        return false; /* creating the session reports the error */
-    const bool star =
-        tg_spec_given(spec, "exchange") && strcmp(tg_spec_word(spec, "exchange"), "star") == 0;
+        return NULL; /* creating the session reports the error */
+    const char *word = tg_spec_given(spec, "exchange") ? tg_spec_word(spec, "exchange") : "";
+    const char *star = NULL;
+    for (size_t i = 0; i < TG_COUNT(stars); i++)
+        star = strcmp(word, stars[i]) == 0 ? stars[i] : star;
     tg_spec_free(spec);
     return star;
 }
 
-static tg_status refuse_star(const char *option, const char *value)
+static tg_status refuse_star(const char *option, const char *value, const char *star)
 {
     return tg_fail(TG_E_SPEC,
-                   "--%s %.200s: this job has no server for exchange=star: use --servers N", option,
-                   value);
+                   "--%s %.200s: this job has no server for exchange=%s: use --servers N", option,
+                   value, star);
 }
 
 static tg_status check_without_servers(const struct run_options *o)
 {
-    if (is_star(options_method(o)))
-        return refuse_star("method", options_method(o));
+    const char *star = star_of(options_method(o));
+    if (star)
+        return refuse_star("method", options_method(o), star);
     for (size_t i = 0; i < o->rule_count; i++) {
         const char *equals = strchr(o->rules[i], '=');
-        if (equals && is_star(equals + 1))
-            return refuse_star("rule", o->rules[i]);
+        star = equals ? star_of(equals + 1) : NULL;
+        if (star)
+            return refuse_star("rule", o->rules[i], star);
     }
     return TG_OK;
 }
@@ -172,12 +177,12 @@ static tg_status settle_method(struct run_options *o)
     char name[64];
     snprintf(name, sizeof name, "%s", tg_spec_name(spec));
     tg_spec_free(spec);
-    if (is_star(text))
+    if (star_of(text))
         return TG_OK;
     if (given || !can)
         return tg_fail(TG_E_SPEC,
-                       given ? "--server%s with --method %.200s: servers are for exchange=star: "
-                               "leave one of them out"
+                       given ? "--server%s with --method %.200s: servers are for exchange=star "
+                               "and codedstar: leave one of them out"
                              : "--server%s with --method %.200s: this method does not have "
                                "exchange=star, so servers cannot sum its gradients",
                        o->net.server ? "" : "s", given ? text : name);

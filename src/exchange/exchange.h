@@ -106,7 +106,8 @@ enum {
     TG__SUMS_SELECTED = 8,   /* sparse frames; elements of sums are selected again */
     TG__SUMS_ROUNDED = 16,   /* frames of a codec that rounds; sums are rounded again, once */
     TG__SUMS_REROUNDED = 32, /* the same, but at every step of several */
-    TG__SUMS_ALL = 63
+    TG__SUMS_TWOWAY = 64, /* frames of any codec; servers code means, with a residual of theirs */
+    TG__SUMS_ALL = 127
 };
 
 typedef struct tg__exchange_ops {
@@ -139,6 +140,7 @@ typedef struct tg__exchange_ops {
     bool served;      /* servers sum: the transport must have some */
     bool decodes_own; /* the result contains this rank's own decoded values (not broadcast, push) */
     bool recodes;     /* encodes finished blocks by x->recode: two-way methods need it */
+    bool codes_means; /* served: servers code what they send, with residuals of their own */
 } tg__exchange_ops;
 
 struct tg__exchange {
@@ -200,6 +202,12 @@ struct tg__exchange {
      * before each start; its segments are those of the vector, or none. */
     tg_encode_context context;
     tg_segment *cut; /* scratch of tg__reencode */
+    /* With ops->codes_means: `context` is also that by which servers code. Set before each start,
+     * alike on all ranks: their residuals begin at 0; what they sent last was not applied; and a
+     * factor for their residuals, 0: they send zeros and keep them */
+    bool first, dropped;
+    double factor;
+    bool costs_two_ways; /* it stands for one with ops->codes_means, to be measured */
     void *impl;
     tg__owned owned; /* memory, released with the exchange */
 };

@@ -10,20 +10,27 @@
  * A dense f32 vector goes in slices: each block is cut, and the pull of one slice overlaps the push
  * of the next.
  *
+ * `codedstar` codes the pull, too: server q adds its residual to the mean, encodes the sum with the
+ * ranks' codec, and keeps the error as its new residual (star_coding.h, src/server/recoder.h).
+ *
  * Cost     2 rounds, 2 delays; each rank sends its frame once, whatever the number of ranks, and
  *          receives one. A server's link carries P frames in and P blocks out, so the exchange
  *          suits ranks with thin up-links and servers with wide ones
- * Source   Li et al. 2014, Scaling Distributed Machine Learning with the Parameter Server, OSDI */
+ * Source   Li et al. 2014, Scaling Distributed Machine Learning with the Parameter Server, OSDI;
+ *          Tang et al. 2019, DoubleSqueeze, arXiv:1905.05957 (codedstar) */
 #include "exchange/star.h"
 #include "base/mem.h"
 #include "exchange/sliced.h"
+#include "exchange/star_coding.h"
 #include "exchange/star_cost.h"
+#include <limits.h>
 #include <string.h>
 
 typedef struct star {
     tg__messages push; /* (parts) own parts, each behind its head */
     tg__messages pull; /* (parts) what comes back */
     size_t *len;       /* (parts) bytes of each answer's frame; 0: not arrived */
+    uint32_t *behind;  /* (parts) bytes of what follows each part that is sent */
     uint32_t slices;   /* of each block; part q * slices + c is slice c of block q */
     uint32_t told;     /* messages returned as wishes: a pull and a push for each part, in turns */
     uint32_t from;     /* slices below it have arrived from all servers */
@@ -35,7 +42,7 @@ typedef struct star {
 
 static uint32_t slices_of(const tg__exchange *x)
 {
-    if (!x->combine->additive || !(x->codec->ops->properties & TG__LOSSLESS))
+    if (x->ops->codes_means || !x->combine->additive || !(x->codec->ops->properties & TG__LOSSLESS))
         return 1;
     return tg__star_slices(x->n, x->servers);
 }
@@ -53,7 +60,8 @@ static size_t begin_of(const tg__exchange *x, size_t i)
 static size_t step_bytes(const tg__exchange *x, size_t i, size_t len)
 {
     const tg__part *part = &x->parts[i];
-    const bool late = len == TG__F32_BYTES(part->hi - part->lo) + TG__STAR_STEP;
+    const bool late =
+        !x->ops->codes_means && len == TG__F32_BYTES(part->hi - part->lo) + TG__STAR_STEP;
     return late || x->combine == &tg__combine_parameters ? TG__STAR_STEP : 0;
 }
 
@@ -67,15 +75,18 @@ static tg_status star_init(tg__exchange *x)
     star *s = x->impl;
     size_t cap = 0;
     if (x->servers == 0)
-        return tg_fail(TG_E_UNSUPPORTED, "exchange=star: this job has no server");
+        return tg_fail(TG_E_UNSUPPORTED, "exchange=%s: this job has no server", x->ops->entry.name);
     if (!tg__star_knows(x->combine))
-        return tg_fail(TG_E_UNSUPPORTED, "exchange=star: a server cannot form the %s",
-                       x->combine->name);
+        return tg_fail(TG_E_UNSUPPORTED, "exchange=%s: a server cannot form the %s",
+                       x->ops->entry.name, x->combine->name);
+    if (x->ops->codes_means)
+        TG_TRY(tg__mean_only(x, INT_MAX));
     s->slices = slices_of(x);
     x->open_slices = TG__MIN(s->slices, TG__SLICES_OPEN);
     x->nparts = (size_t)x->servers * s->slices;
     TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *x->parts, &x->parts));
     TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *s->len, &s->len));
+    TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *s->behind, &s->behind));
     TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *x->late, &x->late));
     for (size_t i = 0; i < x->nparts; i++) {
         x->parts[i].lo = begin_of(x, i);
@@ -83,7 +94,9 @@ static tg_status star_init(tg__exchange *x)
         cap = TG__MAX(cap, tg__codec_bound(x->codec, x->parts[i].hi - x->parts[i].lo));
         cap = TG__MAX(cap, TG__F32_BYTES(x->parts[i].hi - x->parts[i].lo));
     }
-    const size_t behind = is_of_parameters(x) ? TG__STAR_SETTINGS_MOST : 0;
+    const size_t behind = is_of_parameters(x)   ? TG__STAR_SETTINGS_MOST
+                          : x->ops->codes_means ? TG__CODING_MOST
+                                                : 0;
     TG_TRY(tg__messages_alloc(x, &s->push, x->nparts, TG__STAR_HEAD + cap + behind));
     TG_TRY(tg__messages_alloc(x, &s->pull, x->nparts, cap + TG__STAR_STEP));
     for (size_t i = 0; i < x->nparts; i++) {
@@ -93,20 +106,32 @@ static tg_status star_init(tg__exchange *x)
     return TG_OK;
 }
 
+static uint16_t flags_of(const tg__exchange *x)
+{
+    unsigned flags = (x->owns_momentum ? TG__STAR_OWNS_MOMENTUM : 0) |
+                     (x->anew ? TG__STAR_ANEW : 0) | (x->settings.len > 0 ? TG__STAR_TELLS : 0);
+    if (x->ops->codes_means)
+        flags |=
+            TG__STAR_CODED | (x->first ? TG__STAR_FIRST : 0) | (x->dropped ? TG__STAR_DROPPED : 0);
+    return (uint16_t)flags;
+}
+
 static tg_status star_start(tg__exchange *x)
 {
     star *s = x->impl;
     for (size_t i = 0; i < x->nparts; i++) {
-        const tg__star head = {.combine = x->combine,
-                               .flags = (uint16_t)((x->owns_momentum ? TG__STAR_OWNS_MOMENTUM : 0) |
-                                                   (x->anew ? TG__STAR_ANEW : 0) |
-                                                   (x->settings.len > 0 ? TG__STAR_TELLS : 0)),
-                               .begin = x->parts[i].lo,
-                               .rate = x->rate};
-        uint8_t *at = tg__message_frame(&s->push, i);
-        tg__star_head(at, &head);
+        tg__star head = {
+            .combine = x->combine, .flags = flags_of(x), .begin = x->parts[i].lo, .rate = x->rate};
+        uint8_t *at = tg__message_frame(&s->push, i), *end = at + TG__STAR_HEAD + x->parts[i].len;
+        s->behind[i] = (uint32_t)x->settings.len;
         if (x->settings.len > 0)
-            memcpy(at + TG__STAR_HEAD + x->parts[i].len, x->settings.text, x->settings.len);
+            memcpy(end, x->settings.text, x->settings.len);
+        if (x->ops->codes_means) {
+            TG_TRY(tg__coding_write(x, &x->parts[i], x->first, (uint32_t)(i / s->slices), end,
+                                    &s->behind[i]));
+            head.coding = s->behind[i];
+        }
+        tg__star_head(at, &head);
         s->len[i] = 0;
         x->late[i] = false;
     }
@@ -127,14 +152,14 @@ static size_t star_wants(tg__exchange *x, tg__wish *wish, size_t max)
     for (; s->told < 2 * S * to && count < max; s->told++) {
         const uint32_t k = s->told / 2, q = k % S, c = k / S, i = q * s->slices + c;
         const bool send = s->told % 2 == 1;
-        wish[count++] = (tg__wish){.send = send,
-                                   .peer = x->size + (int)q,
-                                   .round = send ? TG__STAR_PUSH : TG__STAR_PULL,
-                                   .slice = c,
-                                   .msg = tg__message(send ? &s->push : &s->pull, i),
-                                   .len = send ? TG__STAR_HEAD + x->parts[i].len + x->settings.len
-                                               : s->pull.cap,
-                                   .id = send ? (uint32_t)x->nparts + i : i};
+        wish[count++] =
+            (tg__wish){.send = send,
+                       .peer = x->size + (int)q,
+                       .round = send ? TG__STAR_PUSH : TG__STAR_PULL,
+                       .slice = c,
+                       .msg = tg__message(send ? &s->push : &s->pull, i),
+                       .len = send ? TG__STAR_HEAD + x->parts[i].len + s->behind[i] : s->pull.cap,
+                       .id = send ? (uint32_t)x->nparts + i : i};
     }
     return count;
 }
@@ -200,8 +225,9 @@ static tg_status star_done(tg__exchange *x, uint32_t id, size_t len)
         TG_TRY(take_step(x, id, len));
         len -= TG__STAR_STEP;
     }
+    const int codec = x->ops->codes_means ? x->codec->ops->wire_id : -1;
     const tg_status status =
-        tg__frame_check(tg__message_frame(&s->pull, id), len, part->hi - part->lo, -1);
+        tg__frame_check(tg__message_frame(&s->pull, id), len, part->hi - part->lo, codec);
     if (status != TG_OK)
         return tg_fail(status, "frame from server %u: %s", id / s->slices, tg_error());
     s->len[id] = len;
@@ -235,18 +261,37 @@ static void star_cost(int size, size_t n, double frame, tg__cost *cost_p)
         .rounds = 2, .delays = 2, .bytes = frame + head, .serial = size * (frame + head + block)};
 }
 
+static void codedstar_cost(int size, size_t n, double frame, tg__cost *cost_p)
+{
+    const double head = TG__ENVELOPE_BYTES + TG__STAR_HEAD + TG__CODING_STEP;
+    (void)n;
+    *cost_p = (tg__cost){.rounds = 2,
+                         .delays = 2,
+                         .bytes = frame + head,
+                         .serial = size * (frame + head + TG__ENVELOPE_BYTES + frame)};
+}
+
+#define STAR_OPS                                                                             \
+    .impl_bytes = sizeof(star), .init = star_init, .start = star_start, .wants = star_wants, \
+    .done = star_done, .finished = star_finished, .result = star_result, .served = true
+
 const tg__exchange_ops tg__star_exchange = {
     .entry = {"star", "servers sum in rank order and send the sums to all: 2 delays",
               "Li et al. 2014, OSDI", NULL},
     .brief = "2 delays, by way of servers, which sum in rank order",
     .sums = TG__SUMS_DENSE | TG__SUMS_CODED,
-    .impl_bytes = sizeof(star),
-    .init = star_init,
-    .start = star_start,
-    .wants = star_wants,
-    .done = star_done,
-    .finished = star_finished,
-    .result = star_result,
+    STAR_OPS,
     .cost = star_cost,
-    .served = true,
+};
+
+const tg__exchange_ops tg__codedstar_exchange = {
+    .entry = {"codedstar",
+              "the same, and servers code the means, each with a residual of its own: two-way "
+              "compression",
+              "Tang et al. 2019, arXiv:1905.05957", NULL},
+    .brief = "2 delays, by way of servers, which code means with residuals",
+    .sums = TG__SUMS_TWOWAY,
+    STAR_OPS,
+    .cost = codedstar_cost,
+    .codes_means = true,
 };

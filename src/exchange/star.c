@@ -1,5 +1,6 @@
 #include "exchange/star.h"
 #include "base/mem.h"
+#include "exchange/star_coding.h"
 #include <math.h>
 #include <string.h>
 
@@ -29,7 +30,7 @@ void tg__star_head(uint8_t head[TG__STAR_HEAD], const tg__star *star)
     head[0] = TG__STAR_VERSION;
     head[1] = (uint8_t)number_of(star->combine);
     tg__put16(head + 2, star->flags);
-    tg__put32(head + 4, 0);
+    tg__put32(head + 4, star->coding);
     tg__put64(head + 8, star->begin);
     tg__put64(head + 16, rate);
 }
@@ -47,10 +48,17 @@ tg_status tg__star_read(const uint8_t head[TG__STAR_HEAD], tg__star *star)
     star->flags = tg__get16(head + 2);
     star->begin = tg__get64(head + 8);
     memcpy(&star->rate, &rate, sizeof star->rate);
-    const unsigned of_parameters = TG__STAR_ANEW | TG__STAR_TELLS;
-    if ((star->flags & ~(TG__STAR_OWNS_MOMENTUM | of_parameters)) != 0 || tg__get32(head + 4) != 0)
-        return tg_fail(TG_E_CORRUPT, "flags=%#x, %#x: known are 0x7, 0", star->flags,
-                       tg__get32(head + 4));
+    star->coding = tg__get32(head + 4);
+    const unsigned of_parameters = TG__STAR_ANEW | TG__STAR_TELLS,
+                   of_coding = TG__STAR_FIRST | TG__STAR_DROPPED;
+    const bool coded = (star->flags & TG__STAR_CODED) != 0;
+    if (star->flags > 0x3f || star->coding > (coded ? TG__CODING_MOST : 0))
+        return tg_fail(TG_E_CORRUPT, "flags=%#x, %u bytes of coding: known are 0x3f; 0 to %u",
+                       star->flags, star->coding, coded ? TG__CODING_MOST : 0);
+    if ((coded && star->combine != &tg__combine_mean) || (!coded && (star->flags & of_coding) != 0))
+        return tg_fail(TG_E_CORRUPT,
+                       "flags=%#x with combine=%s: 0x8 is of means alone, 0x30 goes with it",
+                       star->flags, star->combine->name);
     if ((star->flags & of_parameters) != 0 && star->combine != &tg__combine_parameters)
         return tg_fail(TG_E_CORRUPT, "flags=%#x with combine=%s: 0x6 is of parameters alone",
                        star->flags, star->combine->name);
@@ -66,7 +74,11 @@ tg_status tg__star_frame(const uint8_t *payload, size_t len, const tg__star *sta
     const uint8_t *frame = payload + TG__STAR_HEAD;
     size_t rest = 0;
     len -= TG__STAR_HEAD;
-    if ((star->flags & TG__STAR_TELLS) != 0) {
+    if ((star->flags & TG__STAR_CODED) != 0) {
+        if (star->coding > len - TG__FRAME_HEAD)
+            return tg_fail(TG_E_CORRUPT, "%u bytes of coding in %zu bytes", star->coding, len);
+        rest = star->coding;
+    } else if ((star->flags & TG__STAR_TELLS) != 0) {
         const size_t n = tg__get32(frame + 4);
         rest = len - TG__MIN(len, n > TG_MAX_ELEMENTS ? len : TG__F32_BYTES(n));
         if (rest == 0 || rest > TG__STAR_SETTINGS_MOST)
@@ -76,6 +88,7 @@ tg_status tg__star_frame(const uint8_t *payload, size_t len, const tg__star *sta
     }
     *len_p = len - rest;
     if (settings_p != NULL)
-        *settings_p = (tg__settings){(const char *)frame + *len_p, rest};
+        *settings_p = (tg__settings){(const char *)frame + *len_p,
+                                     (star->flags & TG__STAR_TELLS) != 0 ? rest : 0};
     return TG_OK;
 }

@@ -2,7 +2,7 @@
  * frame. The answer's payload is a frame; that to parameters, also the step (8) at which the worker
  * begins.
  *
- *   0  1  version (2)            4  4  zero
+ *   0  1  version (2)            4  4  bytes of the coding behind the frame
  *   1  1  how to combine         8  8  first element of the frame, in the vector
  *   2  2  flags                 16  8  learning rate, f64; 0: unknown
  * docs/wire-format.md is the specification. */
@@ -34,7 +34,11 @@ enum { TG__STAR_PUSH, TG__STAR_PULL };
 enum {
     TG__STAR_OWNS_MOMENTUM = 1, /* the optimizer's momentum is in the gradient already */
     TG__STAR_ANEW = 2,          /* of parameters: if no other worker is there, steps count from 0 */
-    TG__STAR_TELLS = 4          /* of parameters: the worker's settings follow the frame */
+    TG__STAR_TELLS = 4,         /* of parameters: the worker's settings follow the frame */
+    TG__STAR_CODED = 8,         /* of a mean: a coding (star_coding.h) follows the frame, by which
+                                   the server codes the answer */
+    TG__STAR_FIRST = 16,        /* with CODED: the coding is complete; the residual begins at 0 */
+    TG__STAR_DROPPED = 32       /* with CODED: the last answer was not applied */
 };
 #define TG__STAR_SETTINGS_MOST 4096u /* bytes */
 
@@ -43,6 +47,7 @@ typedef struct tg__star {
     uint16_t flags;
     uint64_t begin;
     double rate;
+    uint32_t coding; /* with CODED: its bytes */
 } tg__star;
 
 /* True if servers know the combine. */

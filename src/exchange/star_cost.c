@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "exchange/sliced.h"
 #include "exchange/star.h"
+#include "exchange/star_coding.h"
 #include "transport/worker.h"
 
 uint32_t tg__star_slices(size_t n, int servers)
@@ -12,15 +13,16 @@ uint32_t tg__star_slices(size_t n, int servers)
                : TG__SLICES;
 }
 
-tg__star_load tg__star_load_of(size_t n, double frame, const tg__star_net *net)
+tg__star_load tg__star_load_of(size_t n, double frame, bool coded, const tg__star_net *net)
 {
     const double dense = 4.0 * (double)n;
-    const uint32_t slices = frame >= dense ? tg__star_slices(n, net->servers) : 1;
+    const uint32_t slices = !coded && frame >= dense ? tg__star_slices(n, net->servers) : 1;
     const double messages = (double)net->servers * slices,
-                 answer = dense + messages * (TG__ENVELOPE_BYTES + TG__FRAME_HEAD),
+                 answer = (coded ? frame - TG__FRAME_HEAD : dense) +
+                          messages * (TG__ENVELOPE_BYTES + TG__FRAME_HEAD),
                  bytes = frame - TG__FRAME_HEAD +
                          messages * (TG__WORKER_STAMP + TG__ENVELOPE_BYTES + TG__STAR_HEAD +
-                                     TG__FRAME_HEAD);
+                                     (coded ? TG__CODING_STEP : 0) + TG__FRAME_HEAD);
     return (tg__star_load){.push = bytes * net->up,
                            .pull = answer * net->down,
                            .in = bytes / net->servers * net->server_down,

@@ -20,6 +20,10 @@ typedef struct program {
     double *eta;
     double *sent_eta;   /* (lanes) that of the residual that was encoded; 0: unknown */
     tg__twoway *twoway; /* NULL: not two-way */
+    /* exchanges whose servers code means: they know how; their last answer was not applied; the
+     * learning rate that their residuals are scaled by, 0: none yet */
+    bool told, dropped;
+    double server_eta;
 } program;
 
 static bool has_flag(const tg__method *m, const char *key)
@@ -46,6 +50,17 @@ static const tg__combine *combine_of(const tg__method *m)
     return combine->cuts && !tg__method_cuts(m->def, m->spec) ? &tg__combine_mean : combine;
 }
 
+/* Servers restore one step's residual at most. */
+static tg_status check_means(const tg__method *m, const tg__exchange_ops *x)
+{
+    const size_t lanes = m->setup.coded_lanes != 0 ? m->setup.coded_lanes : m->setup.lanes;
+    if (!x->codes_means || lanes <= 1)
+        return TG_OK;
+    return tg_fail(TG_E_UNSUPPORTED,
+                   "exchange=%s allows one exchange in flight, not %zu: use exchange=star for more",
+                   x->entry.name, lanes);
+}
+
 static tg_status make_lane(tg__method *m, program *p, tg__lane *l)
 {
     const tg__exchange_ops *coded = tg__method_exchange(m);
@@ -55,6 +70,7 @@ static tg_status make_lane(tg__method *m, program *p, tg__lane *l)
         return tg_fail(TG_E_SPEC, "twoway=yes with exchange=%s: allowed: %s, auto",
                        coded->entry.name, tg__method_default_exchange(m->spec));
     TG_TRY(check_leftover(m, p, coded));
+    TG_TRY(check_means(m, coded));
     if (coded->leftover != NULL && p->again == NULL)
         TG_TRY(tg__method_derive(m, m->def->codec, &p->again));
     TG_TRY(tg__method_join(m, coded, m->n, coded->leftover != NULL ? p->again : p->codec,
@@ -195,6 +211,23 @@ static bool default_heal(tg__method *m, bool anyway)
     return true;
 }
 
+/* What servers that code means must know, alike on all ranks, of which some may have no finite
+ * gradient in this step. */
+static void tell_servers(program *p, const tg__task *task, tg__exchange *x)
+{
+    x->first = !p->told;
+    x->dropped = p->dropped;
+    x->factor = 1;
+    if (p->eta != NULL && task->no_update)
+        x->factor = 0;
+    else if (p->eta != NULL && p->server_eta > 0 && task->eta > 0)
+        x->factor = units_ratio(p->server_eta, task->eta);
+    if (task->eta > 0)
+        p->server_eta = task->eta;
+    p->told = true;
+    p->dropped = false;
+}
+
 /* What cannot be encoded is sent as zeros. */
 static tg_status encode(tg__method *m, tg__task *task, tg__lane *l)
 {
@@ -216,8 +249,10 @@ static tg_status encode(tg__method *m, tg__task *task, tg__lane *l)
     if (l->was_nonfinite || rests)
         tg__put_zeros(x);
     tg__task_count(task, x, m->def->properties & TG__DENSE ? NULL : p->codec);
-    if (x->ops->leftover != NULL)
+    if (x->ops->leftover != NULL || x->ops->codes_means)
         x->context = context_of(m, task->step, TG_PURPOSE_OWNER);
+    if (x->ops->codes_means)
+        tell_servers(p, task, x);
     return TG_OK;
 }
 
@@ -249,6 +284,7 @@ static tg_status default_undo(tg__method *m, const tg__task *task)
     float *pending = tg__feedback_pending(m->feedback);
     if (l->was_coded)
         tg__twoway_undo(p->twoway);
+    p->dropped = p->dropped || (l->was_coded && l->coded->ops->codes_means);
     if (!l->was_coded || l->was_nonfinite || pending == NULL)
         return TG_OK;
     for (size_t i = 0; i < l->coded->nparts; i++) {

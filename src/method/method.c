@@ -229,11 +229,13 @@ tg_status tg__method_own(tg__method *m, tg__exchange *x)
 tg_status tg__method_join(tg__method *m, const tg__exchange_ops *ops, size_t n, tg_codec *codec,
                           const tg__combine *combine, tg__exchange **x_p)
 {
+    const tg__exchange_ops *served = ops;
     tg__exchange *x;
     if (ops->served && m->setup.measures)
         ops = tg__exchange_find("allgather");
     TG_TRY(tg__exchange_create_served(ops, m->setup.rank, m->setup.size, m->setup.servers, n, codec,
                                       combine == NULL ? &tg__combine_mean : combine, &x));
+    x->costs_two_ways = served->codes_means;
     x->owns_momentum = (m->def->properties & TG__OWNS_MOMENTUM) != 0;
     TG_TRY(tg__method_own(m, x));
     *x_p = x;
@@ -243,7 +245,9 @@ tg_status tg__method_join(tg__method *m, const tg__exchange_ops *ops, size_t n, 
 const tg__exchange_ops *tg__dense_exchange(const tg__method *m)
 {
     const tg__exchange_ops *x = tg__method_exchange(m);
-    return x->apart || x->served ? x : tg__exchange_find("direct");
+    return x->codes_means          ? tg__exchange_find("star")
+           : x->apart || x->served ? x
+                                   : tg__exchange_find("direct");
 }
 
 static tg_status copy_array(tg__method *m, const void *src, size_t count, size_t size, void *ptr_p)

@@ -4,7 +4,7 @@
 #include "method/method_keys.h"
 
 static const tg_key keys[] = {
-    TG__KEY_BIN, TG__KEY_INDEX, TG__KEY_RESCALE("no"), TG__KEY_EXCHANGE_CODED, {.name = NULL},
+    TG__KEY_BIN, TG__KEY_INDEX, TG__KEY_RESCALE("no"), TG__KEY_EXCHANGE_TWOWAY, {.name = NULL},
 };
 
 const tg__method_def tg__method_adacomp = {

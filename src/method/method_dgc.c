@@ -8,7 +8,7 @@ static const tg_key keys[] = {
     TG__KEY_SCOPE,
     TG__KEY_VALUES("int8"),
     TG__KEY_INDEX,
-    TG__KEY_EXCHANGE(TG__SUMS_CODED | TG__SUMS_SELECTED, "allgather"),
+    TG__KEY_EXCHANGE(TG__SUMS_CODED | TG__SUMS_SELECTED | TG__SUMS_TWOWAY, "allgather"),
     {.name = NULL},
 };
 

@@ -11,7 +11,7 @@ static const tg_key keys[] = {
         "scale", "row", "tensor|row",
         "mean |p| per row of a matrix (rows of zeros stay zero), or per tensor as in the paper"),
     TG__KEY_RESCALE("yes"),
-    TG__KEY_EXCHANGE_CODED,
+    TG__KEY_EXCHANGE_TWOWAY,
     {.name = NULL},
 };
 

@@ -5,7 +5,8 @@
 static const tg_key keys[] = {
     TG__KEY_FEEDBACK_OF_ROUNDING,
     TG__KEY_RESCALE("no"),
-    TG__KEY_EXCHANGE(TG__SUMS_CODED | TG__SUMS_ROUNDED | TG__SUMS_REROUNDED, "allgather"),
+    TG__KEY_EXCHANGE(TG__SUMS_CODED | TG__SUMS_ROUNDED | TG__SUMS_REROUNDED | TG__SUMS_TWOWAY,
+                     "allgather"),
     {.name = NULL},
 };
 

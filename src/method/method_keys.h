@@ -16,6 +16,7 @@ extern char tg__exchange_help[TG__SUMS_ALL + 1][TG__HELP_BYTES];
     TG__CHOICE("exchange", usual, tg__exchange_choices[sends], tg__exchange_help[sends])
 #define TG__KEY_EXCHANGE_DENSE TG__KEY_EXCHANGE(TG__SUMS_DENSE, "direct")
 #define TG__KEY_EXCHANGE_CODED TG__KEY_EXCHANGE(TG__SUMS_CODED, "allgather")
+#define TG__KEY_EXCHANGE_TWOWAY TG__KEY_EXCHANGE(TG__SUMS_CODED | TG__SUMS_TWOWAY, "allgather")
 /* Fill them; called by tg__method_entries. */
 void tg__exchange_keys(void);
 

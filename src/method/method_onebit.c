@@ -9,7 +9,7 @@ static const tg_key keys[] = {
     TG__FLAG("twoway", "no",
              "exchange=direct, where the owner of each block quantises the mean, too"),
     TG__KEY_RESCALE("no"),
-    TG__KEY_EXCHANGE_CODED,
+    TG__KEY_EXCHANGE_TWOWAY,
     {.name = NULL},
 };
 

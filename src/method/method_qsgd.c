@@ -4,8 +4,10 @@
 #include "method/method_keys.h"
 
 static const tg_key keys[] = {
-    TG__QSGD_KEYS,         TG__KEY_FEEDBACK_OF_ROUNDING,
-    TG__KEY_RESCALE("no"), TG__KEY_EXCHANGE(TG__SUMS_CODED | TG__SUMS_ROUNDED, "allgather"),
+    TG__QSGD_KEYS,
+    TG__KEY_FEEDBACK_OF_ROUNDING,
+    TG__KEY_RESCALE("no"),
+    TG__KEY_EXCHANGE(TG__SUMS_CODED | TG__SUMS_ROUNDED | TG__SUMS_TWOWAY, "allgather"),
     {.name = NULL},
 };
 

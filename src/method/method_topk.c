@@ -15,7 +15,7 @@ static const tg_key keys[] = {
     TG__CHOICE("feedback", "residual", "none|residual",
                "none: naive pruning, which diverges at high sparsity"),
     TG__KEY_RESCALE("no"),
-    TG__KEY_EXCHANGE(TG__SUMS_CODED | TG__SUMS_SELECTED, "allgather"),
+    TG__KEY_EXCHANGE(TG__SUMS_CODED | TG__SUMS_SELECTED | TG__SUMS_TWOWAY, "allgather"),
     {.name = NULL},
 };
 

@@ -19,6 +19,7 @@ tg_status tg__rehearse(tg__method *m, tg__task task, tg__rehearsal *r)
             frame += (double)x->parts[i].len;
         seen.round[seen.rounds].x = x->ops;
         seen.round[seen.rounds].n = x->n;
+        seen.round[seen.rounds].answered = x->costs_two_ways;
         seen.round[seen.rounds++].frame = frame;
         TG_TRY(x->ops->start(x));
         TG_TRY(m->def->program->next(m, &task, &x));

@@ -15,7 +15,8 @@ typedef struct tg__rehearsal {
     struct {
         const tg__exchange_ops *x;
         size_t n;
-        double frame; /* bytes */
+        double frame;  /* bytes */
+        bool answered; /* servers answer with such frames, too */
     } round[TG__REHEARSAL_ROUNDS];
 } tg__rehearsal;
 

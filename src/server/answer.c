@@ -41,6 +41,7 @@ void tg__gathering_end(tg_server *s, tg__gathering *g)
         g->rank[g->only].msg = NULL;
     }
     tg__gathering_free_answer(s, g);
+    tg__recoder_leave(g->recoder, g);
     g->link = s->idle;
     s->idle = g;
 }
@@ -150,6 +151,21 @@ static tg_status place(tg_server *s, tg__gathering *g)
     return TG_OK;
 }
 
+/* Find what codes the answer of g, which a rank has begun by this payload. */
+static tg_status find_recoder(tg_server *s, tg__gathering *g, const uint8_t *payload, size_t len)
+{
+    size_t frame_len;
+    if ((g->star.flags & TG__STAR_CODED) == 0)
+        return TG_OK;
+    if (s->mode.keeps)
+        return tg_fail(TG_E_MISMATCH,
+                       "it asks for coded answers (exchange=codedstar), but this server keeps "
+                       "parameters: its mode is %s, allowed: sum",
+                       tg_spec_name(s->mode.spec));
+    TG_TRY(tg__star_frame(payload, len, &g->star, &frame_len, NULL));
+    return tg__recoder_open(&s->recoders, g, payload + TG__STAR_HEAD + frame_len);
+}
+
 /* Find the region of g, which a rank has begun, and whose gradients it takes. */
 static tg_status find_place(tg_server *s, tg__gathering *g, int rank)
 {
@@ -174,6 +190,8 @@ tg_status tg__gathering_open(tg_server *s, uint32_t tag, int rank, const tg__env
     tg__gathering *g;
     TG_TRY(tg__gathering_new(s, &g));
     tg_status status = tg__gathering_begin(g, tag, id, payload, len);
+    if (status == TG_OK)
+        status = find_recoder(s, g, payload, len);
     if (status == TG_OK)
         status = find_place(s, g, rank);
     if (status == TG_OK)
@@ -278,6 +296,20 @@ static void note_staleness(tg_server *s, uint64_t steps)
     s->stats.staleness[i]++;
 }
 
+/* Replace the mean by its coded frame. */
+static tg_status code_answer(tg_server *s, tg__gathering *g)
+{
+    uint8_t *coded;
+    const size_t room = tg__recoder_room(g->recoder);
+    TG_TRY(tg__store_take(&s->store, TG__ENVELOPE_BYTES + room, &coded));
+    const tg_status status =
+        tg__recoder_code(g->recoder, g, coded + TG__ENVELOPE_BYTES, room, &g->coded_len);
+    tg__store_give(&s->store, status == TG_OK ? g->answer : coded);
+    if (status == TG_OK)
+        g->answer = coded;
+    return status;
+}
+
 /* Apply g, whose frames have all arrived. */
 static tg_status apply(tg_server *s, tg__gathering *g)
 {
@@ -289,6 +321,8 @@ static tg_status apply(tg_server *s, tg__gathering *g)
             tg__region_admit(g->region, g->only, s->in[g->only].base);
         return tg__region_see(g->region, &s->mode, g->only);
     }
+    if (g->recoder != NULL)
+        return code_answer(s, g);
     if (g->region == NULL)
         return TG_OK;
     if (!tg__kernel()->all_finite(tg__gathering_values(g), g->n))

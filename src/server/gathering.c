@@ -37,6 +37,8 @@ tg_status tg__gathering_begin(tg__gathering *g, uint32_t tag, const tg__envelope
     g->region = NULL;
     g->round = NULL;
     g->robust = NULL;
+    g->recoder = NULL;
+    g->coded_len = 0;
     return TG_OK;
 }
 
@@ -107,6 +109,8 @@ tg_status tg__gathering_add(tg__gathering *g, tg__store *store, int ranks, int r
     size_t frame_len;
     TG_TRY(tg__star_frame(payload, len, &star, &frame_len, NULL));
     TG_TRY(tg__frame_check(frame_of(payload), frame_len, g->n, g->codec));
+    if (g->recoder != NULL)
+        TG_TRY(tg__recoder_compare(g->recoder, frame_of(payload) + frame_len, star.coding));
     g->rank[rank].msg = msg;
     g->rank[rank].len = frame_len;
     g->rank[rank].flagged = (flags & TG__FLAG_NONFINITE) != 0;
@@ -152,7 +156,8 @@ tg_status tg__gathering_finish(tg__gathering *g, tg__store *store, int ranks)
 
 size_t tg__gathering_seal(tg__gathering *g, int sender, uint64_t step)
 {
-    size_t len = tg__f32_frame(g->answer + TG__ENVELOPE_BYTES, g->n);
+    size_t len =
+        g->coded_len > 0 ? g->coded_len : tg__f32_frame(g->answer + TG__ENVELOPE_BYTES, g->n);
     if (g->star.combine == &tg__combine_parameters || g->late) {
         tg__put64(g->answer + TG__ENVELOPE_BYTES + len, step);
         len += TG__STAR_STEP;

@@ -3,6 +3,7 @@
 #ifndef TG_SERVER_GATHERING_H
 #define TG_SERVER_GATHERING_H
 
+#include "server/recoder.h"
 #include "server/region.h"
 #include "server/store.h"
 #include "telegrad/transport.h"
@@ -24,26 +25,28 @@ struct tg__gathering {
     tg__star star;       /* likewise */
     uint8_t codec, form; /* of the first frame */
     size_t n;
-    uint16_t flags;     /* of all messages */
-    int only;           /* the only rank of the gathering; -1: all ranks */
-    int next;           /* the sum has the frames of all ranks below this one; P: it is complete.
+    uint16_t flags;       /* of all messages */
+    int only;             /* the only rank of the gathering; -1: all ranks */
+    int next;             /* the sum has the frames of all ranks below this one; P: it is complete.
                            With a robust rule 0 until all frames are here */
-    int sending;        /* answers that are being sent */
-    bool held;          /* complete, but not answered yet: its rank is too far ahead, or the
+    int sending;          /* answers that are being sent */
+    bool held;            /* complete, but not answered yet: its rank is too far ahead, or the
                            journal must be synced first */
-    bool again;         /* its message was applied before, but the answer was lost */
-    bool waits;         /* its frame is kept until its round ends: round.h */
-    bool gone;          /* its worker is no longer there to be answered */
-    bool first;         /* it is the first message of a worker that was not known */
-    bool alone;         /* likewise, and no other was there, or may be back */
-    bool anew;          /* its worker has joined, and steps count from 0 again */
-    bool late;          /* its round had ended without it: the answer has the step `told` */
-    uint64_t told;      /* the step at which the worker goes on */
-    int64_t from_ns;    /* when the first message arrived */
-    tg__region *region; /* the parameters that it updates; NULL: the answer is the sum */
-    tg__robust *robust; /* the rule that combines the frames; NULL: they are summed */
-    tg__round *round;   /* in which it waits; NULL: in none */
-    uint8_t *answer;    /* from the store */
+    bool again;           /* its message was applied before, but the answer was lost */
+    bool waits;           /* its frame is kept until its round ends: round.h */
+    bool gone;            /* its worker is no longer there to be answered */
+    bool first;           /* it is the first message of a worker that was not known */
+    bool alone;           /* likewise, and no other was there, or may be back */
+    bool anew;            /* its worker has joined, and steps count from 0 again */
+    bool late;            /* its round had ended without it: the answer has the step `told` */
+    uint64_t told;        /* the step at which the worker goes on */
+    int64_t from_ns;      /* when the first message arrived */
+    tg__region *region;   /* the parameters that it updates; NULL: the answer is the sum */
+    tg__robust *robust;   /* the rule that combines the frames; NULL: they are summed */
+    tg__round *round;     /* in which it waits; NULL: in none */
+    tg__recoder *recoder; /* codes the answer; NULL: it is dense f32 */
+    size_t coded_len;     /* bytes of the answer's coded frame; 0: it is dense f32 */
+    uint8_t *answer;      /* from the store */
     tg__gathering *link;
     tg__pushed rank[]; /* (P) */
 };

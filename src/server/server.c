@@ -340,6 +340,7 @@ void tg_server_destroy(tg_server *s)
             s->regions = r->next;
             tg__region_destroy(r, s->ranks);
         }
+        tg__recoders_free(s->recoders);
         tg__robust_fini(&s->robust);
         tg__mode_free(&s->mode);
         tg__journal_close(&s->journal);

@@ -57,6 +57,7 @@ struct tg_server {
     tg__mode mode;
     tg__robust robust;
     tg__region *regions;
+    tg__recoder *recoders;
     tg__round *rounds;
     uint64_t step;   /* with rounds: the steps of which some elements are updated */
     int min_workers; /* of a round */

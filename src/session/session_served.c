@@ -16,7 +16,7 @@ tg_status tg__session_takes_served(const tg_session *s, const tg__rule *rule)
     const tg__exchange_ops *x = tg_spec_has(rule->spec, "exchange")
                                     ? tg__exchange_find(tg_spec_word(rule->spec, "exchange"))
                                     : NULL;
-    if (x == NULL || !x->served || rule->def->program != &tg__default_program)
+    if (x == NULL || !x->served || x->codes_means || rule->def->program != &tg__default_program)
         return tg_fail(
             TG_E_UNSUPPORTED,
             "strategy \"%s\" with method \"%s\": servers update parameters by whole "
