@@ -16,6 +16,7 @@ enum {
 typedef struct member {
     const struct job *job;                     /* what the test defines */
     void (*spoil)(struct member *m, int step); /* changes a step's gradient; NULL: nothing */
+    tg_session *session;                       /* while it trains */
     const int *nodes;                          /* of the job; NULL: one level */
     int rank;
     uint64_t hash, skipped;
@@ -52,6 +53,7 @@ static inline void member_train(member *m, tg_transport *t, int steps, const cha
     m->rank = t->rank;
     m->status = tg_session_create(&config, t, &s);
     if (m->status == TG_OK) {
+        m->session = s;
         m->status = two_tensors_try(&two, s, &m->hash);
         m->skipped = tg_session_skipped(s);
         tg_session_destroy(s);

@@ -127,7 +127,7 @@ static tg_status settle(struct run_options *o, const char *written, const tg_spe
 /* The exchange with servers that a method's spec asks for; NULL: none. */
 static const char *star_of(const char *method)
 {
-    static const char *const stars[] = {"star", "codedstar"};
+    static const char *const stars[] = {"star", "twoway"};
     tg_spec *spec;
     if (tg_registry_parse(TG_KIND_METHOD, method, &spec) != TG_OK)
         return NULL; /* creating the session reports the error */
@@ -182,7 +182,7 @@ static tg_status settle_method(struct run_options *o)
     if (given || !can)
         return tg_fail(TG_E_SPEC,
                        given ? "--server%s with --method %.200s: servers are for exchange=star "
-                               "and codedstar: leave one of them out"
+                               "and twoway: leave one of them out"
                              : "--server%s with --method %.200s: this method does not have "
                                "exchange=star, so servers cannot sum its gradients",
                        o->net.server ? "" : "s", given ? text : name);

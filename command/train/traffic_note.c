@@ -45,7 +45,7 @@ static const tg_key *key_of(const tg_spec *method, const char *name)
 static bool is_plain(const char *exchange)
 {
     return strcmp(exchange, "none") != 0 && strcmp(exchange, "auto") != 0 &&
-           strcmp(exchange, "star") != 0 && strcmp(exchange, "codedstar") != 0;
+           strcmp(exchange, "star") != 0 && strcmp(exchange, "twoway") != 0;
 }
 
 /* gtopk is there for comparison only. */

@@ -10,14 +10,14 @@
  * A dense f32 vector goes in slices: each block is cut, and the pull of one slice overlaps the push
  * of the next.
  *
- * `codedstar` codes the pull, too: server q adds its residual to the mean, encodes the sum with the
+ * `twoway` codes the pull, too: server q adds its residual to the mean, encodes the sum with the
  * ranks' codec, and keeps the error as its new residual (star_coding.h, src/server/recoder.h).
  *
  * Cost     2 rounds, 2 delays; each rank sends its frame once, whatever the number of ranks, and
  *          receives one. A server's link carries P frames in and P blocks out, so the exchange
  *          suits ranks with thin up-links and servers with wide ones
  * Source   Li et al. 2014, Scaling Distributed Machine Learning with the Parameter Server, OSDI;
- *          Tang et al. 2019, DoubleSqueeze, arXiv:1905.05957 (codedstar) */
+ *          Tang et al. 2019, DoubleSqueeze, arXiv:1905.05957 (twoway) */
 #include "exchange/star.h"
 #include "base/mem.h"
 #include "exchange/sliced.h"
@@ -261,7 +261,7 @@ static void star_cost(int size, size_t n, double frame, tg__cost *cost_p)
         .rounds = 2, .delays = 2, .bytes = frame + head, .serial = size * (frame + head + block)};
 }
 
-static void codedstar_cost(int size, size_t n, double frame, tg__cost *cost_p)
+static void twoway_cost(int size, size_t n, double frame, tg__cost *cost_p)
 {
     const double head = TG__ENVELOPE_BYTES + TG__STAR_HEAD + TG__CODING_STEP;
     (void)n;
@@ -284,14 +284,14 @@ const tg__exchange_ops tg__star_exchange = {
     .cost = star_cost,
 };
 
-const tg__exchange_ops tg__codedstar_exchange = {
-    .entry = {"codedstar",
+const tg__exchange_ops tg__twoway_exchange = {
+    .entry = {"twoway",
               "the same, and servers code the means, each with a residual of its own: two-way "
               "compression",
               "Tang et al. 2019, arXiv:1905.05957", NULL},
     .brief = "2 delays, by way of servers, which code means with residuals",
     .sums = TG__SUMS_TWOWAY,
     STAR_OPS,
-    .cost = codedstar_cost,
+    .cost = twoway_cost,
     .codes_means = true,
 };

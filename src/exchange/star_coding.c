@@ -63,13 +63,13 @@ tg_status tg__coding_write(const tg__exchange *x, const tg__part *part, bool fir
         return TG_OK;
     if (len > TG__CODING_SPEC_MOST)
         return tg_fail(TG_E_UNSUPPORTED,
-                       "exchange=codedstar: a codec of %zu characters: allowed: %u", len,
+                       "exchange=twoway: a codec of %zu characters: allowed: %u", len,
                        TG__CODING_SPEC_MOST);
     const size_t room = (TG__CODING_MOST - TG__CODING_FIRST - len) / TG__CODING_SEGMENT,
                  count = put_segments(x, part, at + TG__CODING_FIRST + len, room);
     if (count > room)
         return tg_fail(TG_E_UNSUPPORTED,
-                       "exchange=codedstar: %zu tensors in a server's part of a bucket: allowed: "
+                       "exchange=twoway: %zu tensors in a server's part of a bucket: allowed: "
                        "%zu: use smaller buckets",
                        count, room);
     tg__put64(at + 16, x->context.rng.seed);

@@ -1,4 +1,4 @@
-/* How a server codes its answers: what follows the frames of the exchange `codedstar`, alike from
+/* How a server codes its answers: what follows the frames of the exchange `twoway`, alike from
  * all ranks.
  *
  *    0  8  density of a sparsifier in this step, f64; 0: the codec's own

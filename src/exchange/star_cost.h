@@ -39,7 +39,7 @@ typedef struct tg__star_load {
 /* The number of slices in which each block of a dense vector of n elements goes. */
 uint32_t tg__star_slices(size_t n, int servers);
 /* Load of a vector of n elements that is `frame` bytes when coded.
- * coded  the answers are, too (codedstar) */
+ * coded  the answers are, too (twoway) */
 tg__star_load tg__star_load_of(size_t n, double frame, bool coded, const tg__star_net *net);
 /* Seconds of an exchange of `ranks` in step. */
 double tg__star_seconds(const tg__star_load *load, double ranks, double delay);

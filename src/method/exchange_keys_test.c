@@ -33,10 +33,10 @@ static void choices(void **state)
         {"dense", "direct|ring|halving|allgather|star|auto|none", "direct"},
         {"randomk", "direct|ring|halving|allgather|star|auto|none", "direct"},
         {"powersgd", "direct|ring|halving|allgather|star|auto|none", "direct"},
-        {"efsign", "allgather|direct|star|auto|none", "allgather"},
-        {"topk", "allgather|direct|reducescatter|gtopk|star|auto|none", "allgather"},
-        {"qsgd", "allgather|direct|reducescatter|star|auto|none", "allgather"},
-        {"int8", "allgather|direct|ring|reducescatter|star|auto|none", "allgather"},
+        {"efsign", "allgather|direct|star|twoway|auto|none", "allgather"},
+        {"topk", "allgather|direct|reducescatter|gtopk|star|twoway|auto|none", "allgather"},
+        {"qsgd", "allgather|direct|reducescatter|star|twoway|auto|none", "allgather"},
+        {"int8", "allgather|direct|ring|reducescatter|star|twoway|auto|none", "allgather"},
         {"atomo", "allgather|auto|none", "allgather"},
     };
     for (size_t i = 0; i < TG_COUNT(cases); i++) {

@@ -184,8 +184,8 @@ static void refused(void **state)
     static const refusal cases[] = {
         {"topk:feedback=none,exchange=reducescatter", "feedback=none"},
         {"topk:feedback=none,exchange=gtopk", "feedback=none"},
-        {"strom:exchange=reducescatter", "allowed: allgather, direct, star, auto, none"},
-        {"2bit:exchange=reducescatter", "allowed: allgather, direct, star, auto, none"},
+        {"strom:exchange=reducescatter", "allowed: allgather, direct, star, twoway, auto, none"},
+        {"2bit:exchange=reducescatter", "allowed: allgather, direct, star, twoway, auto, none"},
         {"signsgd:exchange=reducescatter", "allowed: allgather, direct, star, auto, none"},
     };
     (void)state;

@@ -69,6 +69,12 @@ bool tg__method_is_apart(const tg_spec *spec)
     return x != NULL && x->apart;
 }
 
+bool tg__method_is_two_way(const tg_spec *spec)
+{
+    const tg__exchange_ops *x = tg__exchange_find(tg_spec_word(spec, "exchange"));
+    return x != NULL && x->codes_means;
+}
+
 bool tg__method_cuts(const tg__method_def *def, const tg_spec *spec)
 {
     return tg__method_combine(def)->cuts && strcmp(tg_spec_word(spec, "clip"), "median") == 0;

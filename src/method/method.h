@@ -194,6 +194,8 @@ bool tg__method_is_auto(const tg_spec *spec);
 const char *tg__method_default_exchange(const tg_spec *spec);
 /* True if the spec's exchange sums nothing, so that ranks drift apart. */
 bool tg__method_is_apart(const tg_spec *spec);
+/* True if servers code the means that the spec's exchange asks for. */
+bool tg__method_is_two_way(const tg_spec *spec);
 /* If the method owns momentum, check that it agrees with the optimizer on value and kind.
  * momentum  the optimizer's; NAN: none
  * Errors    TG_E_SPEC */

@@ -159,7 +159,7 @@ static tg_status find_recoder(tg_server *s, tg__gathering *g, const uint8_t *pay
         return TG_OK;
     if (s->mode.keeps)
         return tg_fail(TG_E_MISMATCH,
-                       "it asks for coded answers (exchange=codedstar), but this server keeps "
+                       "it asks for coded answers (exchange=twoway), but this server keeps "
                        "parameters: its mode is %s, allowed: sum",
                        tg_spec_name(s->mode.spec));
     TG_TRY(tg__star_frame(payload, len, &g->star, &frame_len, NULL));

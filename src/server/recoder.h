@@ -1,4 +1,4 @@
-/* Coded answers, for ranks that ask for them (exchange=codedstar): p = mean + r; send C(p);
+/* Coded answers, for ranks that ask for them (exchange=twoway): p = mean + r; send C(p);
  * r = p - D(C(p)). One recoder for each part of each bucket, which lives as long as the server. */
 #ifndef TG_SERVER_RECODER_H
 #define TG_SERVER_RECODER_H

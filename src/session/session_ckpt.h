@@ -67,6 +67,8 @@ TG_NODISCARD tg_status tg__session_take_over(tg_session *s, const char *dir, con
 /* After that, and once all ranks have done so: let state of single ranks change hands.
  * (session_load.c) */
 TG_NODISCARD tg_status tg__session_settle_takeover(tg_session *s);
+/* After any load: say what servers have lost. (session_served.c) */
+void tg__session_note_residuals(tg_session *s);
 
 /* ---- weights, as a file that other programs can read (session_weights.c) --------------------- */
 

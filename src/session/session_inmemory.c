@@ -94,7 +94,9 @@ static tg_status load(tg_session *s, const char *dir)
     TG_TRY(tg__agree(s->engine, read_images(s)));
     TG_TRY(tg_session_params_hash(s, &hash));
     TG_TRY(tg__session_same_weights(s, hash));
-    return tg__session_taken_over(s) ? tg__session_settle_takeover(s) : TG_OK;
+    TG_TRY(tg__session_taken_over(s) ? tg__session_settle_takeover(s) : TG_OK);
+    tg__session_note_residuals(s);
+    return TG_OK;
 }
 
 /* The reader needs the bytes aligned. */

@@ -463,7 +463,9 @@ static tg_status load(tg_session *s, const char *dir)
     const tg_status status = read_checkpoint(s, dir, &hash);
     TG_TRY(tg__agree(s->engine, tg__ckpt_dir_advise(dir, s->from.step, status)));
     TG_TRY(tg__session_same_weights(s, hash));
-    return tg__session_taken_over(s) ? tg__session_settle_takeover(s) : TG_OK;
+    TG_TRY(tg__session_taken_over(s) ? tg__session_settle_takeover(s) : TG_OK);
+    tg__session_note_residuals(s);
+    return TG_OK;
 }
 
 tg_status tg_session_load(tg_session *s, const char *dir, const void **extra_p, size_t *len_p)

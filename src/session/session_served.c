@@ -1,5 +1,5 @@
 /* Strategies whose parameters servers keep. */
-#include "session/session_impl.h"
+#include "session/session_ckpt.h"
 #include "base/mem.h"
 #include "exchange/star.h"
 #include "transport/endpoint.h"
@@ -164,4 +164,21 @@ tg_status tg__session_can_save(const tg_session *s, const char *call)
         TG_E_UNSUPPORTED,
         "%s: strategy \"%s\": the servers have the optimizer's memory, and do not save it", call,
         tg_spec_name(s->strategy->spec));
+}
+
+/* Servers of sums save nothing, so what was in them when the checkpoint was saved is lost. */
+void tg__session_note_residuals(tg_session *s)
+{
+    bool codes = false;
+    for (size_t i = 0; i < s->rules.count; i++)
+        codes = codes || tg__method_is_two_way(s->rules.rule[i].spec);
+    if (!codes)
+        return;
+    const size_t len = strlen(s->from.anew);
+    snprintf(s->from.anew + len, sizeof s->from.anew - len, "%sresiduals of servers",
+             len > 0 ? ", " : "");
+    if (s->transport->rank == 0)
+        tg_log(TG_LOG_WARN,
+               "resumed: the residuals of servers (exchange=twoway) are not saved, and start "
+               "again at 0");
 }
