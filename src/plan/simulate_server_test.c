@@ -188,6 +188,18 @@ static void links(void **state)
     near(step_ms("fp16", "server", 2500, &run), 100 / (99 / 42.0 + 1 / 1022.0), 2);
 }
 
+/* The answers of servers that code are as short as what ranks send. */
+static void coded_answers(void **state)
+{
+    (void)state;
+    enum { N = 1000000 };
+    tg_sim_run run = run_of(8, "up=1gbit,down=10mbit,delay=10ms", NULL, NULL);
+    near(step_ms("int8:exchange=star", "ssgd", N, &run), 20 + 20 + 8 + 3200, 10);
+    near(step_ms("int8:exchange=twoway", "ssgd", N, &run), 20 + 20 + 8 + 803, 10);
+    run = run_of(8, NULL, "up=100mbit,down=1gbit,delay=10ms", NULL);
+    near(step_ms("int8:exchange=twoway", "ssgd", N, &run), 20 + 20 + 8 * (80.3 + 0), 30);
+}
+
 static void refuses(void **state)
 {
     (void)state;
@@ -224,8 +236,8 @@ static void refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bounds), cmocka_unit_test(stragglers), cmocka_unit_test(many),
-        cmocka_unit_test(links),  cmocka_unit_test(refuses),
+        cmocka_unit_test(bounds), cmocka_unit_test(stragglers),    cmocka_unit_test(many),
+        cmocka_unit_test(links),  cmocka_unit_test(coded_answers), cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

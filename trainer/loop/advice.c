@@ -1,6 +1,8 @@
 /* Ways are compared by their steps in the long run: a simulation covers twice the steps of a
  * period, and the second half counts. */
 #include "trainer/loop/advice_impl.h"
+#include "telegrad/registry.h"
+#include "telegrad/spec.h"
 #include "telegrad/tools.h"
 #include <math.h>
 #include <stdio.h>
@@ -38,7 +40,22 @@ double advice_method_distance(size_t method)
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-static tg_status measure_coding(tg_simulation *sim)
+bool advice_has_exchange(size_t method, const char *exchange)
+{
+    tg_spec *spec;
+    if (tg_registry_parse(TG_KIND_METHOD, advice_methods[method], &spec) != TG_OK)
+        return false;
+    const tg_key *key = tg_spec_entry(spec)->keys;
+    while (key->name && strcmp(key->name, "exchange") != 0)
+        key++;
+    const bool has = key->name && key->choices && strstr(key->choices, exchange) != NULL &&
+                     !tg_spec_given(spec, "exchange");
+    tg_spec_free(spec);
+    return has;
+}
+
+/* also: the same without servers that code; NULL: there is none */
+static tg_status measure_coding(tg_simulation *sim, tg_simulation *also)
 {
     size_t count;
     tg_bucket_cost *cost;
@@ -48,6 +65,8 @@ static tg_status measure_coding(tg_simulation *sim)
     tg_status status = tg_simulation_measure(sim, count, cost, &count);
     if (status == TG_OK)
         status = tg_simulation_set_costs(sim, cost, count);
+    if (status == TG_OK && also != NULL)
+        status = tg_simulation_set_costs(also, cost, count);
     free(cost);
     return status;
 }
@@ -62,8 +81,14 @@ static tg_status create(advice *a, const advice_request *request)
     for (size_t i = 0; i < advice_method_count; i++) {
         job.method = advice_methods[i];
         TG_TRY(train_sim_exchanges(a->steps, &job, 1000, 0, &a->sim[i]));
+        if (advice_has_exchange(i, "twoway")) {
+            job.method = a->twoway_text[i];
+            snprintf(a->twoway_text[i], sizeof a->twoway_text[i], "%s%cexchange=twoway",
+                     advice_methods[i], strchr(advice_methods[i], ':') ? ',' : ':');
+            TG_TRY(train_sim_exchanges(a->steps, &job, 1000, 0, &a->twoway[i]));
+        }
         if (!request->coding_is_free)
-            TG_TRY(measure_coding(a->sim[i]));
+            TG_TRY(measure_coding(a->sim[i], a->twoway[i]));
     }
     return TG_OK;
 }
@@ -88,8 +113,10 @@ void advice_destroy(advice *a)
 {
     if (!a)
         return;
-    for (size_t i = 0; i < advice_method_count; i++)
+    for (size_t i = 0; i < advice_method_count; i++) {
         tg_simulation_destroy(a->sim[i]);
+        tg_simulation_destroy(a->twoway[i]);
+    }
     train_sim_destroy(a->steps);
     free(a);
 }

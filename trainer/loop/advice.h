@@ -121,6 +121,7 @@ typedef struct advice_network {
 typedef struct advice_served {
     unsigned servers; /* 0: none; workers exchange gradients in step */
     size_t method;    /* index of advice_methods */
+    bool twoway;      /* with exchange=twoway */
     const char *method_text;
     char mode[24]; /* of the servers (server.h) */
     double step_s; /* in which all workers make a step, on average */

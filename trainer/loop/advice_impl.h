@@ -10,11 +10,16 @@
 struct advice {
     train_sim *steps;
     tg_simulation *sim[ADVICE_METHODS]; /* with strategy ssgd */
+    /* the same with exchange=twoway; NULL: the method does not have it */
+    tg_simulation *twoway[ADVICE_METHODS];
+    char twoway_text[ADVICE_METHODS][48];
     int world;
     bool spare;
 };
 
 /* How far the method is from plain SGD (see advice_way). */
 double advice_method_distance(size_t method);
+/* True if the method, which gives no exchange itself, has this one. */
+bool advice_has_exchange(size_t method, const char *exchange);
 
 #endif

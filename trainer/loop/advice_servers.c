@@ -20,8 +20,10 @@ static double pace(void *arg, int rank, uint64_t step)
  * servers  0: none; ranks exchange gradients in step, by the method's own exchange
  * bytes_p  that a rank sends in a step; NULL: not wanted */
 static tg_status simulate(const advice *a, const advice_network *net, unsigned servers,
-                          const char *mode, size_t method, double *step_s_p, double *bytes_p)
+                          const char *mode, const advice_served *w, double *step_s_p,
+                          double *bytes_p)
 {
+    tg_simulation *sim = w->twoway ? a->twoway[w->method] : a->sim[w->method];
     enum { FIRST = ADVICE_LEAST_STEPS, ALL = 4 * FIRST };
     const train_sim_info about = train_sim_about(a->steps);
     const bool async = servers > 0 && strncmp(mode, "async", 5) == 0;
@@ -42,10 +44,10 @@ static tg_status simulate(const advice *a, const advice_network *net, unsigned s
                       .servers = servers,
                       .server_mode = async ? mode : NULL,
                       .server = net->server};
-    tg_status status = tg_simulation_run(a->sim[method], &all, &first);
+    tg_status status = tg_simulation_run(sim, &all, &first);
     all.steps = ALL;
     if (status == TG_OK)
-        status = tg_simulation_run(a->sim[method], &all, &last);
+        status = tg_simulation_run(sim, &all, &last);
     free(rank);
     TG_TRY(status);
     *step_s_p = (last.ns - first.ns) / 1e9 / (ALL - FIRST);
@@ -56,25 +58,19 @@ static tg_status simulate(const advice *a, const advice_network *net, unsigned s
 
 /* ---- which methods --------------------------------------------------------------------------- */
 
-static bool has_star(size_t method)
+static const char *const stars[] = {"star", "twoway"};
+
+/* Servers that code round what ranks have rounded already. */
+static double distance_of(const advice_served *w)
 {
-    tg_spec *spec;
-    if (tg_registry_parse(TG_KIND_METHOD, advice_methods[method], &spec) != TG_OK)
-        return false;
-    const tg_key *key = tg_spec_entry(spec)->keys;
-    while (key->name && strcmp(key->name, "exchange") != 0)
-        key++;
-    const bool has = key->name && key->choices && strstr(key->choices, "star") != NULL &&
-                     !tg_spec_given(spec, "exchange");
-    tg_spec_free(spec);
-    return has;
+    return advice_method_distance(w->method) + (w->twoway ? 0.5 : 0);
 }
 
 /* Of the ways within ADVICE_NEAR of the fastest: that of the method nearest to plain SGD, of those
  * the one with the fewest servers. */
 static bool better(const advice_served *a, const advice_served *b)
 {
-    const double far = advice_method_distance(a->method) - advice_method_distance(b->method);
+    const double far = distance_of(a) - distance_of(b);
     if (fabs(far) > 1e-6)
         return far < 0;
     return a->servers != b->servers ? a->servers < b->servers : a->step_s < b->step_s;
@@ -96,15 +92,19 @@ static const advice_served *choose(const advice_served *way, size_t count)
 static tg_status best_with(const advice *a, const advice_network *net, unsigned servers,
                            advice_served *best_p)
 {
-    advice_served way[ADVICE_METHODS];
+    advice_served way[TG_COUNT(stars) * ADVICE_METHODS];
     size_t count = 0;
-    for (size_t m = 0; m < advice_method_count; m++) {
+    for (size_t i = 0; i < TG_COUNT(way); i++) {
+        const size_t m = i / TG_COUNT(stars), star = i % TG_COUNT(stars);
         advice_served *w = &way[count];
-        if (servers > 0 && !has_star(m))
+        if (servers > 0 ? !advice_has_exchange(m, stars[star]) : star > 0)
             continue;
-        *w = (advice_served){.servers = servers, .method = m, .method_text = advice_methods[m]};
+        *w = (advice_served){.servers = servers,
+                             .method = m,
+                             .twoway = star > 0,
+                             .method_text = star > 0 ? a->twoway_text[m] : advice_methods[m]};
         snprintf(w->mode, sizeof w->mode, servers > 0 ? "sum" : "none");
-        TG_TRY(simulate(a, net, servers, w->mode, m, &w->step_s, &w->bytes));
+        TG_TRY(simulate(a, net, servers, w->mode, w, &w->step_s, &w->bytes));
         count++;
     }
     *best_p = *choose(way, count);
@@ -125,8 +125,10 @@ static tg_status list_modes(const advice *a, const advice_network *net, advice_a
     for (size_t i = 0; i < TG_COUNT(modes); i++) {
         advice_served *w = &r->mode[r->modes];
         *w = *r->best;
+        w->twoway = false; /* async answers are parameters */
+        w->method_text = advice_methods[w->method];
         snprintf(w->mode, sizeof w->mode, "%s", modes[i]);
-        const tg_status status = simulate(a, net, w->servers, w->mode, w->method, &w->step_s, NULL);
+        const tg_status status = simulate(a, net, w->servers, w->mode, w, &w->step_s, NULL);
         if (!advice_refused(status))
             TG_TRY(status);
         r->modes += status == TG_OK;
