@@ -219,8 +219,10 @@ static tg_status measure_row(const bench_server_options *o, const char *mode, co
              .gradient = gradient};
     bench_server_row row = {.mode = mode, .method = method, .n = o->n, .workers = o->workers};
     char error[512];
-    snprintf(j.method, sizeof j.method, "%.200s%sexchange=star", method,
-             strchr(method, ':') ? "," : ":");
+    snprintf(j.method, sizeof j.method, "%.200s%s", method,
+             strstr(method, "exchange=")   ? ""
+             : strchr(method, ':') != NULL ? ",exchange=star"
+                                           : ":exchange=star");
     j.worker = calloc(o->workers, sizeof *j.worker);
     if (!j.worker)
         return tg_fail(TG_E_NOMEM, "out of memory: %zu workers", o->workers);

@@ -96,14 +96,20 @@ static tg_status row_json(const bench_server_row *row)
 
 static tg_status head(struct command *c, const bench_server_row *row)
 {
-    TG_TRY(bench_table_create(7, &c->table));
+    char method[128];
+    int width = 26;
+    TG_TRY(bench_table_create(8, &c->table));
     printf("n = %s, %zu workers, %s\n", format_count(row->n).text, row->workers, tg_cpu_level());
     table_cell(c->table, "mode ");
-    table_cell(c->table, "method                    "); /* as wide as the longest to come */
+    for (size_t i = 0; i < c->o.nmethods; i++)
+        width = (int)strlen(c->methods[i]) > width ? (int)strlen(c->methods[i]) : width;
+    snprintf(method, sizeof method, "%-*s", width, "method");
+    table_cell(c->table, method);
     table_cell(c->table, "steps");
     table_cell(c->table, "ms a step");
     table_cell(c->table, "ms of server");
     table_cell(c->table, "bytes of each");
+    table_cell(c->table, "to each");
     table_cell(c->table, "Gbit/s a core");
     return TG_OK;
 }
@@ -123,6 +129,7 @@ static tg_status row_table(struct command *c, const bench_server_row *row)
         bench_table_figure(c->table, "%.3f", 1e3 * row->seconds / steps);
         bench_table_figure(c->table, "%.3f", 1e3 * row->cpu_seconds / steps);
         table_cell(c->table, format_bytes(row->bytes_in / steps / (double)row->workers).text);
+        table_cell(c->table, format_bytes(row->bytes_out / steps / (double)row->workers).text);
         bench_table_figure(c->table, "%.1f", 1e-9 * gradient_bits(row));
     }
     return output_table(c->table);
@@ -146,12 +153,12 @@ static tg_status add_method(struct command *c, const char *text)
         return tg_fail(TG_E_SPEC, "%.64s: allowed: at most %d methods", text, METHODS_MAX);
     TG_TRY(tg_registry_parse(TG_KIND_METHOD, text, &spec));
     tg_spec_free(spec);
-    if (strstr(text, "exchange=") != NULL)
-        return tg_fail(
-            TG_E_SPEC,
-            "%.64s: servers are reached by exchange=star alone: allowed: a method without "
-            "exchange=",
-            text);
+    const char *exchange = strstr(text, "exchange=");
+    if (exchange != NULL && strncmp(exchange, "exchange=twoway", strlen("exchange=twoway")) != 0)
+        return tg_fail(TG_E_SPEC,
+                       "%.64s: servers are reached by exchange=star and twoway alone: allowed: a "
+                       "method without exchange= (star), or with exchange=twoway",
+                       text);
     c->methods[c->o.nmethods++] = text;
     return TG_OK;
 }

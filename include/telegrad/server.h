@@ -15,10 +15,20 @@
  * depend on how the vector is cut (dgc, int8). A rank's up-link carries its gradient once, however
  * many ranks there are. A server's link carries all of them, so a server pays where ranks have thin
  * links and the server a wide one.
+ *
+ * With exchange=twoway instead ("topk:density=0.01,exchange=twoway"), servers of mode sum code what
+ * they send, too. A server adds its residual to the mean, codes that with the ranks' codec, density
+ * and seed, and keeps the error as its new residual: two vectors of its block in f32, since it also
+ * keeps the residual from before the last answer, for steps that ranks drop. Methods with one round
+ * whose result is a mean have it (fp16, bf16, int8, qsgd, topk, dgc, adacomp, strom, 2bit, 1bit,
+ * efsign), with one coded exchange of a bucket in flight. All ranks get the same bits. With as many
+ * servers as ranks, 1bit has the bits of twoway=yes. The residual is not saved: a session that
+ * resumes has servers start with 0, and says so.
  * Source   Li et al. 2014, Scaling Distributed Machine Learning with the Parameter Server, OSDI; Ho
  *          et al. 2013, NIPS (staleness); Zheng et al. 2017, arXiv:1609.08326 (compensate);
  *          Yin et al. 2018, arXiv:1803.01498 (median, trimmed); Blanchard et al. 2017,
- *          arXiv:1703.02757 (krum); Karimireddy et al. 2021, arXiv:2012.10333 (clipped) */
+ *          arXiv:1703.02757 (krum); Karimireddy et al. 2021, arXiv:2012.10333 (clipped); Tang et
+ *          al. 2019, DoubleSqueeze, arXiv:1905.05957 (twoway) */
 #ifndef TELEGRAD_SERVER_H
 #define TELEGRAD_SERVER_H
 
@@ -48,7 +58,8 @@ typedef struct tg_server_config {
      * within a second, and leaves. Borrowed; NULL: none */
     const volatile sig_atomic_t *stop;
     /* What it does with gradients; the same on all servers; NULL: "sum".
-     *   sum    sends the mean; ranks update their parameters, by any strategy
+     *   sum    sends the mean; ranks update their parameters, by any strategy. Only this mode codes
+     *          answers (exchange=twoway)
      *   sync   keeps the parameters, makes one step from the mean of all ranks' gradients, and
      *          sends parameters. Requires strategy "server" on all ranks
      *   async  the same, but makes a step from each gradient as it arrives, and answers at once.

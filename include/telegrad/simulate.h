@@ -111,7 +111,8 @@ typedef struct tg_sim_run {
     tg_status (*each)(void *arg, const tg_sim_step *step);
     void *arg;
     /* Parameter servers beside the ranks; 0: none. All exchanges are then exchange=star, which the
-     * methods must be able to use, and the strategy "server" is allowed */
+     * methods must be able to use, or twoway if the method says so; and the strategy "server" is
+     * allowed */
     int64_t servers;
     /* What they do (tg_server_config.mode); NULL: "sum". With async, which requires the strategy
      * "server", ranks share the steps: fast ones make more, and the run ends when all together have

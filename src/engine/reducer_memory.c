@@ -27,6 +27,14 @@ tg_status tg_reducer_undo(tg_reducer *r)
     return TG_OK;
 }
 
+/* factor 0: they begin anew */
+static void scale_served(tg_reducer *r, double factor)
+{
+    const tg__program_ops *program = r->method->def->program;
+    if (program->scale_served != NULL)
+        program->scale_served(r->method, factor);
+}
+
 tg_status tg_reducer_scale(tg_reducer *r, double factor)
 {
     TG__ARG(r);
@@ -35,6 +43,7 @@ tg_status tg_reducer_scale(tg_reducer *r, double factor)
         return tg_fail(TG_E_ARG, "tg_reducer_scale: factor=%g: allowed: finite, above 0", factor);
     tg__reducer_settle(r);
     tg__state_scale(r->state, factor);
+    scale_served(r, factor);
     return TG_OK;
 }
 
@@ -74,5 +83,6 @@ tg_status tg_reducer_set_step(tg_reducer *r, uint64_t step)
     TG__ARG(r);
     TG_TRY(check_idle("tg_reducer_set_step", r));
     r->step = step;
+    scale_served(r, 0);
     return TG_OK;
 }

@@ -24,6 +24,7 @@ typedef struct program {
      * learning rate that their residuals are scaled by, 0: none yet */
     bool told, dropped;
     double server_eta;
+    double server_factor; /* by which they are to multiply their residuals */
 } program;
 
 static bool has_flag(const tg__method *m, const char *key)
@@ -122,6 +123,7 @@ static tg_status default_init(tg__method *m)
     if (p->has_density)
         TG_TRY(tg__density_init(&p->density, tg_spec_real(m->spec, "density"),
                                 tg_spec_duration(m->spec, "warmup"), tg__method_epochs(s)));
+    p->server_factor = 1;
     p->fused = tg__fused_find(m->feedback, p->codec);
     if (m->scratch == NULL)
         TG_TRY(tg__method_alloc(m, m->n, sizeof *m->scratch, &m->scratch));
@@ -217,11 +219,12 @@ static void tell_servers(program *p, const tg__task *task, tg__exchange *x)
 {
     x->first = !p->told;
     x->dropped = p->dropped;
-    x->factor = 1;
-    if (p->eta != NULL && task->no_update)
-        x->factor = 0;
-    else if (p->eta != NULL && p->server_eta > 0 && task->eta > 0)
-        x->factor = units_ratio(p->server_eta, task->eta);
+    if (p->eta != NULL && p->server_eta > 0 && task->eta > 0)
+        p->server_factor *= units_ratio(p->server_eta, task->eta);
+    const bool rests = p->eta != NULL && task->no_update;
+    x->factor = rests ? 0 : fmax(fmin(p->server_factor, FLT_MAX), DBL_MIN);
+    if (!rests)
+        p->server_factor = 1;
     if (task->eta > 0)
         p->server_eta = task->eta;
     p->told = true;
@@ -311,6 +314,15 @@ static void default_absorb(tg__method *m, const tg__task *task)
             take_back(m, &x->parts[i], factor, pending);
 }
 
+static void default_scale_served(tg__method *m, double factor)
+{
+    program *p = m->impl;
+    if (factor > 0)
+        p->server_factor *= factor;
+    else
+        p->told = false;
+}
+
 static double *default_units(const tg__method *m)
 {
     return ((const program *)m->impl)->eta;
@@ -326,4 +338,5 @@ const tg__program_ops tg__default_program = {
     .heal = default_heal,
     .absorb = default_absorb,
     .units = default_units,
+    .scale_served = default_scale_served,
 };

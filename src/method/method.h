@@ -127,6 +127,9 @@ typedef struct tg__program_ops {
     double *(*units)(const tg__method *m);
     /* Norm of what is not yet sent, for programs that keep it themselves; NULL: the feedback's. */
     double (*residual_norm)(const tg__method *m);
+    /* With an exchange whose servers code means: their residuals are to be multiplied by factor, 0:
+     * begin at 0, before the next coded step. NULL: the program has no such exchange. */
+    void (*scale_served)(tg__method *m, double factor);
 } tg__program_ops;
 
 /* Each is described in the file of its name; shared_support_program.c has two. */

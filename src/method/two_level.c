@@ -135,6 +135,13 @@ static void absorb(tg__method *m, const tg__task *task)
         inner_ops(v)->absorb(v->inner, &v->lanes[task->lane].among);
 }
 
+static void scale_served(tg__method *m, double factor)
+{
+    const two_level *v = m->impl;
+    if (v->inner != NULL && inner_ops(v)->scale_served != NULL)
+        inner_ops(v)->scale_served(v->inner, factor);
+}
+
 static double residual_norm(const tg__method *m)
 {
     return tg__method_residual_norm(((const two_level *)m->impl)->inner);
@@ -256,7 +263,8 @@ tg_status tg__two_level_init(tg__method *m, const char *text)
                                .undo = undo,
                                .heal = heal,
                                .absorb = absorb,
-                               .units = units};
+                               .units = units,
+                               .scale_served = scale_served};
     v->def.program = &v->ops;
     m->impl = v;
     m->def = &v->def;

@@ -10,7 +10,7 @@ REFUSED = [
     (["--workers", "2,3"], ['--workers "2,3"', "allowed: "]),
     (["--seconds", "-1"], ['--seconds "-1"', "allowed: 0.001 to 3600"]),
     (["dcg"], ['unknown method "dcg"', "dgc"]),
-    (["dense:exchange=ring"], ["dense:exchange=ring", "exchange=star alone"]),
+    (["dense:exchange=ring"], ["dense:exchange=ring", "exchange=star and twoway alone"]),
 ]
 
 

@@ -105,7 +105,8 @@ class SimulatedServers(CliTest):
             "own": ["--link", "10mbit,5ms", "--link-of", "1=4mbit,20ms", "--link-of", "{0}=50mbit", "--link-of", "{1}=50mbit"],
         }
         for workers, name, mode, method in (
-                (4, "delay", "sum", "topk:density=0.05"), (4, "up", "async", "dense"), (4, "down", "sum", "dense"), (4, "slow", "sum", "dense"),
+                (4, "delay", "sum", "topk:density=0.05"), (4, "down", "sum", "topk:density=0.2,exchange=twoway"),
+                (16, "server", "sum", "int8:exchange=twoway"), (4, "up", "async", "dense"), (4, "down", "sum", "dense"), (4, "slow", "sum", "dense"),
                 (4, "slow", "async:staleness=3", "dense"), (4, "own", "async", "dense"), (16, "server", "sum", "dense"),
                 (16, "server", "async", "topk:density=0.05"), (64, "server", "sum", "dense")):
             job = ["train", "--model", "mlp:hidden=16", "--data", "glyphs:train=2048,test=64", "--batch", "2", "--no-eval", *VIRTUAL,

@@ -212,6 +212,34 @@ static void seed_methods(void)
     }
 }
 
+/* Two messages about 96 elements, a matrix and a vector: the coding, and the next step's. */
+static void seed_recoders(void)
+{
+    size_t count, number = 0;
+    const tg__codec_ops *const *all = tg__codecs(&count);
+    const double density = 0.25, factor = 1;
+    for (size_t i = 0; i < count; i++) {
+        uint8_t bytes[200] = {all[i]->wire_id, 0x10, 0, 0};
+        const char *spec = all[i]->entry.name;
+        const size_t len = strlen(spec);
+        uint8_t *at = bytes + 4;
+        memcpy(at, &density, 8);
+        memcpy(at + 8, &factor, 8);
+        tg__put32(at + 32, (uint32_t)len);
+        tg__put32(at + 36, 2);
+        memcpy(at + 40, spec, len);
+        const uint32_t tensors[] = {64, 8, 8, 32, 32, 1};
+        for (size_t k = 0; k < TG_COUNT(tensors); k++)
+            tg__put32(at + 40 + len + 4 * k, tensors[k]);
+        bytes[2] = (uint8_t)(40 + len + 24);
+        at += bytes[2];
+        const uint8_t next[] = {all[i]->wire_id, i % 2 ? 0x20 : 0, 16, 7};
+        memcpy(at, next, sizeof next);
+        memcpy(at + 4, bytes + 4, 16);
+        put("fuzz_recoder", spec, number++, bytes, (size_t)(at + 20 - bytes));
+    }
+}
+
 /* One image and its label, and the same with the last byte missing. */
 static void seed_idx(void)
 {
@@ -277,6 +305,7 @@ int main(int argc, char **argv)
     seed_envelopes();
     seed_exchanges();
     seed_methods();
+    seed_recoders();
     seed_idx();
     seed_weights();
     return 0;
