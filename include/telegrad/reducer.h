@@ -127,15 +127,15 @@ TG_API TG_NODISCARD tg_status tg_reducer_wait(tg_reducer *r);
  * tg_reducer_slot_get or tg_reducer_scale.
  * Errors  TG_E_STATE (nothing to take back, or an operation is under way) */
 TG_API TG_NODISCARD tg_status tg_reducer_undo(tg_reducer *r);
-/* Multiply what was not yet sent, also by servers (exchange=twoway), by a factor, because the gradients' scale changes by it (a loss
- * scale). All ranks call it with the same factor.
+/* Multiply what was not yet sent, also by servers (exchange=twoway), by a factor, because the
+ * gradients' scale changes by it (a loss scale). All ranks call it with the same factor.
  * factor  finite and above 0
  * Errors  TG_E_ARG, TG_E_STATE (an operation is under way) */
 TG_API TG_NODISCARD tg_status tg_reducer_scale(tg_reducer *r, double factor);
 
-/* A part of the memory, but not of that of servers. To save a reducer, copy all of its slots and the step. To restore it,
- * create one with the same arguments, and write them back. Between reducers that divide the vector
- * differently, slots move with their segments. */
+/* A part of the memory, without that of servers. To save a reducer, copy all of its slots and the
+ * step. To restore it, create one with the same arguments, and write them back. Between reducers
+ * that divide the vector differently, slots move with their segments. */
 typedef struct tg_reducer_slot {
     size_t struct_size; /* sizeof(tg_reducer_slot) */
     size_t segment;     /* the segment that it belongs to; without segments: 0 */
@@ -156,8 +156,8 @@ TG_API size_t tg_reducer_slot_count(const tg_reducer *r);
  * Errors  TG_E_ARG, TG_E_STATE (an operation is under way) */
 TG_API TG_NODISCARD tg_status tg_reducer_slot_get(tg_reducer *r, size_t i, tg_reducer_slot *slot);
 /* Get or set the number of operations started so far, on which warm-ups and random numbers depend.
- * All ranks set the same number. With exchange=twoway, what servers did not send is lost: they begin
- * anew, whatever the number.
+ * All ranks set the same number. With exchange=twoway, servers then begin anew: what they did not
+ * send is lost.
  * Errors  TG_E_STATE (an operation is under way) */
 TG_API uint64_t tg_reducer_step(const tg_reducer *r);
 TG_API TG_NODISCARD tg_status tg_reducer_set_step(tg_reducer *r, uint64_t step);

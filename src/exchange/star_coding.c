@@ -62,9 +62,8 @@ tg_status tg__coding_write(const tg__exchange *x, const tg__part *part, bool fir
     if (!first)
         return TG_OK;
     if (len > TG__CODING_SPEC_MOST)
-        return tg_fail(TG_E_UNSUPPORTED,
-                       "exchange=twoway: a codec of %zu characters: allowed: %u", len,
-                       TG__CODING_SPEC_MOST);
+        return tg_fail(TG_E_UNSUPPORTED, "exchange=twoway: a codec of %zu characters: allowed: %u",
+                       len, TG__CODING_SPEC_MOST);
     const size_t room = (TG__CODING_MOST - TG__CODING_FIRST - len) / TG__CODING_SEGMENT,
                  count = put_segments(x, part, at + TG__CODING_FIRST + len, room);
     if (count > room)

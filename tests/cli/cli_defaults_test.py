@@ -229,6 +229,7 @@ class Defaults(CliTest):
         words = ["this job has no server for exchange=star: use --servers N"]
         job = ["train", *TINY, "--workers", "2", "--steps", "1"]
         self.refused(2, ["--method topk:exchange=star: ", *words], *job, "--method", "topk:exchange=star")
+        self.refused(2, ["this job has no server for exchange=twoway: use --servers N"], *job, "--method", "topk:exchange=twoway")
         self.refused(2, ["--rule *.bias=fp16:exchange=star: ", *words], *job, "--rule", "*.bias=fp16:exchange=star")
 
     def test_a_model_of_texts_takes_its_usual_text(self):

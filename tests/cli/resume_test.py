@@ -56,6 +56,15 @@ class Resume(CliTest):
             self.ok("eval", "--resume", folder)
         self.assertEqual(params_hash(self.ok(*job, "--resume", folder)), whole)
 
+    def test_servers_begin_anew(self):
+        for exchange in ("twoway", "star"):
+            job = ["train", *COMMON, "--servers", "1", "--method", f"topk:exchange={exchange}"]
+            self.ok(*job, "--steps", "4", "--save", self.path(exchange))
+            done = run(*job, "--steps", "8", "--resume", self.path(exchange))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual("residuals of servers (exchange=twoway) are not saved, and start again at 0" in done.stderr,
+                             exchange == "twoway")
+
     def test_no_room(self):
         """A file that cannot be written to its end: an error that names it; what was saved before stays, and is whole."""
         folder = self.path("ck")

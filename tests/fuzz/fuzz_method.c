@@ -27,7 +27,7 @@ static void choose_exchange(const tg_key *key, size_t i, char word[32])
             const size_t len = strcspn(p, "|");
             snprintf(word, 32, "%.*s", (int)len, p);
             if (*pass == '2' && at == i % count && strcmp(word, "auto") != 0 &&
-                strstr(word, "star") == NULL)
+                strcmp(word, "star") != 0 && strcmp(word, "twoway") != 0)
                 return;
             count += *pass == '1';
             p += len + (p[len] == '|');

@@ -1,6 +1,6 @@
 /* Codings of a server's answers: any bytes, as several messages about a vector. Each is refused, or
- * the vector is coded in a frame that is valid. A message is its flags, the bytes of its coding, the
- * coding, and a byte that scales the values. */
+ * the vector is coded in a frame that is valid. A message is the id of the codec (the first one's
+ * counts), flags, the length of its coding, a byte that scales the values, and the coding. */
 #include "base/mem.h"
 #include "server/gathering.h"
 #include <stdlib.h>
