@@ -153,7 +153,7 @@ static void one_that_pauses(void **state)
                 size_t len;
                 assert_int_equal(p.t->ops->post_send(p.t, 1, sent, bytes, LEN, &reqs[sent]), TG_OK);
                 assert_int_equal(p.t->ops->test(p.t, &reqs[sent], &done, &len), TG_OK);
-                assert_true(done);
+                assert_true(done || waiting(one) > 0); /* the stream has it */
             }
             assert_true(sent < MANY);
             assert_false(works(&p, NULL, 0.05)); /* the system may take more yet */

@@ -35,8 +35,10 @@ static ptrdiff_t sendmsg_some(tg__stream *s, const struct msghdr *m)
 {
     for (;;) {
         const ssize_t n = sendmsg(s->fd, m, MSG_NOSIGNAL);
-        if (n >= 0)
+        if (n >= 0) {
+            s->sent += (size_t)n;
             return n;
+        }
         if (errno == EAGAIN || errno == EWOULDBLOCK)
             return 0;
         if (errno != EINTR)

@@ -40,7 +40,8 @@ typedef struct tg__stream {
                           * without TLS */
     uint8_t *out;        /* (TG__STREAM_OUT) */
     size_t out_at, out_len;
-    uint8_t *in; /* bytes read ahead; with TLS, after the handshake: records */
+    uint64_t sent; /* bytes that the system has taken */
+    uint8_t *in;   /* bytes read ahead; with TLS, after the handshake: records */
     size_t in_at, in_len;
     tg__record opened;  /* what is left of a record that was opened, in `in` */
     int64_t key_left;   /* bytes of records until the keys of this direction are changed */

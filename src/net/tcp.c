@@ -141,13 +141,16 @@ static tg_status tcp_test(tg_transport *t, tg_request *req, bool *done_p, size_t
     if (post->state == TG__POST_OVER)
         return tg_fail(TG_E_ARG, "test: the request has already completed");
     tg__peer *p = &tcp_of(t)->peer[post->peer];
-    *done_p = post->state != TG__POST_WAITING;
+    *done_p = post->state != TG__POST_WAITING && post->state != TG__POST_GIVEN;
     if (!*done_p && !p->gone)
         return TG_OK;
     const uint8_t state = post->state;
     post->state = TG__POST_OVER;
-    if (state == TG__POST_WAITING) {
-        tg__tcp_posts_remove(post->sends ? &p->sends : &p->receives, post);
+    if (!*done_p) {
+        tg__tcp_posts_remove(state == TG__POST_GIVEN ? &p->given
+                             : post->sends           ? &p->sends
+                                                     : &p->receives,
+                             post);
         return tg__fail_gone(tcp_of(t), p);
     }
     if (state == TG__POST_TOO_LONG)
@@ -390,6 +393,7 @@ void tg__peer_begin(tg__peer *p, int rank)
 {
     *p = (tg__peer){.rank = rank, .blamed = TG_BLAMED_NOBODY};
     p->sends.end = &p->sends.first;
+    p->given.end = &p->given.first;
     p->receives.end = &p->receives.first;
     p->early.end = &p->early.first;
     p->asking.end = &p->asking.first;

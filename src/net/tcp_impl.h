@@ -55,14 +55,23 @@ enum tg__tcp_frame {
 #define TG__REASON_TAG (TG__TAG_CARRIED - 1) /* nobody else uses it: MPI has none of this number */
 #define TG__REASON_MAX (TG__HEAD + TG__TEXT_MAX)
 
-enum tg__tcp_post_state { TG__POST_OVER, TG__POST_WAITING, TG__POST_DONE, TG__POST_TOO_LONG };
+/* GIVEN: a send whose bytes the stream has, and the system not yet. It is not done, because nobody
+ * need poll any more once it is. */
+enum tg__tcp_post_state {
+    TG__POST_OVER,
+    TG__POST_WAITING,
+    TG__POST_GIVEN,
+    TG__POST_DONE,
+    TG__POST_TOO_LONG
+};
 
 /* What a tg_request holds. */
 typedef struct tg__tcp_post {
     struct tg__tcp_post *next;
     uint8_t *buf;
     size_t len;  /* of the message; receiving: known when it has come */
-    size_t done; /* sending: bytes given to the stream; receiving: room of buf */
+    size_t done; /* sending: bytes given to the stream; given: tg__stream.sent by which they are
+                  * with the system; receiving: room of buf */
     uint32_t tag;
     int peer;
     bool sends;
@@ -104,7 +113,7 @@ typedef struct tg__peer {
     bool moves;    /* LOCAL is to be sent */
 
     /* Sending. */
-    tg__tcp_posts sends;
+    tg__tcp_posts sends, given;
     tg__tcp_post *sending; /* its first segment is on its way */
     size_t segment_left;   /* bytes of its segment that are not in stage, and still to be sent */
     uint8_t *stage;        /* (TG__STAGE) bytes that go next */

@@ -218,13 +218,52 @@ static void leaves_a_dead_peer(void **state)
     assert_true(hand_seconds() - start < 3);
 }
 
+/* A send is done once the system has its bytes: nobody need poll any more then. */
+static void done_is_sent(void **state)
+{
+    (void)state;
+    enum { MESSAGES = 40, LEN = 16 << 10, SMALL = 4096 };
+    static const uint8_t bytes[LEN];
+    static uint8_t waste[LEN];
+    tg__local_off = true;
+    for (int insecure = 0; insecure < 2; insecure++) {
+        tg_request req[MESSAGES];
+        bool done = true;
+        size_t len = 0;
+        uint32_t m = 0;
+        pair p;
+        pair_begin(&p, insecure);
+        tg__stream *s = ((tg__tcp *)p.t)->peer[1].stream;
+        const int fd = p.h.c.stream->fd;
+        assert_int_equal(setsockopt(s->fd, SOL_SOCKET, SO_SNDBUF, &(int){SMALL}, sizeof(int)), 0);
+        assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &(int){SMALL}, sizeof(int)), 0);
+        for (; done && m < MESSAGES; m++) {
+            assert_int_equal(p.t->ops->post_send(p.t, 1, m, bytes, LEN, &req[m]), TG_OK);
+            assert_int_equal(p.t->ops->test(p.t, &req[m], &done, &len), TG_OK);
+            assert_true(!done || !tg__stream_is_full(s));
+        }
+        assert_false(done);
+        assert_true(tg__stream_is_full(s));
+        for (const double until = hand_seconds() + 10; !done && hand_seconds() < until;) {
+            (void)!recv(fd, waste, sizeof waste, MSG_DONTWAIT);
+            assert_int_equal(p.t->ops->poll(p.t, tg_now_ns(p.t->clock) + 1000000), TG_OK);
+            assert_int_equal(p.t->ops->test(p.t, &req[m - 1], &done, &len), TG_OK);
+            assert_true(!done || !tg__stream_is_full(s));
+        }
+        assert_true(done);
+        assert_int_equal(len, LEN);
+        hand_end(&p.h);
+        pair_end(&p);
+    }
+    tg__local_off = false;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dies_in_the_middle),
-        cmocka_unit_test(lies),
-        cmocka_unit_test(an_offer_declined),
-        cmocka_unit_test(leaves_a_dead_peer),
+        cmocka_unit_test(dies_in_the_middle), cmocka_unit_test(lies),
+        cmocka_unit_test(an_offer_declined),  cmocka_unit_test(leaves_a_dead_peer),
+        cmocka_unit_test(done_is_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -160,6 +160,27 @@ static size_t room_now(tg__tcp *t, tg__peer *p)
     return room;
 }
 
+/* The stream has all of p->sending. */
+static void give(tg__peer *p)
+{
+    tg__tcp_post *s = p->sending;
+    tg__tcp_posts_remove(&p->sends, s);
+    s->state = TG__POST_GIVEN;
+    s->done = (size_t)(p->stream->sent + p->stream->out_len - p->stream->out_at);
+    tg__tcp_posts_add(&p->given, s);
+    p->sending = NULL;
+}
+
+static void settle_given(tg__tcp *t, tg__peer *p)
+{
+    tg__tcp_post *s;
+    while ((s = p->given.first) && s->done <= p->stream->sent) {
+        tg__tcp_posts_remove(&p->given, s);
+        s->state = TG__POST_DONE;
+        t->changed = true;
+    }
+}
+
 /* Send until the connection takes no more, or nothing is left. */
 static void send_all(tg__tcp *t, tg__peer *p)
 {
@@ -181,12 +202,8 @@ static void send_all(tg__tcp *t, tg__peer *p)
             if (p->segment_left > 0)
                 continue;
         }
-        if (p->sending && p->sending->done == p->sending->len) {
-            tg__tcp_posts_remove(&p->sends, p->sending);
-            p->sending->state = TG__POST_DONE;
-            p->sending = NULL;
-            t->changed = true;
-        }
+        if (p->sending && p->sending->done == p->sending->len)
+            give(p);
     } while (p->segment_left > 0 || stage_next(t, p));
 }
 
@@ -197,6 +214,8 @@ void tg__peer_push(tg__tcp *t, tg__peer *p)
     send_all(t, p);
     if (!p->gone && tg__stream_flush(p->stream) < 0)
         hear_last_words(t, p);
+    if (!p->gone)
+        settle_given(t, p);
 }
 
 void tg__peer_say_bye(tg__tcp *t, tg__peer *p)
@@ -229,6 +248,7 @@ void tg__peer_say_bye(tg__tcp *t, tg__peer *p)
     p->owed = 0;
     p->sending = NULL;
     p->sends = (tg__tcp_posts){.first = NULL, .end = &p->sends.first};
+    p->given = (tg__tcp_posts){.first = NULL, .end = &p->given.first};
     p->receives = (tg__tcp_posts){.first = NULL, .end = &p->receives.first};
     p->into = NULL;
 }
