@@ -6,7 +6,7 @@ import mpi_tool
 from cli_tool import CliTest, TINY, records
 
 JOB = ["--model", "mlp:hidden=32", *TINY, "--steps", "6", "--no-eval"]
-DELAYED = ["--method", "dgc:density=0.01,warmup=4", "--strategy", "cd:k=3,warmup=2", "--nodes", "3"]  # 3 and 1 workers
+DELAYED = ["--method", "dgc:density=0.01,warmup=3", "--strategy", "cd:k=3,warmup=2", "--nodes", "3"]  # 3 and 1 workers
 
 
 def params_hash(text):
