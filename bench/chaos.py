@@ -10,9 +10,9 @@ About every S seconds something happens to a worker or a server: kill -9 (and a 
 link is cut for up to 5 s, or it vanishes: its link is cut, it is killed, and its connections are wiped out without a word, as by a power
 failure. Then all is healed; all workers must make a step within 60 s. They end, and the parameters are read:
 
-    - each gradient that a worker saw answered was applied exactly once
-    - no other gradient was applied more than once: of a worker that was killed or refused, the last one may be missing
-    - all who saw a server's part with so many gradients in it saw the same bits
+    - each gradient that a worker saw answered was applied exactly once; with a deadline, one that was late with the worker's next one in time
+    - no other gradient was applied more than once: of a worker that was killed or refused, the last one may be missing, and late ones before it
+    - all who saw a chunk of the parameters with so many gradients in it saw the same bits
     - a worker ends only because it was told to, or refused in a way that docs/servers.md describes
 
 A JSON line for each episode goes to OUT.jsonl. The exit status is 1 if one of them fails. --hours says when no new episode begins; so does --until,
@@ -33,12 +33,14 @@ import time
 
 import lab
 
-SERVERS, WORKERS, PORT, ELEMENTS, PAUSE_MS = 2, 4, 4242, 16384, 60
+SERVERS, WORKERS, PORT, PAUSE_MS = 2, 4, 4242, 60
+FEW, MANY = 16384, 131072  # elements; a server's half of many travels in slices if it is dense
 TIMEOUT_S, WITHIN_S = 8, 60  # of the servers; for a step of all workers once all is healed
 WORKER = os.path.abspath(os.environ.get("TOKEN_WORKER", os.path.join(os.path.dirname(lab.TELEGRAD), "bench_token_worker")))
-EPISODES = [("async", "topk:density=0.001", []), ("async:staleness=4", "dense", []), ("sync", "topk:density=0.001", ["--min", "2"]),
-            ("async:compensate=0.04", "fp16", []), ("sync", "dense", []), ("async:staleness=1", "topk:density=0.001", []),
-            ("async:staleness=0", "fp16", ["--min", "3"])]
+EPISODES = [("async", "topk:density=0.001", FEW, []), ("async:staleness=4", "dense", MANY, []),
+            ("sync", "topk:density=0.001", FEW, ["--min", "2", "--deadline", "300ms"]), ("sync", "topk:density=0.001", FEW, ["--min", "2"]),
+            ("async:compensate=0.04", "fp16", MANY, []), ("sync", "dense", MANY, []), ("sync", "topk:density=0.001", FEW, ["--deadline", "1s"]),
+            ("async:staleness=1", "topk:density=0.001", FEW, []), ("async:staleness=0", "fp16", FEW, ["--min", "3"])]
 FAULTS = {"kill worker": 5, "kill server": 2, "end worker": 1, "end server": 1, "stop worker": 2, "stop server": 2, "cut worker": 3, "cut server": 2,
           "vanish worker": 1, "vanish server": 1}
 # Why a worker may end although nobody told it to: the server went on without it, or it comes after the seat was given away.
@@ -59,13 +61,15 @@ class Actor:
 class Episode:
     def __init__(self, folder, scratch, setting, rng):
         self.folder, self.scratch, self.rng = folder, pathlib.Path(scratch), rng
-        self.mode, self.method, self.options = setting
+        self.mode, self.method, self.elements, self.options = setting
         self.waits = "--min" in self.options
         self.counts, self.refused, self.errors = collections.Counter(), [], []
         self.servers = [Actor(q, f"s{q}") for q in range(SERVERS)]
         self.workers = [Actor(SERVERS + i, f"w{i}") for i in range(WORKERS)]
         self.lives, self.read, self.steps, self.latest, self.still_s = 0, {}, 0, time.monotonic(), 0.0
         self.began, self.done, self.seen = {}, {}, {}
+        self.owed = {a: set() for a in self.workers}  # late, and in the residual of the worker that runs now
+        self.late = set()  # a server made the step without it, and no later step of the same worker was in time
         self.turned, self.gap_s = time.monotonic(), 0.0  # how long this program itself did nothing, at most
         self.keys = [self.make_key(a.name) for a in self.servers + self.workers]
         (self.scratch / "workers").write_text("".join(f"{key} w{i}\n" for i, key in enumerate(self.keys[SERVERS:])), encoding="utf-8")
@@ -96,17 +100,18 @@ class Episode:
 
     def worker_command(self, actor, *rest):
         addresses = ",".join(f"tcp://h{q}:{PORT}" for q in range(SERVERS))
-        return [WORKER, addresses, ",".join(self.keys[:SERVERS]), self.path(f"{actor.name}.key"), str(ELEMENTS), self.method, *rest]
+        return [WORKER, addresses, ",".join(self.keys[:SERVERS]), self.path(f"{actor.name}.key"), str(self.elements), self.method, *rest]
 
     def start_worker(self, actor):
         """A new life, with tokens that no other has had."""
-        each = ELEMENTS // WORKERS
+        each = self.elements // WORKERS
         end = (actor.host - SERVERS + 1) * each
         first = max([token + 1 for token in self.began if end - each <= token < end], default=end - each)
         if first >= end:
             self.counts["out of tokens"] += 1
             return
         self.lives += 1
+        self.owed[actor] = set()
         actor.process = self.start(actor, *self.worker_command(actor, str(PAUSE_MS), self.path(f"{actor.name}.log"), str(first), str(end)))
 
     def restart(self, actor):
@@ -182,14 +187,22 @@ class Episode:
         if words[0] == "began":
             self.began[token] = actor
             return
+        if words[0] == "late":
+            self.owed[actor].add(token)
+            self.late.add(token)
+            self.counts["late"] += 1
+            return
+        if token not in self.late:  # the residual went with it
+            self.late -= self.owed[actor]
+            self.owed[actor] = set()
         self.done[token] = now
         self.steps += 1
         self.still_s = max(self.still_s, now - self.latest)
         self.latest = now
-        for q, part in enumerate(words[3:]):
+        for chunk, part in enumerate(words[3:]):
             count, bits = part.split(":")
-            if self.seen.setdefault((q, int(count)), bits) != bits:
-                self.errors.append(f"server {q}'s part with {count} gradients: {actor.name} has other bits after token {token} than another worker")
+            if self.seen.setdefault((chunk, int(count)), bits) != bits:
+                self.errors.append(f"chunk {chunk} with {count} gradients: {actor.name} has other bits after token {token} than another worker")
 
     def turn(self, pause):
         time.sleep(pause)
@@ -209,7 +222,7 @@ class Episode:
         begin = time.monotonic()
         while True:
             self.turn(0.1)
-            each = ELEMENTS // WORKERS
+            each = self.elements // WORKERS
             last = [max((when for token, when in self.done.items() if token // each == i), default=0) for i in range(WORKERS)]
             if all(when > begin for when in last):
                 return time.monotonic() - begin
@@ -248,7 +261,7 @@ class Episode:
                 self.errors.append(f"token {token} was applied as {-value:g}")
             elif value != 0 and token not in self.began:
                 self.errors.append(f"token {token} was applied, but never sent")
-            elif token in self.done and not applied:
+            elif token in self.done and token not in self.late and not applied:
                 self.errors.append(f"token {token} was answered, but is not there")
             self.counts["applied"] += applied
             self.counts["applied, not answered"] += applied and token not in self.done
@@ -277,7 +290,7 @@ class Episode:
             self.end()
         return {"mode": " ".join([self.mode, *self.options]), "method": self.method, "seconds": round(time.monotonic() - begin, 1),
                 "faults": {kind: self.counts[kind] for kind in FAULTS}, "lives": self.lives, "refused": self.counts["refused"],
-                "steps": self.steps, "tokens": len(self.began), "applied": self.counts["applied"],
+                "elements": self.elements, "steps": self.steps, "tokens": len(self.began), "late": self.counts["late"], "applied": self.counts["applied"],
                 "applied_unanswered": self.counts["applied, not answered"], "lost": self.counts["lost with a worker"],
                 "still_s_most": round(self.still_s, 2), "own_gap_s": round(self.gap_s, 2), "healed_s": round(healed_s, 2), "same_bits": len(self.seen),
                 "refusals": sorted(set(self.refused))[:5], "errors": self.errors[:20]}

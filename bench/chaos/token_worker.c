@@ -9,8 +9,11 @@
  * write:
  *
  *     began ELEMENT                  the step with this token begins
- *     done ELEMENT STEP (C:HASH)...  its answers are here: for each server's part, how many
- *                                    elements are not 0, and a hash of the part
+ *     late ELEMENT                   a server made the step without this gradient, which is in the
+ *                                    residual now; "done" follows
+ *     done ELEMENT STEP (C:HASH)...  its answers are here: for each 8,192 elements, how many are
+ *                                    not 0, and a hash of them. Servers' parts and their slices,
+ *                                    which are answered one by one, are whole multiples of that
  *
  * With `look`, the parameters are printed, a number per line. */
 #include "telegrad/net.h"
@@ -26,7 +29,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SERVERS_MAX = 8, LINE = 60 + 40 * SERVERS_MAX, TIMEOUT_S = 60, AGAIN_S = 600 };
+enum { SERVERS_MAX = 8, CHUNK = 8192, CHUNKS_MAX = 64, TIMEOUT_S = 60, AGAIN_S = 600 };
+enum { LINE = 60 + 40 * CHUNKS_MAX };
 
 typedef struct worker {
     const char *server[SERVERS_MAX], *key[SERVERS_MAX];
@@ -79,9 +83,8 @@ static tg_status note_done(const worker *w, size_t token, uint64_t step)
     char line[LINE];
     size_t len =
         (size_t)snprintf(line, sizeof line, "done %zu %llu", token, (unsigned long long)step);
-    for (int q = 0; q < w->servers; q++) {
-        const size_t begin = w->n * (size_t)q / (size_t)w->servers,
-                     end = w->n * (size_t)(q + 1) / (size_t)w->servers;
+    for (size_t begin = 0; begin < w->n; begin += CHUNK) {
+        const size_t end = begin + CHUNK < w->n ? begin + CHUNK : w->n;
         size_t count = 0;
         for (size_t i = begin; i < end; i++)
             count += w->w[i] < 0 || w->w[i] > 0;
@@ -96,6 +99,7 @@ static tg_status note_done(const worker *w, size_t token, uint64_t step)
 static tg_status step(worker *w, tg_session *s, uint32_t id)
 {
     char line[LINE];
+    tg_step_info info = {.struct_size = sizeof info};
     const struct timespec pause = {.tv_sec = w->pause_ms / 1000,
                                    .tv_nsec = w->pause_ms % 1000 * 1000000};
     TG_TRY(tg_session_grad_wait(s, id));
@@ -104,7 +108,11 @@ static tg_status step(worker *w, tg_session *s, uint32_t id)
     snprintf(line, sizeof line, "began %zu\n", w->next);
     TG_TRY(note(w, line));
     TG_TRY(tg_session_grad_ready(s, id));
-    TG_TRY(tg_session_step(s, NULL));
+    TG_TRY(tg_session_step(s, &info));
+    if (info.late > 0) {
+        snprintf(line, sizeof line, "late %zu\n", w->next);
+        TG_TRY(note(w, line));
+    }
     TG_TRY(note_done(w, w->next, tg_session_steps(s)));
     w->next++;
     if (!asked_to_stop)
@@ -184,6 +192,8 @@ int main(int argc, char **argv)
     w.servers = split(argv[1], w.server);
     if (split(argv[2], w.key) != w.servers || w.n == 0)
         return say("a key for each server, and some elements") + 1;
+    if (w.n > CHUNK * CHUNKS_MAX)
+        return say("too many elements") + 1;
     if (!looks) {
         w.pause_ms = strtol(argv[6], NULL, 10);
         w.log = open(argv[7], O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);

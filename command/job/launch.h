@@ -66,8 +66,10 @@ bool launch_is_async(const struct run_options *o, int64_t *staleness_p);
 bool launch_serves(const struct launch *l, const struct run_options *o);
 /* Check that processes are left that train. Errors TG_E_SPEC */
 TG_NODISCARD tg_status launch_check_servers(const struct launch *l, const struct run_options *o);
-/* Be a server until all ranks have left. Errors those of tg_server_run */
-TG_NODISCARD tg_status launch_serve(const struct launch *l, const struct run_options *o);
+/* Be a server until all ranks have left; *stats_p: what it has done. Errors those of tg_server_run
+ */
+TG_NODISCARD tg_status launch_serve(const struct launch *l, const struct run_options *o,
+                                    tg_server_stats *stats_p);
 
 /* Train. Rank 0 (or this process's rank) runs on the calling thread, the other ranks of this
  * process on threads of their own, with the link and the faults that the options ask for. job, data

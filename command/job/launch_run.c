@@ -82,6 +82,7 @@ struct server_run {
     tg_transport *transport;
     tg_clock_thread *thread;
     bool started;
+    tg_server_stats stats; /* when it has ended well */
     tg_status status;
     char text[TEXT_BYTES];
 };
@@ -102,6 +103,9 @@ static void *run_server(void *arg)
     r->status = tg_server_create(r->transport, (int)o->servers, &config, &server);
     if (r->status == TG_OK) {
         r->status = tg_server_run(server);
+        r->stats.struct_size = sizeof r->stats;
+        if (r->status == TG_OK)
+            r->status = tg_server_get_stats(server, &r->stats);
         if (r->status != TG_OK)
             snprintf(r->text, sizeof r->text, "%s", tg_error());
         tg_server_destroy(server);
@@ -329,7 +333,8 @@ static tg_status place(const struct launch *l, const struct run_options *o, int 
     return o->nodes == OPT_NODES_AUTO ? l->transport->nodes(nodes) : TG_OK;
 }
 
-tg_status launch_serve(const struct launch *l, const struct run_options *o)
+tg_status launch_serve(const struct launch *l, const struct run_options *o,
+                       tg_server_stats *stats_p)
 {
     tg_link *links = NULL;
     int *nodes;
@@ -350,6 +355,7 @@ tg_status launch_serve(const struct launch *l, const struct run_options *o)
     if (server.status != TG_OK)
         return tg_fail(server.status, "server %d: %s", l->rank - launch_world(l, o), server.text);
     tg_transport_destroy(server.transport);
+    *stats_p = server.stats;
     return TG_OK;
 }
 

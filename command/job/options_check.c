@@ -275,7 +275,7 @@ static tg_status check_worker(const struct run_options *o)
                          o->strategy);
 }
 
-static tg_status check_servers(const struct run_options *o, const struct job_transport *own)
+static tg_status check_servers(const struct run_options *o)
 {
     if (o->net.server)
         return check_worker(o);
@@ -310,9 +310,6 @@ static tg_status check_servers(const struct run_options *o, const struct job_tra
                        "steps of the run, but those of a node make the same ones: allowed: in real "
                        "time, or --server-mode sync",
                        o->server_mode);
-    if (own->alone)
-        return tg_fail(TG_E_SPEC, "--servers with --listen or --join: allowed: with --workers N, "
-                                  "or under mpirun");
     return TG_OK;
 }
 
@@ -329,7 +326,7 @@ tg_status options_check(const struct run_options *o)
                 return tg_fail(TG_E_SPEC, "--fault %" PRIu64 "=%.64s: allowed: ranks 0 to %" PRIu64,
                                o->faults[i].rank, o->faults[i].spec, o->workers - 1);
     TG_TRY(check_clock(o, launcher));
-    TG_TRY(check_servers(o, own));
+    TG_TRY(check_servers(o));
     if (o->nodes == OPT_NODES_AUTO && !launcher)
         return tg_fail(TG_E_SPEC,
                        "--nodes auto requires mpirun, --listen or --join, which know the machines; "

@@ -11,6 +11,7 @@ int stop_rank = -1;
 static volatile sig_atomic_t guarded, at_once, says;
 static struct timespec arrived; /* written before stop_signal is set */
 static char guarded_path[PATH_MAX];
+static const char *first_text;
 
 static const char *name_of(int signal_number)
 {
@@ -60,6 +61,10 @@ static void on_signal(int signal_number)
     (void)clock_gettime(CLOCK_MONOTONIC, &arrived);
     __atomic_signal_fence(__ATOMIC_RELEASE);
     stop_signal = signal_number;
+    if (first_text) {
+        ssize_t ignored = write(STDERR_FILENO, first_text, strlen(first_text));
+        (void)ignored;
+    }
 }
 
 void stop_install(bool speaks)
@@ -82,6 +87,11 @@ void stop_install_at_once(bool speaks)
 {
     at_once = 1;
     stop_install(speaks);
+}
+
+void stop_say_first(const char *text)
+{
+    first_text = text;
 }
 
 void stop_guard_file(const char *path)

@@ -14,6 +14,9 @@ void stop_install(bool speaks);
 /* For commands with nothing to finish: the first signal ends the process. */
 void stop_install_at_once(bool speaks);
 
+/* What the first signal says, from its handler, if it has no effect of its own. A constant. */
+void stop_say_first(const char *text);
+
 /* Whether this process received a signal at least so many milliseconds ago. */
 bool stop_came_before(long ms);
 

@@ -191,6 +191,29 @@ static void print_own(const struct run_about *about, const struct run_result *re
     print_saved(about->options, result);
 }
 
+/* This process is a server of the run. Over a network, it tells its own user what it does. */
+static tg_status serve(const struct launch *l, const struct run_options *o)
+{
+    const int world = launch_world(l, o);
+    const int64_t begin = tg_now_ns(tg_clock_monotonic());
+    tg_server_stats stats;
+    if (l->alone) {
+        stop_say_first("telegrad: a server ends when its workers do: interrupt one of them, which "
+                       "stops all after their step, or this server again to end the job at once\n");
+        console_note("rank %d is server %d of %" PRIu64, l->rank, l->rank - world, o->servers);
+    }
+    TG_TRY(launch_serve(l, o, &stats));
+    if (!l->alone)
+        return TG_OK;
+    const double seconds = (double)(tg_now_ns(tg_clock_monotonic()) - begin) / 1e9;
+    printf("rank           %d of %d (%s): server %d of %" PRIu64 "; rank 0 has the results\n",
+           l->rank, l->size, l->transport->name, l->rank - world, o->servers);
+    printf("answers        %" PRIu64 "; %s received, %s sent, in %s\n", stats.sums,
+           format_bytes((double)stats.bytes_in).text, format_bytes((double)stats.bytes_out).text,
+           format_seconds(seconds).text);
+    return TG_OK;
+}
+
 static void print_result(const struct run_about *about, const struct run_result *result)
 {
     const struct run_options *o = about->options;
@@ -410,7 +433,7 @@ static int cmd_train(int argc, char **argv)
     if (status != TG_OK)
         return launch_fail(&launch, status);
     if (launch_serves(&launch, &o))
-        status = o.dry_run ? TG_OK : launch_serve(&launch, &o);
+        status = o.dry_run ? TG_OK : serve(&launch, &o);
     else if (o.sim_only)
         status = sim_only(&launch, &o, &exit_status);
     else if (!o.dry_run)

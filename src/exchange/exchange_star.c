@@ -20,6 +20,7 @@
  *          Tang et al. 2019, DoubleSqueeze, arXiv:1905.05957 (twoway) */
 #include "exchange/star.h"
 #include "base/mem.h"
+#include "exchange/send_window.h"
 #include "exchange/sliced.h"
 #include "exchange/star_coding.h"
 #include "exchange/star_cost.h"
@@ -33,7 +34,7 @@ typedef struct star {
     uint32_t *behind;  /* (parts) bytes of what follows each part that is sent */
     uint32_t slices;   /* of each block; part q * slices + c is slice c of block q */
     uint32_t told;     /* messages returned as wishes: a pull and a push for each part, in turns */
-    uint32_t from;     /* slices below it have arrived from all servers */
+    tg__window window; /* of slices: those below `from` have arrived from all servers */
     uint32_t over;
     bool spoilt; /* a decoded part is not finite */
 } star;
@@ -42,9 +43,9 @@ typedef struct star {
 
 static uint32_t slices_of(const tg__exchange *x)
 {
-    if (x->ops->codes_means || !x->combine->additive || !(x->codec->ops->properties & TG__LOSSLESS))
-        return 1;
-    return tg__star_slices(x->n, x->servers);
+    return x->ops->codes_means || !x->combine->additive || !tg__star_cuts(x->codec)
+               ? 1
+               : tg__star_slices(x->n, x->servers);
 }
 
 /* Where part i begins. */
@@ -82,7 +83,7 @@ static tg_status star_init(tg__exchange *x)
     if (x->ops->codes_means)
         TG_TRY(tg__mean_only(x, INT_MAX));
     s->slices = slices_of(x);
-    x->open_slices = TG__MIN(s->slices, TG__SLICES_OPEN);
+    x->open_slices = TG__MIN(s->slices, TG__STAR_OPEN);
     x->nparts = (size_t)x->servers * s->slices;
     TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *x->parts, &x->parts));
     TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *s->len, &s->len));
@@ -99,6 +100,7 @@ static tg_status star_init(tg__exchange *x)
                                                 : 0;
     TG_TRY(tg__messages_alloc(x, &s->push, x->nparts, TG__STAR_HEAD + cap + behind));
     TG_TRY(tg__messages_alloc(x, &s->pull, x->nparts, cap + TG__STAR_STEP));
+    TG_TRY(tg__window_init(&s->window, &x->owned, s->slices));
     for (size_t i = 0; i < x->nparts; i++) {
         x->parts[i].dst = tg__message_frame(&s->push, i) + TG__STAR_HEAD;
         x->parts[i].cap = cap;
@@ -136,18 +138,22 @@ static tg_status star_start(tg__exchange *x)
         x->late[i] = false;
     }
     x->is_late = false;
-    s->told = s->from = s->over = 0;
+    s->told = s->over = 0;
+    tg__window_start(&s->window, s->slices, x->now_ns);
     s->spoilt = false;
     x->step = 0;
     x->youngest = x->oldest = 0;
     return TG_OK;
 }
 
-/* Slice by slice, to all servers. */
+/* Slice by slice, to all servers. The
+ * window keeps the gradients of all ranks, which arrive together, from overflowing a server's
+ * queue. */
 static size_t star_wants(tg__exchange *x, tg__wish *wish, size_t max)
 {
     star *s = x->impl;
-    const uint32_t S = (uint32_t)x->servers, to = TG__MIN(s->from + x->open_slices, s->slices);
+    const uint32_t S = (uint32_t)x->servers,
+                   to = TG__MIN(s->window.from + x->open_slices, s->window.to);
     size_t count = 0;
     for (; s->told < 2 * S * to && count < max; s->told++) {
         const uint32_t k = s->told / 2, q = k % S, c = k / S, i = q * s->slices + c;
@@ -231,8 +237,8 @@ static tg_status star_done(tg__exchange *x, uint32_t id, size_t len)
     if (status != TG_OK)
         return tg_fail(status, "frame from server %u: %s", id / s->slices, tg_error());
     s->len[id] = len;
-    while (s->from < s->slices && slice_is_here(x, s->from))
-        s->from++;
+    while (s->window.from < s->slices && slice_is_here(x, s->window.from))
+        tg__window_pass(&s->window, x->now_ns);
     if (x->into != NULL) /* while it is cached, and other parts are in flight */
         decode_part(x, id, x->into);
     return TG_OK;

@@ -5,18 +5,24 @@
 #include "exchange/star_coding.h"
 #include "transport/worker.h"
 
+bool tg__star_cuts(const tg_codec *codec)
+{
+    return (codec->ops->properties & (TG__CUTS | TG__SPARSE | TG__WHOLE)) == 0;
+}
+
 uint32_t tg__star_slices(size_t n, int servers)
 {
     const double block = 4.0 * (double)n / servers;
-    return block < (double)TG__SLICES * (double)TG__SLICE_BYTES
-               ? (uint32_t)(block / (double)TG__SLICE_BYTES) + 1
+    return block < (double)TG__SLICES * (double)TG__STAR_SLICE_BYTES
+               ? (uint32_t)(block / (double)TG__STAR_SLICE_BYTES) + 1
                : TG__SLICES;
 }
 
-tg__star_load tg__star_load_of(size_t n, double frame, bool coded, const tg__star_net *net)
+tg__star_load tg__star_load_of(size_t n, double frame, bool cuts, bool coded,
+                               const tg__star_net *net)
 {
     const double dense = 4.0 * (double)n;
-    const uint32_t slices = !coded && frame >= dense ? tg__star_slices(n, net->servers) : 1;
+    const uint32_t slices = cuts && !coded ? tg__star_slices(n, net->servers) : 1;
     const double messages = (double)net->servers * slices,
                  answer = (coded ? frame - TG__FRAME_HEAD : dense) +
                           messages * (TG__ENVELOPE_BYTES + TG__FRAME_HEAD),
@@ -50,6 +56,6 @@ double tg__star_seconds(const tg__star_load *load, double ranks, double delay)
         return 2 * delay + first + most(load->out, most(load->pull / S, load->pull - ahead));
     }
     const double in = most(ranks * load->in, load->push), out = most(ranks * load->out, load->pull);
-    const uint32_t turns = (load->slices + TG__SLICES_OPEN - 1) / TG__SLICES_OPEN;
+    const uint32_t turns = (load->slices + TG__STAR_OPEN - 1) / TG__STAR_OPEN;
     return most(2 * delay + most(in + out / q, in / q + out), 2 * delay * turns + (in + out) / q);
 }

@@ -36,11 +36,22 @@ typedef struct tg__star_load {
     double bytes, answer; /* that it sends, to all servers, and receives */
 } tg__star_load;
 
-/* The number of slices in which each block of a dense vector of n elements goes. */
+/* Bytes of an answer's slice, unless that takes more than TG__SLICES of them. A server answers the
+ * first slice when all ranks' have come, so its link carries nothing else for a slice of each rank
+ * at the beginning, and at the end. */
+#define TG__STAR_SLICE_BYTES ((size_t)32 << 10)
+#define TG__STAR_OPEN 32u /* slices in flight at once */
+
+/* Whether vectors of this codec go in slices: values do not depend on where they are cut, and cuts
+ * do not take more bytes. */
+bool tg__star_cuts(const tg_codec *codec);
+/* The number of slices in which each server's block of such a vector of n elements goes. */
 uint32_t tg__star_slices(size_t n, int servers);
 /* Load of a vector of n elements that is `frame` bytes when coded.
- * coded  the answers are, too (twoway) */
-tg__star_load tg__star_load_of(size_t n, double frame, bool coded, const tg__star_net *net);
+ * cuts   tg__star_cuts of its codec
+ * coded  the answers are coded, too (twoway) */
+tg__star_load tg__star_load_of(size_t n, double frame, bool cuts, bool coded,
+                               const tg__star_net *net);
 /* Seconds of an exchange of `ranks` in step. */
 double tg__star_seconds(const tg__star_load *load, double ranks, double delay);
 

@@ -1,5 +1,6 @@
 #include "method/rehearsal.h"
 #include "base/mem.h"
+#include "exchange/star_cost.h"
 #include "telegrad/random.h"
 #include "telegrad/spec.h"
 
@@ -19,6 +20,7 @@ tg_status tg__rehearse(tg__method *m, tg__task task, tg__rehearsal *r)
             frame += (double)x->parts[i].len;
         seen.round[seen.rounds].x = x->ops;
         seen.round[seen.rounds].n = x->n;
+        seen.round[seen.rounds].cuts = tg__star_cuts(x->codec);
         seen.round[seen.rounds].answered = x->costs_two_ways;
         seen.round[seen.rounds++].frame = frame;
         TG_TRY(x->ops->start(x));
@@ -34,6 +36,7 @@ void tg__rehearsal_add_dense(tg__rehearsal *r, const tg__exchange_ops *x, size_t
     const size_t frame = TG__FRAME_HEAD + n * sizeof(float);
     r->round[r->rounds].x = x;
     r->round[r->rounds].n = n;
+    r->round[r->rounds].cuts = true;
     r->round[r->rounds++].frame = (double)frame;
     r->bytes += frame;
 }

@@ -16,6 +16,7 @@ typedef struct tg__rehearsal {
         const tg__exchange_ops *x;
         size_t n;
         double frame;  /* bytes */
+        bool cuts;     /* tg__star_cuts */
         bool answered; /* servers answer with such frames, too */
     } round[TG__REHEARSAL_ROUNDS];
 } tg__rehearsal;

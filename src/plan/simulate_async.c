@@ -212,8 +212,8 @@ static tg_status load_of(const tg__sim_player *p, const tg__star_net *net, tg__s
     for (size_t b = 0; b < p->s->nbuckets; b++) {
         const tg__rehearsal *way = &p->sim->bucket[b].way[TG__SIM_CODED];
         for (size_t i = 0; i < way->rounds; i++) {
-            const tg__star_load one =
-                tg__star_load_of(way->round[i].n, way->round[i].frame, false, net);
+            const tg__star_load one = tg__star_load_of(way->round[i].n, way->round[i].frame,
+                                                       way->round[i].cuts, false, net);
             load->push += one.push;
             load->pull += one.pull;
             load->in += one.in;

@@ -94,8 +94,8 @@ static void bounds(void **state)
     const struct {
         const char *link, *server;
         int world, servers;
-        double most;                      /* ms: the longest of what links carry */
-    } is[] = {{"30ms", NULL, 16, 1, 180}, /* 8 of 31 slices at a time: 4 times two delays */
+        double most;                     /* ms: the longest of what links carry */
+    } is[] = {{"30ms", NULL, 16, 1, 60}, /* 32 of 64 slices at a time: twice two delays */
               {"up=100mbit,down=1gbit,delay=30ms", NULL, 16, 1, 320},
               {"up=1gbit,down=100mbit,delay=30ms", NULL, 16, 1, 320},
               {"1gbit,30ms", "1gbit", 16, 1, 16 * 32},

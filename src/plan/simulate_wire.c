@@ -66,10 +66,11 @@ static void halve(tg__sim_route *r)
 }
 
 /* A round by way of servers. Ranks decode the answers only. */
-static void star_stage(const tg__costs *cost, size_t n, double frame, bool coded, int world,
+static void star_stage(const tg__costs *cost, const tg__rehearsal *way, size_t i, int world,
                        const tg__star_net *net, tg__sim_route *r)
 {
-    const tg__star_load load = tg__star_load_of(n, frame, coded, net);
+    const tg__star_load load = tg__star_load_of(way->round[i].n, way->round[i].frame,
+                                                way->round[i].cuts, way->round[i].answered, net);
     tg__sim_stage *s = &r->stage[r->stages++];
     s->delay_ns = 2e9 * net->delay;
     s->wire_ns = 1e9 * tg__star_seconds(&load, world, net->delay) - s->delay_ns;
@@ -91,7 +92,7 @@ void tg__sim_route_make(const tg__sim_bucket *b, const bucket_costs *costs, tg__
         const double frame = way->round[i].frame;
         tg__cost c;
         if (star != NULL) {
-            star_stage(cost, way->round[i].n, frame, way->round[i].answered, world, star, r);
+            star_stage(cost, way, i, world, star, r);
             continue;
         }
         x->cost(world, way->round[i].n, frame, &c);

@@ -8,7 +8,7 @@ import net_tool
 from cli_tool import TINY, last_run, over, records
 
 MLP = ["--model", "mlp:hidden=16", "--no-eval"]
-LONG = ["train", *TINY, *MLP, "--steps", "1000000"]
+LONG = ["train", *TINY, *MLP, "--steps", "100000"]
 SOON = 10  # seconds; a timeout would take 60
 
 
@@ -34,6 +34,44 @@ class Train(net_tool.NetTest):
                     self.assertEqual(hash_of(process.stdout), expected)
                 self.assertIn(f"workers        {ranks} (tcp)", done[0].stdout)
                 self.assertIn(f"rank           1 of {ranks} (tcp)", done[1].stdout)
+
+    def test_servers(self):
+        """The last ranks of the list. Same bits as with threads, with answers coded or not; each says that it is one."""
+        self.new_keys(4)
+        for servers, args in ((1, ["--method", "topk:density=0.01,exchange=twoway"]), (2, ["--method", "fp16"]),
+                              (1, ["--strategy", "server", "--optimizer", "adam"])):
+            with self.subTest(args=args):
+                with open(self.path("friends"), "w", encoding="utf-8") as file:
+                    file.writelines(f"{key} host\n" for key in self.public[1:2 + servers])
+                args = ["train", *TINY, *MLP, "--steps", "8", "--servers", str(servers), *args]
+                expected = hash_of(self.ok(*args, "--workers", "2"))
+                done = self.job(2 + servers, *args)
+                self.assertEqual([p.returncode for p in done], [0] * len(done), done[-1].stderr)
+                self.assertEqual([hash_of(p.stdout) for p in done[:2]], [expected] * 2)
+                for q, process in enumerate(done[2:]):
+                    self.assertIn(f"rank {2 + q} is server {q} of {servers}\n", process.stderr)
+                    self.assertRegex(process.stdout, rf"^rank +{2 + q} of {2 + servers} \(tcp\): server {q} of {servers}; rank 0 has the results\n"
+                                                     r"answers +[1-9].* received, .* sent, in .*\n$")
+
+    def test_a_server_is_interrupted(self):
+        """It says what to do; the second time, the job ends on all ranks."""
+        self.new_keys(3)
+        ranks = [self.start(*LONG, "--servers", "1", *self.options(rank, 3)) for rank in range(3)]
+        said = ""
+        while "is server 0 of 1" not in said and ranks[2].poll() is None:
+            said += ranks[2].stderr.readline()
+        ranks[2].send_signal(signal.SIGINT)
+        while "a server ends when its workers do" not in said and ranks[2].poll() is None:
+            said += ranks[2].stderr.readline()
+        time.sleep(0.3)  # what comes sooner counts as the same interrupt
+        self.assertEqual([process.poll() for process in ranks], [None] * 3, said)
+        begin = time.monotonic()
+        ranks[2].send_signal(signal.SIGINT)
+        done = [net_tool.Done(process) for process in ranks]
+        self.assertLess(time.monotonic() - begin, SOON)
+        self.assertEqual([p.returncode for p in done], [1, 1, 130])
+        for process in done[:2]:
+            self.assertIn("rank 2 has left", process.stderr)
 
     def test_without_keys(self):
         args = ["train", *TINY, *MLP, "--steps", "4"]
