@@ -7,8 +7,9 @@
 #include "trainer/loop/advice.h"
 
 #define ADVISE_WAYS_MAX 64
-#define ADVISE_WHY 500   /* bytes of a reason */
-#define ADVISE_EPOCHS 10 /* epochs in the command to paste; the first is for warm-ups */
+#define ADVISE_WHY 500        /* bytes of a reason */
+#define ADVISE_EPOCHS 10      /* epochs in the command to paste; the first is for warm-ups */
+#define ADVISE_SIM_STEPS 2000 /* steps, where it simulates */
 
 /* The measured figures of the transport (--measure), in seconds. */
 struct advise_measured {

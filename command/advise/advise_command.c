@@ -31,17 +31,19 @@ static void put_spec(FILE *f, const char *name, const char *spec, const char *ke
         fprintf(f, "%c%s", strchr(spec, ':') ? ',' : ':', key);
 }
 
-/* The keys that a run from the beginning needs: warm-ups, which the predicted steady state does not
- * have, and a threshold that suits any model. */
-static const char *strategy_key(const advice_way *w)
+/* The keys that a run from the beginning needs: warm-ups, which the predicted steady state, and so
+ * a simulation of it, does not have, and a threshold that suits any model. */
+static const char *strategy_key(const advice_way *w, bool simulated)
 {
-    return w->family == ADVICE_OD || w->family == ADVICE_CD ? "warmup=1ep" : NULL;
+    return w->family != ADVICE_OD && w->family != ADVICE_CD ? NULL
+           : simulated                                      ? "warmup=0"
+                                                            : "warmup=1ep";
 }
 
-static const char *method_key(const advice_way *w)
+static const char *method_key(const advice_way *w, bool simulated)
 {
     if (advise_same_name(w->method_text, "dgc"))
-        return "warmup=1ep";
+        return simulated ? "warmup=0" : "warmup=1ep";
     return advise_same_name(w->method_text, "2bit") ? "threshold=auto" : NULL;
 }
 
@@ -82,7 +84,7 @@ static void put_command(FILE *f, const struct advise_answer *a, bool served)
     const advice_way plain = {.family = ADVICE_SSGD,
                               .method_text = served ? a->served.best->method_text : ""};
     const bool net = net_options_join(&o->net);
-    const bool mpi = !net && (a->processes || a->workers > TG_RANKS_MAX);
+    const bool mpi = !net && a->processes, simulated = a->workers > TG_RANKS_MAX;
     if (mpi)
         fprintf(f, "mpirun -n %d ", a->workers);
     fputs("telegrad train", f);
@@ -101,10 +103,14 @@ static void put_command(FILE *f, const struct advise_answer *a, bool served)
     if (served)
         put_servers(f, a);
     else
-        put_spec(f, "strategy", w->strategy, strategy_key(w));
+        put_spec(f, "strategy", w->strategy, strategy_key(w, simulated));
     w = served ? &plain : w;
-    put_spec(f, "method", w->method_text, method_key(w));
-    fprintf(f, " --epochs %d", ADVISE_EPOCHS);
+    put_spec(f, "method", w->method_text, method_key(w, simulated));
+    if (simulated)
+        fprintf(f, " --steps %d --clock virtual --tau %.6gms --sim-only", ADVISE_SIM_STEPS,
+                1e3 * advice_tau(a->advice));
+    else
+        fprintf(f, " --epochs %d", ADVISE_EPOCHS);
     if (net)
         put_net(f, &o->net);
 }

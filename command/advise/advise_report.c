@@ -238,8 +238,13 @@ static tg_status print_command(const struct advise_answer *a)
 {
     char *command;
     TG_TRY(advise_command(a, &command));
-    printf("\nTo train this way, for %d epochs%s:\n\n%s\n", ADVISE_EPOCHS,
-           strstr(command, "warmup=1ep") ? " (a warm-up takes the first of them)" : "", command);
+    if (a->workers > TG_RANKS_MAX)
+        printf("\nTraining takes up to %d workers. To simulate these, without training:\n\n%s\n",
+               TG_RANKS_MAX, command);
+    else
+        printf("\nTo train this way, for %d epochs%s:\n\n%s\n", ADVISE_EPOCHS,
+               strstr(command, "warmup=1ep") ? " (a warm-up takes the first of them)" : "",
+               command);
     free(command);
     return TG_OK;
 }

@@ -43,7 +43,7 @@ enum {
 static const struct cli_option options[] = {
     {.help = "What is trained"},
     {"model", MODEL, "SPEC", "lenet5", "models", "network: see telegrad models"},
-    {"workers", WORKERS, "N", "4", NULL, "workers, up to " TEXT(TG_RANKS_MAX)},
+    {"workers", WORKERS, "N", "4", NULL, "workers, up to " TEXT(TG_SIM_WORLD_MAX)},
     {"batch", BATCH, "N", "32", NULL, "samples per worker in each step"},
     {"precision", PRECISION, "fp32|bf16", "fp32", NULL,
      "number format of forward and backward passes"},
@@ -81,8 +81,8 @@ static tg_status set_common(struct run_options *o, int key, const char *arg)
     while (option->key != key)
         option++;
     const tg_status status = options_set(o, OPT_TRAIN, option->name, arg);
-    if (key == WORKERS && (status != TG_OK || o->workers > TG_RANKS_MAX))
-        return tg_fail(TG_E_SPEC, "--workers \"%.64s\": allowed: 2 to %d", arg, TG_RANKS_MAX);
+    if (key == WORKERS && (status != TG_OK || o->workers > TG_SIM_WORLD_MAX))
+        return tg_fail(TG_E_SPEC, "--workers \"%.64s\": allowed: 2 to %d", arg, TG_SIM_WORLD_MAX);
     if (key == TAU && (status != TG_OK || (o->tau && o->tau_ns == 0)))
         return tg_fail(TG_E_SPEC, "--tau \"%.64s\": allowed: measured, or " CLOCK_OPTIONS_TIME,
                        arg);
@@ -157,7 +157,7 @@ static tg_status check(const struct command *c)
     if (!launch_of_processes(&o->net) && o->workers < 2)
         return tg_fail(TG_E_SPEC,
                        "--workers %" PRIu64 ": a single worker exchanges nothing: allowed: 2 to %d",
-                       o->workers, TG_RANKS_MAX);
+                       o->workers, TG_SIM_WORLD_MAX);
     if (!o->link && !c->measure)
         return tg_fail(TG_E_SPEC,
                        "--link is missing: give a rate and a delay, such as --link 100mbit,20ms");

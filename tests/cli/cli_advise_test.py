@@ -5,7 +5,7 @@ import re
 import shlex
 import unittest
 import xml.etree.ElementTree
-from cli_tool import CliTest
+from cli_tool import CliTest, last_run
 
 ADVISE = ["advise", "--model", "mlp:hidden=32", "--tau", "20ms"]
 
@@ -30,6 +30,19 @@ class Advise(CliTest):
         lines = [p for p in root.iter() if p.get("class") == "l"]
         self.assertEqual(len(lines) % 2, 0)
         self.assertGreaterEqual(len(lines), 8)
+
+    def test_more_than_train_takes(self):
+        """The commands to paste simulate a run, and show the times that the tables have."""
+        many = ["--link", "20mbit,20ms", "--workers", "10000", "--servers", "2", "--server-link", "10gbit,20ms"]
+        text = self.ok(*ADVISE, *many)
+        self.assertIn("\nTraining takes up to 4096 workers. To simulate these, without training:\n\ntelegrad train ", text)
+        a = self.answer(*many)
+        served = a["servers"]
+        for command, step_ms in ((a["command"], a["recommended"]["step_ms"]), (served["command"], served["recommended"]["step_ms"])):
+            self.assertIn(" --workers 10000 ", command)
+            out = self.path("run.jsonl")
+            self.ok(*shlex.split(command)[1:], "--out", out)
+            self.assertAlmostEqual(last_run(out)[-1]["step_ms_mean"] / step_ms, 1, delta=0.1)
 
     def test_absurd_links_and_narrow_terminals(self):
         """Columns stay columns: of the times on top, and of the table."""
@@ -246,7 +259,7 @@ class Advise(CliTest):
             said = self.refused(2, ['--tau "%s"' % bad, "allowed: measured, or a time such as 150ms", "3600s"], "advise", *link, "--tau=" + bad)
             self.assertNotIn("FILE", said)
         for bad in ("0", "1000001", "x"):
-            self.refused(2, ['--workers "%s": allowed: 2 to 4096' % bad], *ADVISE, *link, "--workers", bad)
+            self.refused(2, ['--workers "%s": allowed: 2 to 1000000' % bad], *ADVISE, *link, "--workers", bad)
         self.refused(2, ["--svg has no value"], *ADVISE, *link, "--svg", "")
         self.refused(1, ["--svg"], *ADVISE, *link, "--svg", self.path("no/such/folder.svg"))
 
