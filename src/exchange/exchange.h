@@ -189,6 +189,10 @@ struct tg__exchange {
     size_t nparts;
     /* slices in flight at once, each with at most 4 messages per rank; 0: 1 */
     unsigned open_slices;
+    /* With ops->served, for the window to servers: the message that `done` has just shown to be
+     * answered (bytes; 0: none). sent_ns: (nparts) of each part's message, set by the pump */
+    size_t answered, answered_part;
+    int64_t *sent_ns;
     /* With ops->recodes: encodes finished blocks; NULL: they are sent as dense f32. Set by the
      * creator. */
     tg__recode *recode;

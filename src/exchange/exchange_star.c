@@ -20,7 +20,6 @@
  *          Tang et al. 2019, DoubleSqueeze, arXiv:1905.05957 (twoway) */
 #include "exchange/star.h"
 #include "base/mem.h"
-#include "exchange/send_window.h"
 #include "exchange/sliced.h"
 #include "exchange/star_coding.h"
 #include "exchange/star_cost.h"
@@ -34,7 +33,7 @@ typedef struct star {
     uint32_t *behind;  /* (parts) bytes of what follows each part that is sent */
     uint32_t slices;   /* of each block; part q * slices + c is slice c of block q */
     uint32_t told;     /* messages returned as wishes: a pull and a push for each part, in turns */
-    tg__window window; /* of slices: those below `from` have arrived from all servers */
+    uint32_t from;     /* slices below it have arrived from all servers */
     uint32_t over;
     bool spoilt; /* a decoded part is not finite */
 } star;
@@ -89,6 +88,7 @@ static tg_status star_init(tg__exchange *x)
     TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *s->len, &s->len));
     TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *s->behind, &s->behind));
     TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *x->late, &x->late));
+    TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *x->sent_ns, &x->sent_ns));
     for (size_t i = 0; i < x->nparts; i++) {
         x->parts[i].lo = begin_of(x, i);
         x->parts[i].hi = i + 1 < x->nparts ? begin_of(x, i + 1) : x->n;
@@ -100,7 +100,6 @@ static tg_status star_init(tg__exchange *x)
                                                 : 0;
     TG_TRY(tg__messages_alloc(x, &s->push, x->nparts, TG__STAR_HEAD + cap + behind));
     TG_TRY(tg__messages_alloc(x, &s->pull, x->nparts, cap + TG__STAR_STEP));
-    TG_TRY(tg__window_init(&s->window, &x->owned, s->slices));
     for (size_t i = 0; i < x->nparts; i++) {
         x->parts[i].dst = tg__message_frame(&s->push, i) + TG__STAR_HEAD;
         x->parts[i].cap = cap;
@@ -138,22 +137,18 @@ static tg_status star_start(tg__exchange *x)
         x->late[i] = false;
     }
     x->is_late = false;
-    s->told = s->over = 0;
-    tg__window_start(&s->window, s->slices, x->now_ns);
+    s->told = s->from = s->over = 0;
     s->spoilt = false;
     x->step = 0;
     x->youngest = x->oldest = 0;
     return TG_OK;
 }
 
-/* Slice by slice, to all servers. The
- * window keeps the gradients of all ranks, which arrive together, from overflowing a server's
- * queue. */
+/* Slice by slice, to all servers. */
 static size_t star_wants(tg__exchange *x, tg__wish *wish, size_t max)
 {
     star *s = x->impl;
-    const uint32_t S = (uint32_t)x->servers,
-                   to = TG__MIN(s->window.from + x->open_slices, s->window.to);
+    const uint32_t S = (uint32_t)x->servers, to = TG__MIN(s->from + x->open_slices, s->slices);
     size_t count = 0;
     for (; s->told < 2 * S * to && count < max; s->told++) {
         const uint32_t k = s->told / 2, q = k % S, c = k / S, i = q * s->slices + c;
@@ -237,8 +232,10 @@ static tg_status star_done(tg__exchange *x, uint32_t id, size_t len)
     if (status != TG_OK)
         return tg_fail(status, "frame from server %u: %s", id / s->slices, tg_error());
     s->len[id] = len;
-    while (s->window.from < s->slices && slice_is_here(x, s->window.from))
-        tg__window_pass(&s->window, x->now_ns);
+    x->answered = TG__STAR_HEAD + part->len + s->behind[id];
+    x->answered_part = id;
+    while (s->from < s->slices && slice_is_here(x, s->from))
+        s->from++;
     if (x->into != NULL) /* while it is cached, and other parts are in flight */
         decode_part(x, id, x->into);
     return TG_OK;

@@ -181,7 +181,21 @@ static tg_status post_send(tg__pump *p, tg__flight *f, tg__post *m)
     }
     c->under_way[m->peer] += len;
     c->total_under_way += len;
+    if (m->peer >= t->size) {
+        f->unanswered += m->len;
+        f->x->sent_ns[m->id - f->x->nparts] =
+            tg__server_window_sent(&c->servers, m->len, m->since_ns);
+    }
     return TG_OK;
+}
+
+/* Whether the windows let a message go. */
+static bool may_go(const tg__pump *p, tg__channel *c, const tg__flight *f, const tg__post *m)
+{
+    if (c->total_under_way >= TG__PUMP_WINDOW && c->under_way[m->peer] > 0)
+        return false;
+    return m->peer < p->transport->size ||
+           tg__server_window_lets(&c->servers, p->transport->size, f->unanswered, m->len);
 }
 
 /* Post sends as far as the window allows. */
@@ -190,11 +204,11 @@ static tg_status post_sends(tg__pump *p, bool *any_p)
     *any_p = false;
     for (tg__flight *f = p->active; f != NULL; f = f->next) {
         tg__posts *s = f->posts;
-        const tg__channel *c = tg__channel_of(p, f);
+        tg__channel *c = tg__channel_of(p, f);
         tg__post *before = NULL;
         for (tg__post *m = s->first, *next; m != NULL; m = next) {
             next = m->next;
-            if (c->total_under_way >= TG__PUMP_WINDOW && c->under_way[m->peer] > 0) {
+            if (!may_go(p, c, f, m)) {
                 before = m;
                 continue;
             }
@@ -258,6 +272,12 @@ static tg_status complete(tg__pump *p, tg__flight *f, tg__post *m, size_t bytes)
         tg_clock_work(p->transport->clock, cost_ns(f, len));
     tg_status status = f->x->ops->done(f->x, m->id, len);
     say_overflow(f);
+    if (f->x->answered > 0) {
+        tg__server_window_answered(&tg__channel_of(p, f)->servers, f->x->answered,
+                                   f->x->sent_ns[f->x->answered_part], begin);
+        f->unanswered -= f->x->answered;
+        f->x->answered = 0;
+    }
     f->combine_ns += tg_now_ns(p->transport->clock) - begin;
     if (status != TG_OK && is_in_group(f)) /* the exchange knows only numbers within its group */
         return tg_fail(status, "%s (in a group, of which this message's peer is rank %d) %s",
@@ -372,7 +392,7 @@ static tg_status launch(tg__pump *p, tg__flight *f)
         c->waits->step = f->step;
     f->flags_in = 0;
     f->finished = false;
-    f->bytes_sent = f->bytes_near = 0;
+    f->bytes_sent = f->bytes_near = f->unanswered = 0;
     f->sealed = NULL;
     f->order = UINT32_MAX;
     f->begin_ns = f->end_ns = f->order_ns = tg_now_ns(p->transport->clock);

@@ -7,6 +7,7 @@
 
 #include "base/latch.h"
 #include "exchange/exchange.h"
+#include "exchange/server_window.h"
 #include "telegrad/transport.h"
 
 /* The window: the number of bytes of sends that may be in flight.
@@ -42,6 +43,7 @@ typedef struct tg__channel {
     /* (ranks and servers) bytes per peer that the transport has accepted and not yet sent */
     size_t *under_way;
     size_t total_under_way; /* their sum: see TG__PUMP_WINDOW */
+    tg__server_window servers;
 } tg__channel;
 /* Free what the channel holds. Nothing of it may be under way, unless the pump is dead. */
 void tg__channel_fini(tg__channel *c);
@@ -90,8 +92,9 @@ typedef struct tg__flight {
     struct tg__posts *posts;
     const uint8_t *sealed; /* the message sealed last, as message `sealed_order` */
     uint32_t sealed_order;
-    uint32_t order;   /* slice << 6 | round: the lowest one pending */
-    int64_t order_ns; /* the time since when `order` has been pending */
+    uint32_t order;    /* slice << 6 | round: the lowest one pending */
+    int64_t order_ns;  /* the time since when `order` has been pending */
+    size_t unanswered; /* bytes sent to servers */
 } tg__flight;
 
 typedef struct tg__pump {
