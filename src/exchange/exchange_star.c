@@ -11,7 +11,9 @@
  * of the next.
  *
  * `twoway` codes the pull, too: server q adds its residual to the mean, encodes the sum with the
- * ranks' codec, and keeps the error as its new residual (star_coding.h, src/server/recoder.h).
+ * ranks' codec, and keeps the error as its new residual (star_coding.h, src/server/recoder.h). If
+ * servers keep the parameters, it sends what is to be added to those that ranks have, or, to a rank
+ * that lacks an earlier answer, all of them (src/server/sent.h).
  *
  * Cost     2 rounds, 2 delays; each rank sends its frame once, whatever the number of ranks, and
  *          receives one. A server's link carries P frames in and P blocks out, so the exchange
@@ -23,6 +25,7 @@
 #include "exchange/sliced.h"
 #include "exchange/star_coding.h"
 #include "exchange/star_cost.h"
+#include "kernel/parallel.h"
 #include <limits.h>
 #include <string.h>
 
@@ -31,6 +34,7 @@ typedef struct star {
     tg__messages pull; /* (parts) what comes back */
     size_t *len;       /* (parts) bytes of each answer's frame; 0: not arrived */
     uint32_t *behind;  /* (parts) bytes of what follows each part that is sent */
+    uint64_t *number;  /* (parts) of the parameters that this rank has; 0: unknown */
     uint32_t slices;   /* of each block; part q * slices + c is slice c of block q */
     uint32_t told;     /* messages returned as wishes: a pull and a push for each part, in turns */
     uint32_t from;     /* slices below it have arrived from all servers */
@@ -87,6 +91,7 @@ static tg_status star_init(tg__exchange *x)
     TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *x->parts, &x->parts));
     TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *s->len, &s->len));
     TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *s->behind, &s->behind));
+    TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *s->number, &s->number));
     TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *x->late, &x->late));
     TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *x->sent_ns, &x->sent_ns));
     for (size_t i = 0; i < x->nparts; i++) {
@@ -99,7 +104,7 @@ static tg_status star_init(tg__exchange *x)
                           : x->ops->codes_means ? TG__CODING_MOST
                                                 : 0;
     TG_TRY(tg__messages_alloc(x, &s->push, x->nparts, TG__STAR_HEAD + cap + behind));
-    TG_TRY(tg__messages_alloc(x, &s->pull, x->nparts, cap + TG__STAR_STEP));
+    TG_TRY(tg__messages_alloc(x, &s->pull, x->nparts, cap + TG__STAR_TAIL));
     for (size_t i = 0; i < x->nparts; i++) {
         x->parts[i].dst = tg__message_frame(&s->push, i) + TG__STAR_HEAD;
         x->parts[i].cap = cap;
@@ -215,22 +220,63 @@ static tg_status take_step(tg__exchange *x, uint32_t id, size_t len)
     return TG_OK;
 }
 
+/* Check the frame (len) that has arrived for a part. codec  its id; -1: any */
+static tg_status check_frame(const tg__exchange *x, uint32_t id, size_t len, int codec)
+{
+    const star *s = x->impl;
+    const tg__part *part = &x->parts[id];
+    const tg_status status =
+        tg__frame_check(tg__message_frame(&s->pull, id), len, part->hi - part->lo, codec);
+    return status == TG_OK
+               ? TG_OK
+               : tg_fail(status, "frame from server %u: %s", id / s->slices, tg_error());
+}
+
+/* Servers keep the parameters, of which x->into is what this rank has. */
+static tg_status take_parameters(tg__exchange *x, uint32_t id, size_t len, size_t *len_p)
+{
+    star *s = x->impl;
+    const tg__part *part = &x->parts[id];
+    const uint8_t *frame = tg__message_frame(&s->pull, id);
+    float *dst = x->into + part->lo;
+    tg__star_tail tail;
+    if (tg__star_read_tail(frame, len, &tail) != TG_OK)
+        return tg_fail(TG_E_CORRUPT, "server %u: %s", id / s->slices, tg_error());
+    const bool change = tail.holds == TG__STAR_CHANGE;
+    len -= TG__STAR_TAIL;
+    if (change && s->number[id] != 0 && tail.number != s->number[id] + 1)
+        return tg_fail(
+            TG_E_CORRUPT, "server %u: a change that leads to parameters %llu: this rank has %llu",
+            id / s->slices, (unsigned long long)tail.number, (unsigned long long)s->number[id]);
+    TG_TRY(check_frame(x, id, len, change ? x->codec->ops->wire_id : TG__ID_f32));
+    if (change)
+        tg__frame_decode_add(frame, len, dst, x->pool);
+    else
+        tg__frame_decode(frame, len, dst, x->pool);
+    if (!tg__parallel_finite(x->pool, dst, part->hi - part->lo))
+        return tg_fail(TG_E_CORRUPT, "server %u: its parameters are not finite", id / s->slices);
+    s->number[id] = tail.number;
+    x->late[id] = tail.holds == TG__STAR_LATE;
+    x->is_late |= x->late[id];
+    x->step = TG__MAX(x->step, tail.step);
+    *len_p = len;
+    return TG_OK;
+}
+
 static tg_status star_done(tg__exchange *x, uint32_t id, size_t len)
 {
     star *s = x->impl;
     s->over++;
     if (id >= x->nparts)
         return TG_OK;
-    const tg__part *part = &x->parts[id];
+    if (x->keeps)
+        return take_parameters(x, id, len, &s->len[id]);
     if (step_bytes(x, id, len) > 0) {
         TG_TRY(take_step(x, id, len));
         len -= TG__STAR_STEP;
     }
     const int codec = x->ops->codes_means ? x->codec->ops->wire_id : -1;
-    const tg_status status =
-        tg__frame_check(tg__message_frame(&s->pull, id), len, part->hi - part->lo, codec);
-    if (status != TG_OK)
-        return tg_fail(status, "frame from server %u: %s", id / s->slices, tg_error());
+    TG_TRY(check_frame(x, id, len, codec));
     s->len[id] = len;
     x->answered = TG__STAR_HEAD + part->len + s->behind[id];
     x->answered_part = id;
@@ -250,7 +296,9 @@ static bool star_finished(const tg__exchange *x)
 static void star_result(tg__exchange *x, float *dst)
 {
     const star *s = x->impl;
-    for (size_t i = 0; x->into != dst && i < x->nparts; i++)
+    if (x->keeps && x->into != dst)
+        memcpy(dst, x->into, x->n * sizeof *dst);
+    for (size_t i = 0; !x->keeps && x->into != dst && i < x->nparts; i++)
         decode_part(x, i, dst);
     x->overflow |= s->spoilt;
 }

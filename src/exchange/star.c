@@ -68,6 +68,37 @@ tg_status tg__star_read(const uint8_t head[TG__STAR_HEAD], tg__star *star)
     return TG_OK;
 }
 
+void tg__star_put_tail(uint8_t at[TG__STAR_TAIL], const tg__star_tail *tail)
+{
+    tg__put32(at, (uint32_t)tail->holds);
+    tg__put32(at + 4, 0);
+    tg__put64(at + 8, tail->number);
+    tg__put64(at + 16, tail->step);
+}
+
+tg_status tg__star_read_tail(const uint8_t *payload, size_t len, tg__star_tail *tail)
+{
+    if (len < TG__FRAME_HEAD + TG__STAR_TAIL)
+        return tg_fail(TG_E_CORRUPT, "an answer of %zu bytes: allowed: at least %u", len,
+                       TG__FRAME_HEAD + TG__STAR_TAIL);
+    const uint8_t *at = payload + len - TG__STAR_TAIL;
+    const uint32_t holds = tg__get32(at), zero = tg__get32(at + 4);
+    const uint64_t number = tg__get64(at + 8), step = tg__get64(at + 16);
+    if (holds < TG__STAR_CHANGE || holds > TG__STAR_LATE || zero != 0)
+        return tg_fail(TG_E_CORRUPT,
+                       "an answer says that it is %u, %u: allowed: 1 (a change), 2 (parameters), 3 "
+                       "(parameters, the gradient was late); 0",
+                       holds, zero);
+    if (number > TG__STAR_STEP_MOST || step > (holds == TG__STAR_LATE ? TG__STAR_STEP_MOST : 0) ||
+        (number == 0 && holds == TG__STAR_CHANGE))
+        return tg_fail(TG_E_CORRUPT,
+                       "an answer with parameters %llu, step %llu: allowed: 0 to 2^53, a change "
+                       "from 1 on; a step other than 0 only if the gradient was late",
+                       (unsigned long long)number, (unsigned long long)step);
+    *tail = (tg__star_tail){(enum tg__star_holds)holds, number, step};
+    return TG_OK;
+}
+
 tg_status tg__star_frame(const uint8_t *payload, size_t len, const tg__star *star, size_t *len_p,
                          tg__settings *settings_p)
 {

@@ -1,6 +1,6 @@
 /* What a rank sends to a server: the payload of a message of the exchange `star` is a head, then a
  * frame. The answer's payload is a frame; that to parameters, also the step (8) at which the worker
- * begins.
+ * begins; that to a gradient that asks a server of parameters for coded answers, a tail.
  *
  *   0  1  version (2)            4  4  bytes of the coding behind the frame
  *   1  1  how to combine         8  8  first element of the frame, in the vector
@@ -15,6 +15,14 @@
 #define TG__STAR_HEAD 24u
 #define TG__STAR_VERSION 2
 #define TG__STAR_STEP 8u /* bytes of the step in the answer to parameters */
+/* The tail: what the frame is (4), zero (4), the number of these parameters (8; 0: unknown), and
+ * the step (8) at which the worker goes on if its gradient was late, else 0. */
+#define TG__STAR_TAIL 24u
+enum tg__star_holds {
+    TG__STAR_CHANGE = 1, /* what is to be added to the parameters with the number before */
+    TG__STAR_WHOLE,      /* the parameters, in f32 */
+    TG__STAR_LATE        /* likewise; the gradient was not applied */
+};
 /* More is refused: numbers with the step remain exact. */
 #define TG__STAR_STEP_MOST (UINT64_C(1) << 53)
 /* In the three highest bits of the step in the answer to parameters: how many steps the server has
@@ -64,6 +72,15 @@ TG_NODISCARD tg_status tg__star_read(const uint8_t head[TG__STAR_HEAD], tg__star
  * Errors  TG_E_CORRUPT */
 TG_NODISCARD tg_status tg__star_frame(const uint8_t *payload, size_t len, const tg__star *star,
                                       size_t *len_p, tg__settings *settings_p);
+
+typedef struct tg__star_tail {
+    enum tg__star_holds holds;
+    uint64_t number, step;
+} tg__star_tail;
+void tg__star_put_tail(uint8_t at[TG__STAR_TAIL], const tg__star_tail *tail);
+/* Read the tail of a payload (len), behind its frame.
+ * Errors  TG_E_CORRUPT */
+TG_NODISCARD tg_status tg__star_read_tail(const uint8_t *payload, size_t len, tg__star_tail *tail);
 
 /* Not a sum: the parameters that the ranks begin with, of which a server keeps the first to come.
  * The answer is what it has. */

@@ -54,7 +54,8 @@ static const tg__combine *combine_of(const tg__method *m)
 /* Servers restore one step's residual at most. */
 static tg_status check_means(const tg__method *m, const tg__exchange_ops *x)
 {
-    const size_t lanes = m->setup.coded_lanes != 0 ? m->setup.coded_lanes : m->setup.lanes;
+    const size_t lanes =
+        m->setup.coded_lanes != 0 && !m->setup.served ? m->setup.coded_lanes : m->setup.lanes;
     if (!x->codes_means || lanes <= 1)
         return TG_OK;
     return tg_fail(TG_E_UNSUPPORTED,
@@ -323,6 +324,12 @@ static void default_scale_served(tg__method *m, double factor)
         p->told = false;
 }
 
+/* They are what answers change: in the aggregate, from step to step. */
+static void default_have(tg__method *m, const float *values)
+{
+    memcpy(m->lane[0].aggregate, values, m->n * sizeof *values);
+}
+
 static double *default_units(const tg__method *m)
 {
     return ((const program *)m->impl)->eta;
@@ -339,4 +346,5 @@ const tg__program_ops tg__default_program = {
     .absorb = default_absorb,
     .units = default_units,
     .scale_served = default_scale_served,
+    .have = default_have,
 };

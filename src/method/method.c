@@ -242,6 +242,7 @@ tg_status tg__method_join(tg__method *m, const tg__exchange_ops *ops, size_t n, 
     TG_TRY(tg__exchange_create_served(ops, m->setup.rank, m->setup.size, m->setup.servers, n, codec,
                                       combine == NULL ? &tg__combine_mean : combine, &x));
     x->costs_two_ways = served->codes_means;
+    x->keeps = ops->codes_means && m->setup.served;
     x->owns_momentum = (m->def->properties & TG__OWNS_MOMENTUM) != 0;
     TG_TRY(tg__method_own(m, x));
     *x_p = x;

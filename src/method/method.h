@@ -43,6 +43,7 @@ typedef struct tg__method_setup {
     tg__pool *pool;   /* cores for encode and decode; NULL: the calling one. Borrowed */
     const struct tg__nodes *nodes; /* two levels (two_level.h); NULL: one level. Borrowed */
     tg__role role;                 /* of slots that differ from rank to rank */
+    bool served;                   /* aggregates are the parameters that servers keep */
 } tg__method_setup;
 
 /* One bucket in one step. */
@@ -130,6 +131,9 @@ typedef struct tg__program_ops {
     /* With an exchange whose servers code means: their residuals are to be multiplied by factor, 0:
      * begin at 0, before the next coded step. NULL: the program has no such exchange. */
     void (*scale_served)(tg__method *m, double factor);
+    /* With setup.served, before the first step: the parameters (n) that servers have told. NULL: the
+     * program does not go by them. */
+    void (*have)(tg__method *m, const float *values);
 } tg__program_ops;
 
 /* Each is described in the file of its name; shared_support_program.c has two. */

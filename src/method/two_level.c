@@ -142,6 +142,13 @@ static void scale_served(tg__method *m, double factor)
         inner_ops(v)->scale_served(v->inner, factor);
 }
 
+static void have(tg__method *m, const float *values)
+{
+    const two_level *v = m->impl;
+    if (v->inner != NULL && inner_ops(v)->have != NULL)
+        inner_ops(v)->have(v->inner, values);
+}
+
 static double residual_norm(const tg__method *m)
 {
     return tg__method_residual_norm(((const two_level *)m->impl)->inner);
@@ -264,7 +271,8 @@ tg_status tg__two_level_init(tg__method *m, const char *text)
                                .heal = heal,
                                .absorb = absorb,
                                .units = units,
-                               .scale_served = scale_served};
+                               .scale_served = scale_served,
+                               .have = have};
     v->def.program = &v->ops;
     m->impl = v;
     m->def = &v->def;

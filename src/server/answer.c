@@ -4,6 +4,7 @@
 #include "server/round.h"
 #include "server/snapshot.h"
 #include "telegrad/clock.h"
+#include <stdlib.h>
 #include <string.h>
 
 tg_status tg__gathering_new(tg_server *s, tg__gathering **g_p)
@@ -42,6 +43,8 @@ void tg__gathering_end(tg_server *s, tg__gathering *g)
     }
     tg__gathering_free_answer(s, g);
     tg__recoder_leave(g->recoder, g);
+    free(g->coding);
+    g->coding = NULL;
     g->link = s->idle;
     s->idle = g;
 }
@@ -65,12 +68,22 @@ static tg_status answer_one(tg_server *s, tg__gathering *g, int rank, size_t len
     return TG_OK;
 }
 
+/* The answer is what workers have. */
+static void read_region(tg__gathering *g)
+{
+    tg__region *r = g->region;
+    tg__region_read(r, g->only, (size_t)g->star.begin, tg__gathering_values(g), g->n);
+    g->given = r->sent == NULL ? 0 : r->sent->number;
+    if (g->only >= 0)
+        r->rank[g->only].has |= tg__slice_bits(r, g->id.slice, g->n);
+}
+
 tg_status tg__gathering_answer(tg_server *s, tg__gathering *g)
 {
     if (g->region != NULL && s->journal.dir != NULL && s->mode.compensate > 0)
         TG_TRY(tg__gathering_note_answer(s, g));
-    if (g->region != NULL)
-        tg__region_read(g->region, g->only, (size_t)g->star.begin, tg__gathering_values(g), g->n);
+    if (g->region != NULL && g->coded_len == 0)
+        read_region(g);
     uint64_t step = g->late ? g->told : s->hosts && g->only >= 0 ? s->in[g->only].base : 0;
     if (s->hosts && g->star.combine == &tg__combine_parameters)
         step |= (uint64_t)tg__clocks_age(s) << TG__STAR_AGE_AT;
@@ -154,21 +167,33 @@ static tg_status place(tg_server *s, tg__gathering *g)
 /* Find what codes the answer of g, which a rank has begun by this payload. */
 static tg_status find_recoder(tg_server *s, tg__gathering *g, const uint8_t *payload, size_t len)
 {
+    const tg__region *r = g->region;
     size_t frame_len;
     if ((g->star.flags & TG__STAR_CODED) == 0)
         return TG_OK;
-    if (s->mode.keeps)
-        return tg_fail(TG_E_MISMATCH,
-                       "it asks for coded answers (exchange=twoway), but this server keeps "
-                       "parameters: its mode is %s, allowed: sum",
-                       tg_spec_name(s->mode.spec));
     TG_TRY(tg__star_frame(payload, len, &g->star, &frame_len, NULL));
-    return tg__recoder_open(&s->recoders, g, payload + TG__STAR_HEAD + frame_len);
+    const uint8_t *coding = payload + TG__STAR_HEAD + frame_len;
+    if (r == NULL)
+        return tg__recoder_open(&s->recoders, g, coding);
+    if (g->star.begin != r->lo || g->n != r->n)
+        return tg_fail(TG_E_MISMATCH,
+                       "elements %llu to %llu of bucket %u ask for coded answers: allowed: all "
+                       "that this server has, %zu to %zu",
+                       (unsigned long long)g->star.begin,
+                       (unsigned long long)(g->star.begin + g->n), g->id.bucket, r->lo,
+                       r->lo + r->n);
+    TG_TRY(tg__sent_check(r->sent, g->n, g->codec, &g->star, coding));
+    return tg__gathering_keep_coding(g, coding);
 }
 
 /* Find the region of g, which a rank has begun, and whose gradients it takes. */
 static tg_status find_place(tg_server *s, tg__gathering *g, int rank)
 {
+    if ((g->star.flags & TG__STAR_CODED) != 0 && s->mode.keeps && !s->mode.gathers)
+        return tg_fail(TG_E_MISMATCH,
+                       "it asks for coded answers (exchange=twoway), but this server's mode is "
+                       "%s, in which each worker has parameters of its own: allowed: sum, sync",
+                       tg_spec_name(s->mode.spec));
     TG_TRY(place(s, g));
     if (g->star.combine == &tg__combine_parameters ||
         (g->region != NULL && (s->hosts || !s->mode.gathers || s->deadline_ns > 0)))
@@ -191,9 +216,9 @@ tg_status tg__gathering_open(tg_server *s, uint32_t tag, int rank, const tg__env
     TG_TRY(tg__gathering_new(s, &g));
     tg_status status = tg__gathering_begin(g, tag, id, payload, len);
     if (status == TG_OK)
-        status = find_recoder(s, g, payload, len);
-    if (status == TG_OK)
         status = find_place(s, g, rank);
+    if (status == TG_OK)
+        status = find_recoder(s, g, payload, len);
     if (status == TG_OK)
         status = tg__gathering_allocate(g, &s->store);
     if (status != TG_OK) {
@@ -310,6 +335,19 @@ static tg_status code_answer(tg_server *s, tg__gathering *g)
     return status;
 }
 
+/* After an update by the gradients of all ranks, who have the same parameters. */
+static tg_status send_region(tg__gathering *g)
+{
+    bool coded;
+    const bool dropped = (g->flags & TG__FLAG_NONFINITE) != 0;
+    TG_TRY(tg__region_send(g->region, &g->star, g->n, g->codec, g->id.step, g->coding, dropped,
+                           &coded));
+    if (coded)
+        tg__gathering_code(g, g->region->sent->frame, g->region->sent->frame_len,
+                           g->region->sent->number);
+    return TG_OK;
+}
+
 /* Apply g, whose frames have all arrived. */
 static tg_status apply(tg_server *s, tg__gathering *g)
 {
@@ -330,6 +368,8 @@ static tg_status apply(tg_server *s, tg__gathering *g)
     if (g->again)
         return TG_OK;
     s->founded = s->hosts;
+    if (g->coding != NULL)
+        TG_TRY(tg__region_begin_sending(g->region, &g->star, g->codec, g->coding));
     if (g->only >= 0 && g->star.begin == g->region->lo)
         note_staleness(s, tg__region_staleness(g->region, g->only));
     if ((g->flags & TG__FLAG_NONFINITE) == 0 &&
@@ -339,7 +379,7 @@ static tg_status apply(tg_server *s, tg__gathering *g)
     for (int rank = 0; rank < s->ranks; rank++)
         if (g->only < 0 || g->only == rank)
             tg__clocks_note(s, g, rank);
-    return TG_OK;
+    return g->only < 0 ? send_region(g) : TG_OK;
 }
 
 tg_status tg__gathering_take(tg_server *s, tg__gathering *g)

@@ -1,5 +1,6 @@
 #include "server/gathering.h"
 #include "base/mem.h"
+#include <stdlib.h>
 #include <string.h>
 
 /* The frame of a rank's payload. */
@@ -38,13 +39,22 @@ tg_status tg__gathering_begin(tg__gathering *g, uint32_t tag, const tg__envelope
     g->round = NULL;
     g->robust = NULL;
     g->recoder = NULL;
+    g->coding = NULL;
     g->coded_len = 0;
+    g->given = 0;
+    return TG_OK;
+}
+
+tg_status tg__gathering_keep_coding(tg__gathering *g, const uint8_t *coding)
+{
+    TG_TRY(tg_alloc(g->star.coding, 1, &g->coding));
+    memcpy(g->coding, coding, g->star.coding);
     return TG_OK;
 }
 
 tg_status tg__gathering_allocate(tg__gathering *g, tg__store *store)
 {
-    TG_TRY(tg__store_take(store, TG__ENVELOPE_BYTES + TG__F32_BYTES(g->n) + TG__STAR_STEP,
+    TG_TRY(tg__store_take(store, TG__ENVELOPE_BYTES + TG__F32_BYTES(g->n) + TG__STAR_TAIL,
                           &g->answer));
     memset(tg__gathering_values(g), 0, g->n * sizeof(float));
     return TG_OK;
@@ -109,8 +119,12 @@ tg_status tg__gathering_add(tg__gathering *g, tg__store *store, int ranks, int r
     size_t frame_len;
     TG_TRY(tg__star_frame(payload, len, &star, &frame_len, NULL));
     TG_TRY(tg__frame_check(frame_of(payload), frame_len, g->n, g->codec));
+    const uint8_t *coding = frame_of(payload) + frame_len;
     if (g->recoder != NULL)
-        TG_TRY(tg__recoder_compare(g->recoder, frame_of(payload) + frame_len, star.coding));
+        TG_TRY(tg__recoder_compare(g->recoder, coding, star.coding));
+    if (g->coding != NULL &&
+        (star.coding != g->star.coding || memcmp(coding, g->coding, star.coding) != 0))
+        return tg_fail(TG_E_MISMATCH, "another coding of answers than that of other ranks");
     g->rank[rank].msg = msg;
     g->rank[rank].len = frame_len;
     g->rank[rank].flagged = (flags & TG__FLAG_NONFINITE) != 0;
@@ -154,14 +168,34 @@ tg_status tg__gathering_finish(tg__gathering *g, tg__store *store, int ranks)
     return TG_OK;
 }
 
+void tg__gathering_code(tg__gathering *g, const uint8_t *frame, size_t len, uint64_t number)
+{
+    memcpy(g->answer + TG__ENVELOPE_BYTES, frame, len);
+    g->coded_len = len;
+    g->given = number;
+}
+
+/* Behind the frame: what the worker must know. Returns its length. */
+static size_t put_tail(const tg__gathering *g, uint8_t *at, uint64_t step)
+{
+    if (g->coding != NULL) {
+        tg__star_put_tail(at, &(tg__star_tail){g->coded_len > 0 ? TG__STAR_CHANGE
+                                               : g->late        ? TG__STAR_LATE
+                                                                : TG__STAR_WHOLE,
+                                               g->given, g->late ? step : 0});
+        return TG__STAR_TAIL;
+    }
+    if (g->star.combine != &tg__combine_parameters && !g->late)
+        return 0;
+    tg__put64(at, step);
+    return TG__STAR_STEP;
+}
+
 size_t tg__gathering_seal(tg__gathering *g, int sender, uint64_t step)
 {
     size_t len =
         g->coded_len > 0 ? g->coded_len : tg__f32_frame(g->answer + TG__ENVELOPE_BYTES, g->n);
-    if (g->star.combine == &tg__combine_parameters || g->late) {
-        tg__put64(g->answer + TG__ENVELOPE_BYTES + len, step);
-        len += TG__STAR_STEP;
-    }
+    len += put_tail(g, g->answer + TG__ENVELOPE_BYTES + len, step);
     tg__envelope e = g->id;
     e.sender = (uint32_t)sender;
     e.flags = g->flags;

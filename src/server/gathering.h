@@ -45,7 +45,9 @@ struct tg__gathering {
     tg__robust *robust;   /* the rule that combines the frames; NULL: they are summed */
     tg__round *round;     /* in which it waits; NULL: in none */
     tg__recoder *recoder; /* codes the answer; NULL: it is dense f32 */
+    uint8_t *coding;      /* (star.coding) how to code the answer; NULL: with recoder, or f32 */
     size_t coded_len;     /* bytes of the answer's coded frame; 0: it is dense f32 */
+    uint64_t given;       /* with coding: the number of the parameters in the answer */
     uint8_t *answer;      /* from the store */
     tg__gathering *link;
     tg__pushed rank[]; /* (P) */
@@ -66,6 +68,9 @@ TG_NODISCARD tg_status tg__gathering_allocate(tg__gathering *g, tg__store *store
  * Errors  TG_E_CORRUPT, TG_E_VERSION, TG_E_MISMATCH; the text does not name the rank */
 TG_NODISCARD tg_status tg__gathering_add(tg__gathering *g, tg__store *store, int ranks, int rank,
                                          uint8_t *msg, size_t len, uint16_t flags);
+/* Keep the coding behind the frame of its first message.
+ * Errors  TG_E_NOMEM */
+TG_NODISCARD tg_status tg__gathering_keep_coding(tg__gathering *g, const uint8_t *coding);
 /* Once all frames have arrived: turn their sum into the result (such as the mean). With a robust
  * rule, combine the frames; the flag NONFINITE says whether that failed.
  * Errors  TG_E_NOMEM */
@@ -74,6 +79,9 @@ TG_NODISCARD tg_status tg__gathering_finish(tg__gathering *g, tg__store *store, 
 tg__robust_frame tg__gathering_frame(const tg__gathering *g, int rank);
 /* The values (n) of the answer: at first the sum, at the end what is sent. */
 float *tg__gathering_values(const tg__gathering *g);
+/* Answer with a coded frame, of at most TG__F32_BYTES(g->n).
+ * number  of the parameters that it leads to */
+void tg__gathering_code(tg__gathering *g, const uint8_t *frame, size_t len, uint64_t number);
 /* Seal the answer, with `sender` as its sender. Returns its length.
  * step  of answers to parameters and to late gradients: the step at which the worker goes on */
 size_t tg__gathering_seal(tg__gathering *g, int sender, uint64_t step);

@@ -3,11 +3,6 @@
 #include "server/round.h"
 #include "telegrad/clock.h"
 
-uint64_t tg__slice_bits(const tg__region *r, uint16_t slice, size_t n)
-{
-    return n == r->n ? UINT64_MAX : UINT64_C(1) << slice % TG__REGION_SLICES;
-}
-
 /* The step of which a worker sends these slices next. */
 static uint64_t next_of(const tg__pace_of *p, uint64_t bits)
 {

@@ -12,11 +12,7 @@ struct tg__recoder {
     uint16_t channel, bucket;
     uint64_t begin;
     size_t n;
-    tg_codec *codec;
-    tg_segment *segments; /* (nsegments) */
-    size_t nsegments;
-    float *memory; /* the codec's; NULL: it has none */
-    tg_rng_key rng;
+    tg__coder coder;
     double density;
     bool rests;    /* in this step it sends zeros */
     float *r;      /* (n) the residual */
@@ -29,31 +25,17 @@ struct tg__recoder {
 
 static void release(tg__recoder *r)
 {
-    tg_codec_destroy(r->codec);
-    free(r->segments);
-    free(r->memory);
+    tg__coder_release(&r->coder);
     free(r->r);
     free(r->before);
-    r->codec = NULL;
-    r->segments = NULL;
-    r->memory = r->r = r->before = NULL;
+    r->r = r->before = NULL;
 }
 
 static tg_status begin(tg__recoder *r, const tg__gathering *g, const tg__coding *c)
 {
     release(r);
     r->n = g->n;
-    r->rng = c->rng;
-    r->nsegments = c->nsegments;
-    TG_TRY(tg_codec_create(c->spec, &r->codec));
-    if (r->codec->ops->wire_id != g->codec)
-        return tg_fail(TG_E_CORRUPT, "answers in codec %s to frames of codec %s",
-                       r->codec->ops->entry.name, tg__codec_by_id(g->codec)->entry.name);
-    TG_TRY(tg_alloc(c->nsegments, sizeof *r->segments, &r->segments));
-    tg__coding_segments(c, r->segments);
-    const size_t memory = c->nsegments * tg_codec_memory(r->codec);
-    if (memory > 0)
-        TG_TRY(tg_alloc(memory, sizeof *r->memory, &r->memory));
+    TG_TRY(tg__coder_begin(&r->coder, g->n, g->codec, c));
     TG_TRY(tg_alloc(r->n, sizeof *r->before, &r->before));
     return tg_alloc(r->n, sizeof *r->r, &r->r);
 }
@@ -68,8 +50,8 @@ static void take_back(tg__recoder *r)
     if (!tg__state_strays(r->r, r->n, NULL))
         return;
     memset(r->r, 0, bytes); /* otherwise the following steps would overflow as well */
-    if (r->memory != NULL)
-        memset(r->memory, 0, r->nsegments * tg_codec_memory(r->codec) * sizeof *r->memory);
+    if (r->coder.memory != NULL)
+        memset(r->coder.memory, 0, tg__coder_memory(&r->coder) * sizeof *r->coder.memory);
 }
 
 static tg_status note_said(tg__recoder *r, const uint8_t *coding, size_t len)
@@ -136,21 +118,14 @@ tg_status tg__recoder_compare(const tg__recoder *r, const uint8_t *coding, size_
 
 size_t tg__recoder_room(const tg__recoder *r)
 {
-    return TG__MAX(tg__codec_bound(r->codec, r->n), TG__F32_BYTES(r->n));
+    return tg__coder_room(&r->coder);
 }
 
 static tg_status encode(tg__recoder *r, const tg__gathering *g, tg__part *part)
 {
-    tg_encode_context ctx = {.struct_size = sizeof ctx,
-                             .rng = r->rng,
-                             .density = r->density,
-                             .segments = r->segments,
-                             .nsegments = r->nsegments,
-                             .gradient = tg__gathering_values(g),
-                             .memory = r->memory};
     tg__view view = {0};
-    ctx.rng.step = g->id.step;
-    TG_TRY(tg__codec_encode(r->codec, &ctx, r->r, r->n, part, 1, &view));
+    TG_TRY(tg__coder_encode(&r->coder, g->id.step, r->density, r->r, tg__gathering_values(g), part,
+                            &view));
     for (size_t i = 0; view.sparse && i < view.k; i++)
         r->r[view.idx[i]] -= view.val[i];
     if (!view.sparse)
@@ -171,7 +146,7 @@ tg_status tg__recoder_code(tg__recoder *r, tg__gathering *g, uint8_t *frame, siz
         zeros = true;
     }
     if (zeros)
-        tg__part_zero(&part, r->codec->ops->wire_id);
+        tg__part_zero(&part, r->coder.codec->ops->wire_id);
     else
         TG_TRY(encode(r, g, &part));
     *len_p = part.len;

@@ -3,7 +3,7 @@
 #ifndef TG_SERVER_RECODER_H
 #define TG_SERVER_RECODER_H
 
-#include "exchange/star_coding.h"
+#include "server/coder.h"
 
 typedef struct tg__recoder tg__recoder;
 struct tg__gathering;

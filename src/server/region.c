@@ -38,6 +38,7 @@ void tg__region_destroy(tg__region *r, int ranks)
 {
     free(r->w);
     free(r->g);
+    tg__sent_destroy(r->sent);
     for (size_t i = 0; i < TG__REGION_SLOTS; i++)
         free(r->slot[i]);
     for (int rank = 0; rank < ranks; rank++)
@@ -122,6 +123,35 @@ bool tg__region_update(tg__region *r, const tg__mode *m, const tg__star *star, u
     return true;
 }
 
+tg_status tg__region_begin_sending(tg__region *r, const tg__star *star, uint8_t codec,
+                                   const uint8_t *coding)
+{
+    if (r->sent == NULL)
+        TG_TRY(tg__sent_create(r->w, r->n, &r->sent));
+    return (star->flags & TG__STAR_FIRST) != 0
+               ? tg__sent_adopt(r->sent, codec, coding, star->coding)
+               : TG_OK;
+}
+
+tg_status tg__region_send(tg__region *r, const tg__star *star, size_t n, uint8_t codec,
+                          uint64_t step, const uint8_t *coding, bool dropped, bool *coded_p)
+{
+    *coded_p = false;
+    if (coding == NULL) {
+        if (!dropped && r->sent != NULL)
+            tg__sent_copy(r->sent, r->w, (size_t)star->begin - r->lo, n);
+        return TG_OK;
+    }
+    TG_TRY(tg__sent_code(r->sent, r->w, codec, step, coding, dropped));
+    *coded_p = r->sent->frame_len > 0;
+    return TG_OK;
+}
+
+uint64_t tg__slice_bits(const tg__region *r, uint16_t slice, size_t n)
+{
+    return n == r->n ? UINT64_MAX : UINT64_C(1) << slice % TG__REGION_SLICES;
+}
+
 void tg__region_answered(tg__region *r, int rank, uint64_t begin)
 {
     if (r != NULL && rank >= 0 && begin == r->lo)
@@ -130,7 +160,7 @@ void tg__region_answered(tg__region *r, int rank, uint64_t begin)
 
 void tg__region_read(tg__region *r, int rank, size_t begin, float *w, size_t n)
 {
-    const float *from = r->w + (begin - r->lo);
+    const float *from = (r->sent == NULL ? r->w : r->sent->v) + (begin - r->lo);
     memcpy(w, from, n * sizeof *w);
     tg__region_answered(r, rank, begin);
     if (rank >= 0 && r->rank[rank].seen != NULL)

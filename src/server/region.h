@@ -5,6 +5,7 @@
 
 #include "exchange/star.h"
 #include "server/mode.h"
+#include "server/sent.h"
 
 enum { TG__REGION_SLICES = 64, TG__REGION_SLOTS = 2 };
 
@@ -18,7 +19,8 @@ typedef struct tg__pace_of {
     uint64_t came;   /* with rounds: the slices of its step `clock` that have come: bits */
     uint64_t late, late_step; /* its last late gradient: bits of slices, and its step */
     uint64_t known;           /* updates[0] when the rank was last answered */
-    float *seen; /* (n) the parameters of its last answer, for compensation; NULL: not needed */
+    float *seen;  /* (n) the parameters of its last answer, for compensation; NULL: not needed */
+    uint64_t has; /* with rounds: the slices of which it has what all have: bits */
 } tg__pace_of;
 
 typedef struct tg__region tg__region;
@@ -27,7 +29,8 @@ struct tg__region {
     size_t lo, n; /* elements [lo, lo + n) of the bucket */
     float *w;
     float *slot[TG__REGION_SLOTS];
-    float *g; /* scratch */
+    float *g;       /* scratch */
+    tg__sent *sent; /* what workers have, once answers are coded; NULL: w */
     uint64_t updates[TG__REGION_SLICES];
     uint64_t ended[TG__REGION_SLICES]; /* with rounds: 1 + the step of the last that has ended */
     uint64_t began;                    /* clock of the fastest rank when the server was restarted */
@@ -57,7 +60,24 @@ TG_NODISCARD bool tg__region_update(tg__region *r, const tg__mode *m, const tg__
 TG_NODISCARD tg_status tg__region_see(tg__region *r, const tg__mode *m, int rank);
 /* Include a rank in the bound of staleness from now on, as if it had made `base` steps. */
 void tg__region_admit(tg__region *r, int rank, uint64_t base);
-/* Copy elements [begin, begin + n) to w, as the answer to a rank; -1: to all ranks. */
+/* Before the update by gradients that ask for coded answers: note by which coding, of the message
+ * `star` with frames in this codec. (Only complete codings matter.)
+ * Errors  those of tg__sent_adopt */
+TG_NODISCARD tg_status tg__region_begin_sending(tg__region *r, const tg__star *star, uint8_t codec,
+                                                const uint8_t *coding);
+/* The ranks' gradients of elements [begin, begin + n), of which `star` is one, are applied, or
+ * dropped: what workers have changes to what they are sent.
+ * codec   of their frames
+ * step    for random numbers
+ * coding  behind a frame; NULL: they do not ask for coded answers, and get w
+ * Returns in *coded_p whether r->sent has a frame for those who have what all have; otherwise all
+ * must read elements
+ * Errors  TG_E_NOMEM */
+TG_NODISCARD tg_status tg__region_send(tg__region *r, const tg__star *star, size_t n, uint8_t codec,
+                                       uint64_t step, const uint8_t *coding, bool dropped,
+                                       bool *coded_p);
+/* Copy elements [begin, begin + n) of what workers have to w, as the answer to a rank; -1: to all
+ * ranks. */
 void tg__region_read(tg__region *r, int rank, size_t begin, float *w, size_t n);
 /* The rank has the parameters of now, from element `begin` on; also without reading them, when a
  * journal is replayed. r NULL: nothing */
@@ -66,6 +86,8 @@ void tg__region_answered(tg__region *r, int rank, uint64_t begin);
 uint64_t tg__region_staleness(const tg__region *r, int rank);
 /* The rank goes on at a step, if it is a later one. */
 void tg__pace_move(tg__pace_of *p, uint64_t step);
+/* The bits of slices in tg__pace_of: all for a whole region. */
+uint64_t tg__slice_bits(const tg__region *r, uint16_t slice, size_t n);
 /* Count n elements of a rank's gradient that have arrived, of its step `step`. True if all have. */
 bool tg__region_count(tg__region *r, int rank, uint64_t step, size_t n);
 /* The same, which are those of its step `clock`. */

@@ -101,14 +101,6 @@ void tg__robust_fini(tg__robust *r)
 
 /* ---- last results ---------------------------------------------------------------------------- */
 
-typedef struct tg__robust_last {
-    uint16_t channel, bucket, round;
-    uint64_t begin;
-    size_t n;
-    float *v; /* (n) */
-    struct tg__robust_last *next;
-} tg__robust_last;
-
 tg_status tg__robust_last_of(tg__robust *r, const tg__envelope *id, uint64_t begin, size_t n,
                              float **last_p)
 {

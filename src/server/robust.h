@@ -50,15 +50,24 @@ typedef struct tg__robust_rule {
     double tau; /* 0: auto */
 } tg__robust_rule;
 
+/* The last result of clipped for some elements. */
+typedef struct tg__robust_last {
+    uint16_t channel, bucket, round; /* of envelopes */
+    uint64_t begin;
+    size_t n;
+    float *v; /* (n) */
+    struct tg__robust_last *next;
+} tg__robust_last;
+
 /* A rule, with what it needs between calls. Zeroed at first. */
 typedef struct tg__robust {
     tg__robust_rule rule;
-    float *rows;                  /* (P n) */
-    float *lines;                 /* a block of each row */
-    const float **row;            /* (P) those that are not left out */
-    double *distance, *near;      /* (P P), (P) */
-    bool *told;                   /* (P) that the rank is left out */
-    struct tg__robust_last *last; /* the last results of clipped */
+    float *rows;             /* (P n) */
+    float *lines;            /* a block of each row */
+    const float **row;       /* (P) those that are not left out */
+    double *distance, *near; /* (P P), (P) */
+    bool *told;              /* (P) that the rank is left out */
+    tg__robust_last *last;   /* the last results of clipped */
     tg__owned owned;
 } tg__robust;
 

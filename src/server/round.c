@@ -27,7 +27,7 @@ int tg__round_waits_for(const tg_server *s, const tg__gathering *g)
     return -1;
 }
 
-static int count_of(const tg_server *s, const tg__round *round)
+int tg__round_count(const tg_server *s, const tg__round *round)
 {
     int count = 0;
     for (int rank = 0; rank < s->ranks; rank++)
@@ -42,18 +42,19 @@ static bool is_enough(const tg_server *s, const tg__round *round)
     int members = 0;
     for (int rank = 0; rank < s->ranks; rank++)
         members += round->region->rank[rank].counts;
-    return s->mode.rule.kind == TG__ROBUST_NONE || 2 * count_of(s, round) > members;
+    return s->mode.rule.kind == TG__ROBUST_NONE || 2 * tg__round_count(s, round) > members;
 }
 
 /* A step of which some elements are updated goes on with those who are left. */
 static bool is_complete(const tg_server *s, const tg__round *round)
 {
-    if (count_of(s, round) >= s->min_workers && is_enough(s, round) && tg__round_is_over(s, round))
+    if (tg__round_count(s, round) >= s->min_workers && is_enough(s, round) &&
+        tg__round_is_over(s, round))
         return true;
     for (int rank = 0; rank < s->ranks; rank++)
         if (tg__round_lacks(round, rank))
             return false;
-    return round->number < s->step || count_of(s, round) >= s->min_workers;
+    return round->number < s->step || tg__round_count(s, round) >= s->min_workers;
 }
 
 void tg__round_free(tg_server *s, tg__round *round)
@@ -74,7 +75,7 @@ static void discard(tg_server *s, int rank)
             continue;
         tg__gathering_end(s, round->of[rank]);
         round->of[rank] = NULL;
-        if (count_of(s, round) == 0)
+        if (tg__round_count(s, round) == 0)
             tg__round_free(s, round);
     }
 }
@@ -154,6 +155,9 @@ static tg_status add_again(tg_server *s, tg__gathering *g)
         g->codec = first->codec;
         g->form = first->form;
         g->flags = first->flags;
+        uint8_t *coding = g->coding;
+        g->coding = first->coding;
+        first->coding = coding;
         tg__gathering_end(s, first);
         put(round, g);
         return TG_OK;
@@ -175,12 +179,28 @@ static void start(const tg_server *s, const tg__gathering *g)
     }
 }
 
-static const tg__gathering *first_of(const tg_server *s, const tg__round *round)
+const tg__gathering *tg__round_first(const tg_server *s, const tg__round *round)
 {
     int rank = 0;
     while (rank < s->ranks - 1 && round->of[rank] == NULL)
         rank++;
     return round->of[rank];
+}
+
+/* Those in which the gradients of a round must agree. One that has just come tells its coding as a
+ * whole; and what was not applied, the server knows. */
+static unsigned flags_of(const tg__gathering *g)
+{
+    return g->star.flags & ~(unsigned)(TG__STAR_FIRST | TG__STAR_DROPPED);
+}
+
+static tg_status compare_coding(const tg_server *s, const tg__round *round, const tg__gathering *g)
+{
+    for (int rank = 0; rank < s->ranks; rank++)
+        if (round->of[rank] != NULL)
+            TG_TRY(tg__sent_compare(&round->of[rank]->star, round->of[rank]->coding, &g->star,
+                                    g->coding));
+    return TG_OK;
 }
 
 /* Find the round of g. All workers must cut and combine alike. With a rule, which bears workers
@@ -193,13 +213,17 @@ static tg_status find(const tg_server *s, uint64_t number, const tg__gathering *
     for (tg__round *round = s->rounds; round != NULL; round = round->next) {
         if (round->region != g->region || round->number != number || round->begin != g->star.begin)
             continue;
-        const tg__gathering *first = first_of(s, round);
-        if (first->n == g->n && first->id.slice == g->id.slice &&
-            first->star.flags == g->star.flags && first->star.combine == g->star.combine &&
-            first->codec == g->codec) {
+        const tg__gathering *first = tg__round_first(s, round);
+        const bool alike = first->n == g->n && first->id.slice == g->id.slice &&
+                           flags_of(first) == flags_of(g) &&
+                           first->star.combine == g->star.combine && first->codec == g->codec;
+        const tg_status status = alike && g->coding != NULL ? compare_coding(s, round, g) : TG_OK;
+        if (alike && status == TG_OK) {
             *round_p = round;
             return TG_OK;
         }
+        if (s->mode.rule.kind == TG__ROBUST_NONE && alike)
+            return status;
         if (s->mode.rule.kind == TG__ROBUST_NONE)
             return tg_fail(TG_E_MISMATCH,
                            "codec %u, %zu elements, combine=%s, flags %#x: worker %d has sent "
@@ -246,67 +270,33 @@ tg_status tg__rounds_add(tg_server *s, tg__gathering *g)
 
 /* ---- the end of a round ---------------------------------------------------------------------- */
 
-/* The mean, or what else the frames stand for, in rank order: the bits of a gathering of all. */
-static bool sum(const tg_server *s, tg__round *round, float *acc)
+/* Those who had what all have, and take part, get the coded answer; the others must read what all
+ * have now. */
+static void give(const tg_server *s, const tg__round *round)
 {
-    const tg__gathering *first = NULL;
-    bool finite = true;
-    int count = 0;
-    memset(acc, 0, round->n * sizeof *acc);
+    const tg__region *r = round->region;
+    const tg__sent *sent = r->sent;
+    const uint64_t bits = tg__slice_bits(r, round->slice, round->n);
     for (int rank = 0; rank < s->ranks; rank++) {
-        const tg__gathering *g = round->of[rank];
-        if (g == NULL)
-            continue;
-        const tg__robust_frame f = tg__gathering_frame(g, rank);
-        g->star.combine->add(acc, g->n, f.frame, f.len, NULL);
-        finite &= (g->flags & TG__FLAG_NONFINITE) == 0;
-        first = first == NULL ? g : first;
-        count++;
+        tg__gathering *g = round->of[rank];
+        uint64_t *has = &round->region->rank[rank].has;
+        if (g != NULL && g->coding != NULL && sent->frame_len > 0 && *has == UINT64_MAX)
+            tg__gathering_code(g, sent->frame, sent->frame_len, sent->number);
+        else
+            *has &= ~bits;
     }
-    if (first->star.combine->finish != NULL)
-        first->star.combine->finish(acc, round->n, count);
-    return finite && tg__kernel()->all_finite(acc, round->n);
 }
 
-static int count_rates_up_to(const tg_server *s, const tg__round *round, double rate)
+/* The ranks' gradients are applied, or dropped: see what they are sent. */
+static tg_status send(tg_server *s, const tg__round *round, const tg__gathering *first,
+                      bool dropped)
 {
-    int count = 0;
-    for (int rank = 0; rank < s->ranks; rank++)
-        count += round->of[rank] != NULL && round->of[rank]->star.rate <= rate;
-    return count;
-}
-
-/* The median of the learning rates; of an even number the lower one. */
-static double median_rate(const tg_server *s, const tg__round *round)
-{
-    const int half = (count_of(s, round) + 1) / 2;
-    double median = INFINITY;
-    for (int rank = 0; rank < s->ranks; rank++)
-        if (round->of[rank] != NULL && round->of[rank]->star.rate < median &&
-            count_rates_up_to(s, round, round->of[rank]->star.rate) >= half)
-            median = round->of[rank]->star.rate;
-    return median;
-}
-
-static tg_status combine(tg_server *s, const tg__round *round, float *acc, bool *formed_p)
-{
-    TG__FREED tg__robust_frame *in = NULL;
-    const tg__gathering *first = NULL;
-    int count = 0;
-    float *last;
-    TG_TRY(tg_alloc((size_t)s->ranks, sizeof *in, &in));
-    for (int rank = 0; rank < s->ranks; rank++) {
-        const tg__gathering *g = round->of[rank];
-        if (g == NULL)
-            continue;
-        in[count++] = tg__gathering_frame(g, rank);
-        first = first == NULL ? g : first;
-    }
-    *formed_p = false;
-    if (count < tg__robust_least(&s->mode.rule))
-        return TG_OK;
-    TG_TRY(tg__robust_last_of(&s->robust, &first->id, round->begin, round->n, &last));
-    return tg__robust_combine(&s->robust, in, count, round->n, last, acc, formed_p);
+    bool coded;
+    TG_TRY(tg__region_send(round->region, &first->star, round->n, first->codec, first->id.step,
+                           first->coding, dropped, &coded));
+    if (first->coding != NULL || !dropped)
+        give(s, round);
+    return TG_OK;
 }
 
 /* The round is over for those who have sent a gradient.
@@ -333,26 +323,34 @@ static tg_status release(tg_server *s, tg__round *round, uint16_t flags)
     return status;
 }
 
+/* Of several workers that have just come, all say the same. */
+static tg_status begin_sending(tg_server *s, const tg__round *round)
+{
+    for (int rank = 0; rank < s->ranks; rank++) {
+        const tg__gathering *g = round->of[rank];
+        if (g != NULL)
+            TG_TRY(tg__region_begin_sending(round->region, &g->star, g->codec, g->coding));
+    }
+    return TG_OK;
+}
+
 static tg_status update(tg_server *s, tg__round *round, bool enough)
 {
     tg__region *r = round->region;
-    int rank = 0;
     bool formed = false;
-    while (round->of[rank] == NULL)
-        rank++;
-    tg__star star = round->of[rank]->star;
-    if (s->mode.rule.kind != TG__ROBUST_NONE)
-        star.rate = median_rate(s, round);
-    if (!enough)
-        memset(r->g, 0, round->n * sizeof *r->g);
-    else if (s->mode.rule.kind != TG__ROBUST_NONE && star.combine == &tg__combine_mean)
-        TG_TRY(combine(s, round, r->g, &formed));
-    else
-        formed = sum(s, round, r->g);
+    const tg__gathering *first = tg__round_first(s, round);
+    tg__star star = first->star;
+    star.rate = tg__round_rate(s, round);
+    if (first->coding != NULL && enough)
+        TG_TRY(begin_sending(s, round));
+    if (enough)
+        TG_TRY(tg__round_form(s, round, r->g, &formed));
     uint16_t flags = formed ? 0 : TG__FLAG_NONFINITE;
     tg__round_note_end(round);
     if (formed && !tg__region_update(r, &s->mode, &star, round->slice, -1, r->g, round->n))
         flags = TG__FLAG_NONFINITE | TG__FLAG_SPOILS;
+    if (enough) /* else the others are not concerned */
+        TG_TRY(send(s, round, first, flags != 0));
     s->step = TG__MAX(s->step, round->number + 1);
     return release(s, round, flags);
 }
@@ -363,7 +361,7 @@ enum { ROUND_HEAD = 28 };
 
 static tg_status note(tg_server *s, const tg__round *round, bool enough)
 {
-    const size_t count = (size_t)count_of(s, round), len = ROUND_HEAD + 4 * count;
+    const size_t count = (size_t)tg__round_count(s, round), len = ROUND_HEAD + 4 * count;
     TG__FREED uint8_t *body = NULL;
     if (s->journal.dir == NULL)
         return TG_OK;
@@ -424,7 +422,7 @@ static bool is_told(const tg_server *s, const tg__round *round, const uint8_t *b
 {
     const uint32_t count = tg__get32(body + 12);
     if (round->begin != tg__get32(body + 4) || round->n != tg__get32(body + 8) ||
-        count != (uint32_t)count_of(s, round))
+        count != (uint32_t)tg__round_count(s, round))
         return false;
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t rank = tg__get32(body + ROUND_HEAD + 4 * (size_t)i);

@@ -63,10 +63,22 @@ void tg__round_free(tg_server *s, tg__round *round);
 /* Forget all rounds, and what waits in them. */
 void tg__rounds_clear(tg_server *s);
 
+/* The gradient of the lowest rank. */
+const tg__gathering *tg__round_first(const tg_server *s, const tg__round *round);
+int tg__round_count(const tg_server *s, const tg__round *round);
+
+/* ---- round_form.c ---- */
+
+/* The learning rate: the first gradient's; with a rule, the median of all, of an even number the
+ * lower one. */
+double tg__round_rate(const tg_server *s, const tg__round *round);
+/* Form one gradient in acc (n). *formed_p: false if it, or one that it is made of, is not finite.
+ * Errors  TG_E_NOMEM */
+TG_NODISCARD tg_status tg__round_form(tg_server *s, const tg__round *round, float *acc,
+                                      bool *formed_p);
+
 /* ---- late.c ---- */
 
-/* The bits of a worker's slices: all for a whole region. */
-uint64_t tg__slice_bits(const tg__region *r, uint16_t slice, size_t n);
 /* The round waits for a gradient of the rank. */
 bool tg__round_lacks(const tg__round *round, int rank);
 /* Its deadline has passed, and no earlier round of its elements waits. */

@@ -241,11 +241,6 @@ static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_ser
         return tg_fail(TG_E_UNSUPPORTED,
                        "tg_server_create: config->journal requires a transport whose workers come "
                        "and go");
-    if (s->mode.rule.kind == TG__ROBUST_CLIPPED)
-        return tg_fail(TG_E_UNSUPPORTED,
-                       "tg_server_create: config->journal with mode \"%s\": the last results of "
-                       "combine=clipped are not kept: allowed: the other rules",
-                       tg_spec_text(s->mode.spec));
     s->journal_bytes = c->journal_bytes == 0 ? JOURNAL_BYTES : c->journal_bytes;
     TG_TRY(tg__snapshot_recover(s, c->journal));
     for (const tg__region *r = s->regions; r != NULL; r = r->next)
@@ -314,6 +309,7 @@ static void free_gatherings(tg_server *s, tg__gathering *list)
         for (int rank = 0; rank < s->ranks; rank++)
             tg__store_give(&s->store, g->rank[rank].msg);
         tg__store_give(&s->store, g->answer);
+        free(g->coding);
         free(g);
     }
 }

@@ -23,6 +23,13 @@ enum { CLOCK = 40 };
  * that is coming (8). */
 enum { ENDED = 8 * TG__REGION_SLICES, LATE = 24 };
 
+/* If answers of region 3 are coded, sections "sent 3 0", how often they were (8), and the coding if
+ * one was told; "v 3 0", what workers have; "coder 3 0", the codec's memory if it has one. */
+enum { SENT = 8 };
+/* The section "centers", with combine=clipped: for each last result, channel (8), bucket (8), round
+ * (8), first element (8), elements (8). Result 3 is the section "center 3 0". */
+enum { CENTER = 40 };
+
 static const char *section(char text[64], const char *what, size_t region, size_t k)
 {
     snprintf(text, 64, "%s %zu %zu", what, region, k);
@@ -57,7 +64,8 @@ uint64_t tg__snapshot_bytes(const tg_server *s)
 {
     uint64_t bytes = 0;
     for (const tg__region *r = s->regions; r != NULL; r = r->next)
-        bytes += sizeof *r->w * (uint64_t)r->n * (1 + tg_optimizer_slots(s->mode.optimizer));
+        bytes += sizeof *r->w * (uint64_t)r->n *
+                 (1 + tg_optimizer_slots(s->mode.optimizer) + (r->sent != NULL));
     return bytes;
 }
 
@@ -129,6 +137,44 @@ static tg_status put_vectors(const tg_server *s, const tg__region *r, size_t i, 
     return TG_OK;
 }
 
+static tg_status put_sent(const tg__sent *sent, size_t i, tg__ckpt_writer *w)
+{
+    TG__FREED uint8_t *told = NULL;
+    char name[64];
+    if (sent == NULL)
+        return TG_OK;
+    const size_t len = sent->coder.codec == NULL ? 0 : sent->coding_len;
+    TG_TRY(tg_alloc(SENT + len, 1, &told));
+    tg__put64(told, sent->number);
+    if (len > 0)
+        memcpy(told + SENT, sent->coding, len);
+    TG_TRY(tg__ckpt_put(w, section(name, "sent", i, 0), told, SENT + len));
+    TG_TRY(tg__ckpt_put(w, section(name, "v", i, 0), sent->v, sent->n * sizeof *sent->v));
+    return sent->coder.memory == NULL
+               ? TG_OK
+               : tg__ckpt_put(w, section(name, "coder", i, 0), sent->coder.memory,
+                              tg__coder_memory(&sent->coder) * sizeof *sent->coder.memory);
+}
+
+static tg_status put_centers(const tg__robust_last *last, tg__ckpt_writer *w)
+{
+    TG__FREED uint8_t *entries = NULL;
+    size_t count = 0, i = 0;
+    char name[64];
+    for (const tg__robust_last *l = last; l != NULL; l = l->next)
+        count++;
+    if (count == 0)
+        return TG_OK;
+    TG_TRY(tg_alloc(count, CENTER, &entries));
+    for (const tg__robust_last *l = last; l != NULL; l = l->next, i++) {
+        const uint64_t entry[] = {l->channel, l->bucket, l->round, l->begin, l->n};
+        for (size_t k = 0; k < TG_COUNT(entry); k++)
+            tg__put64(entries + CENTER * i + 8 * k, entry[k]);
+        TG_TRY(tg__ckpt_put(w, section(name, "center", i, 0), l->v, l->n * sizeof *l->v));
+    }
+    return tg__ckpt_put(w, "centers", entries, CENTER * count);
+}
+
 /* Which workers have the seats, so that no message is applied twice. */
 static tg_status put_workers(const tg_server *s, tg__ckpt_writer *w)
 {
@@ -153,9 +199,11 @@ static tg_status put_all(const tg_server *s, tg__ckpt_writer *w)
         put_entry(s, r, entries + ENTRY * i++);
     TG_TRY(tg__ckpt_put(w, "regions", entries, ENTRY * count));
     i = 0;
-    for (const tg__region *r = s->regions; r != NULL; r = r->next)
+    for (const tg__region *r = s->regions; r != NULL; r = r->next) {
+        TG_TRY(put_sent(r->sent, i, w));
         TG_TRY(put_vectors(s, r, i++, w));
-    return TG_OK;
+    }
+    return put_centers(s->robust.last, w);
 }
 
 static tg_status write_snapshot(tg_server *s, uint64_t number)
@@ -228,6 +276,53 @@ static tg_status get_late(const tg_server *s, tg__ckpt_reader *c, size_t i, tg__
     return TG_OK;
 }
 
+static tg_status get_sent(tg__ckpt_reader *c, size_t i, tg__region *r)
+{
+    const void *told;
+    char name[64];
+    size_t len;
+    if (!tg__ckpt_has(c, section(name, "sent", i, 0)))
+        return TG_OK;
+    TG_TRY(tg__ckpt_get(c, name, SIZE_MAX, &told, &len));
+    if (len < SENT)
+        return tg_fail(TG_E_CORRUPT, "snapshot: %s takes %zu bytes", name, len);
+    TG_TRY(tg__sent_create(r->w, r->n, &r->sent));
+    r->sent->number = tg__get64(told);
+    if (len > SENT)
+        TG_TRY(tg__sent_adopt(r->sent, -1, (const uint8_t *)told + SENT, len - SENT));
+    TG_TRY(tg__ckpt_read(c, section(name, "v", i, 0), r->sent->v, r->n * sizeof *r->sent->v));
+    return r->sent->coder.memory == NULL
+               ? TG_OK
+               : tg__ckpt_read(c, section(name, "coder", i, 0), r->sent->coder.memory,
+                               tg__coder_memory(&r->sent->coder) * sizeof *r->sent->coder.memory);
+}
+
+static tg_status get_centers(tg_server *s, tg__ckpt_reader *c)
+{
+    const void *entries;
+    char name[64];
+    size_t len;
+    if (!tg__ckpt_has(c, "centers"))
+        return TG_OK;
+    TG_TRY(tg__ckpt_get(c, "centers", SIZE_MAX, &entries, &len));
+    for (size_t i = 0; i < len / CENTER; i++) {
+        const uint8_t *entry = (const uint8_t *)entries + CENTER * i;
+        const uint64_t channel = tg__get64(entry), bucket = tg__get64(entry + 8),
+                       round = tg__get64(entry + 16), begin = tg__get64(entry + 24),
+                       n = tg__get64(entry + 32);
+        if (channel > UINT16_MAX || bucket > UINT16_MAX || round > UINT16_MAX ||
+            begin > TG_MAX_ELEMENTS || n > TG_MAX_ELEMENTS || len % CENTER != 0)
+            return tg_fail(TG_E_CORRUPT, "snapshot: center %zu is malformed", i);
+        const tg__envelope id = {
+            .channel = (uint16_t)channel, .bucket = (uint16_t)bucket, .round = (uint16_t)round};
+        float *last;
+        TG_TRY(tg__robust_last_of(&s->robust, &id, begin, (size_t)n, &last));
+        if (last != NULL)
+            TG_TRY(tg__ckpt_read(c, section(name, "center", i, 0), last, (size_t)n * sizeof *last));
+    }
+    return TG_OK;
+}
+
 static tg_status get_region(tg_server *s, tg__ckpt_reader *c, size_t i, const uint8_t *entry)
 {
     uint64_t head[HEAD];
@@ -249,6 +344,7 @@ static tg_status get_region(tg_server *s, tg__ckpt_reader *c, size_t i, const ui
     r->began = head[4];
     TG_TRY(get_clocks(s, c, i, r));
     TG_TRY(get_late(s, c, i, r));
+    TG_TRY(get_sent(c, i, r));
     if (s->mode.gathers) {
         s->step = TG__MAX(s->step, r->began);
         for (int rank = 0; rank < s->ranks; rank++)
@@ -297,7 +393,7 @@ static tg_status get_all(tg_server *s, tg__ckpt_reader *c)
         return tg_fail(TG_E_CORRUPT, "snapshot: its regions take %zu bytes", len);
     for (size_t i = len / ENTRY; i-- > 0;) /* the last one becomes the first of the list */
         TG_TRY(get_region(s, c, i, (const uint8_t *)entries + ENTRY * i));
-    return TG_OK;
+    return get_centers(s, c);
 }
 
 static tg_status check_identity(const tg_server *s, tg__ckpt_reader *c, const char *identity)

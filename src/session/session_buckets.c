@@ -178,7 +178,8 @@ static tg_status make_method(tg_session *s, uint32_t index)
                                     .exchange = b->exchange,
                                     .state = s->state,
                                     .pool = s->pool,
-                                    .nodes = s->nodes};
+                                    .nodes = s->nodes,
+                                    .served = s->strategy->ops->served};
     return tg__session_method(s, b, index, setup, &b->method);
 }
 

@@ -5,6 +5,22 @@
 #include "transport/endpoint.h"
 #include <string.h>
 
+/* A threshold for gradients is none for parameters. */
+static tg_status takes_coded(const tg_session *s, const tg__rule *rule)
+{
+    const tg_key *key = tg_spec_entry(rule->spec)->keys;
+    while (key->name != NULL && !(strcmp(key->name, "threshold") == 0 && key->choices != NULL &&
+                                  strstr(key->choices, "auto") != NULL))
+        key++;
+    if (key->name == NULL || strcmp(tg_spec_word(rule->spec, "threshold"), "auto") == 0)
+        return TG_OK;
+    return tg_fail(
+        TG_E_UNSUPPORTED,
+        "strategy \"%s\" with method \"%s\": its threshold is for gradients, but servers "
+        "would code parameters by it: allowed: threshold=auto, or exchange=star",
+        tg_spec_name(s->strategy->spec), rule->method);
+}
+
 tg_status tg__session_takes_served(const tg_session *s, const tg__rule *rule)
 {
     if (!s->strategy->ops->served)
@@ -16,14 +32,14 @@ tg_status tg__session_takes_served(const tg_session *s, const tg__rule *rule)
     const tg__exchange_ops *x = tg_spec_has(rule->spec, "exchange")
                                     ? tg__exchange_find(tg_spec_word(rule->spec, "exchange"))
                                     : NULL;
-    if (x == NULL || !x->served || x->codes_means || rule->def->program != &tg__default_program)
+    if (x == NULL || !x->served || rule->def->program != &tg__default_program)
         return tg_fail(
             TG_E_UNSUPPORTED,
             "strategy \"%s\" with method \"%s\": servers update parameters by whole "
-            "gradients: allowed: methods of one round with exchange=star, such as dense, "
-            "topk, dgc, 2bit",
+            "gradients: allowed: methods of one round with exchange=star or twoway, such as "
+            "dense, topk, dgc, 2bit",
             tg_spec_name(s->strategy->spec), rule->method);
-    return TG_OK;
+    return x->codes_means ? takes_coded(s, rule) : TG_OK;
 }
 
 /* A worker makes its second step when all servers have its first gradient. So while one has none,
@@ -118,6 +134,8 @@ static tg_status share_bucket(tg_session *s, uint32_t index, tg_codec *codec, fl
         const tg__wtensor *x = &s->wtensor[b->member[k]];
         memcpy(x->w, values + x->offset, x->n * sizeof *values);
     }
+    if (b->method->def->program->have != NULL)
+        b->method->def->program->have(b->method, values);
     return TG_OK;
 }
 
@@ -170,7 +188,7 @@ tg_status tg__session_can_save(const tg_session *s, const char *call)
 void tg__session_note_residuals(tg_session *s)
 {
     bool codes = false;
-    for (size_t i = 0; i < s->rules.count; i++)
+    for (size_t i = 0; !s->strategy->ops->served && i < s->rules.count; i++)
         codes = codes || tg__method_is_two_way(s->rules.rule[i].spec);
     if (!codes)
         return;
