@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "codec/codec_impl.h"
 #include "exchange/star.h"
+#include "exchange/star_coding.h"
 #include "server/round.h"
 #include "telegrad/clock.h"
 #include "transport/worker.h"
@@ -29,6 +30,11 @@ typedef struct answer {
     bool told;     /* the latter: of parameters, and if a gradient was late */
     uint16_t flags;
     float w[N];
+    /* if the message has asked for a coded answer; else 0 */
+    enum tg__star_holds holds;
+    uint64_t number;
+    uint8_t frame[CAP];
+    size_t len;
 } answer;
 
 typedef struct seat {
@@ -36,11 +42,12 @@ typedef struct seat {
     size_t count;
     answer got[QUEUE];
     size_t ngot;
-    bool gone;      /* its connection is cut */
-    bool returns;   /* the worker may be back */
-    bool dropped;   /* the server has seen that it has left */
-    bool expelled;  /* the server has ended the connection */
-    uint32_t drops; /* requests of earlier connections are over */
+    bool gone;                   /* its connection is cut */
+    bool returns;                /* the worker may be back */
+    bool dropped;                /* the server has seen that it has left */
+    bool expelled;               /* the server has ended the connection */
+    uint32_t drops;              /* requests of earlier connections are over */
+    bool codes[1 + BUCKETS * N]; /* the last message with this tag has a coding */
 } seat;
 
 static struct world {
@@ -49,9 +56,10 @@ static struct world {
     tg_server *s;
     bool (*turn)(void *arg); /* the server waits: act. False: it dies */
     void *arg;
-    long dies_in;     /* so many tests of requests; 0: it does not */
-    tg_status status; /* of the server */
-    char error[400];  /* why a worker was expelled */
+    long dies_in;      /* so many tests of requests; 0: it does not */
+    tg_status status;  /* of the server */
+    char error[400];   /* why a worker was expelled */
+    const char *codec; /* of gradients of whole buckets, whose answers are coded; NULL: none is */
 } world;
 
 /* ---- the transport --------------------------------------------------------------------------- */
@@ -77,6 +85,20 @@ static inline tg_status post_send(tg_transport *t, int peer, uint32_t tag, const
     tg__envelope_peek(msg, &e);
     const size_t n = tg__get32(msg + TG__ENVELOPE_BYTES + 4);
     *a = (answer){.tag = tag, .step = e.step, .flags = e.flags};
+    if (to->codes[tag / 128]) {
+        tg__star_tail tail;
+        assert_int_equal(
+            tg__star_read_tail(msg + TG__ENVELOPE_BYTES, len - TG__ENVELOPE_BYTES, &tail), TG_OK);
+        a->holds = tail.holds;
+        a->number = tail.number;
+        a->told = tail.holds == TG__STAR_LATE;
+        a->step = a->told ? tail.step : a->step;
+        a->len = len - TG__ENVELOPE_BYTES - TG__STAR_TAIL;
+        memcpy(a->frame, msg + TG__ENVELOPE_BYTES, a->len);
+        assert_int_equal(tg__frame_check(a->frame, a->len, n, -1), TG_OK);
+        tg__frame_decode(a->frame, a->len, a->w, NULL);
+        return TG_OK;
+    }
     memcpy(a->w, tg__f32_values((uint8_t *)(uintptr_t)msg + TG__ENVELOPE_BYTES), n * sizeof(float));
     a->told = len > TG__ENVELOPE_BYTES + TG__F32_BYTES(n);
     if (a->told)
@@ -214,10 +236,41 @@ static inline void run(tg_server *s, bool (*turn)(void *), void *arg)
     }
 }
 
+static inline void compare_sent(const tg__sent *x, const tg__sent *y)
+{
+    assert_true((x == NULL) == (y == NULL));
+    if (x == NULL)
+        return;
+    assert_memory_equal(x->v, y->v, x->n * sizeof *x->v);
+    assert_int_equal(x->number, y->number);
+    assert_int_equal(x->coding_len, y->coding_len);
+    assert_int_equal(tg__coder_memory(&x->coder), tg__coder_memory(&y->coder));
+    if (x->coder.memory != NULL)
+        assert_memory_equal(x->coder.memory, y->coder.memory,
+                            tg__coder_memory(&x->coder) * sizeof(float));
+}
+
+/* The last results of combine=clipped. */
+static inline void compare_last(const tg__robust_last *a, const tg__robust_last *b)
+{
+    size_t left = 0;
+    for (const tg__robust_last *y = b; y != NULL; y = y->next)
+        left++;
+    for (const tg__robust_last *x = a, *y; x != NULL; x = x->next, left--) {
+        for (y = b; y != NULL && (y->channel != x->channel || y->bucket != x->bucket ||
+                                  y->begin != x->begin || y->n != x->n);)
+            y = y->next;
+        assert_non_null(y);
+        assert_memory_equal(x->v, y->v, x->n * sizeof *x->v);
+    }
+    assert_int_equal(left, 0);
+}
+
 static inline void compare(const tg_server *a, const tg_server *b)
 {
     const tg__region *x = a->regions, *y = b->regions;
     for (; x && y; x = x->next, y = y->next) {
+        compare_sent(x->sent, y->sent);
         assert_memory_equal(x->w, y->w, x->n * sizeof *x->w);
         assert_memory_equal(x->updates, y->updates, sizeof x->updates);
         assert_memory_equal(x->ended, y->ended, sizeof x->ended);
@@ -233,6 +286,7 @@ static inline void compare(const tg_server *a, const tg_server *b)
         }
     }
     assert_true(!x && !y);
+    compare_last(a->robust.last, b->robust.last);
     if (a->step != b->step)
         fail_msg("step %llu: read as %llu", (unsigned long long)a->step,
                  (unsigned long long)b->step);
@@ -263,6 +317,7 @@ typedef struct message {
     float value; /* of all elements */
     double rate; /* 0: 1 */
     bool anew;
+    bool first;      /* with world.codec: it tells the coding */
     int64_t wait_ms; /* no message: so much time passes */
 } message;
 
@@ -280,14 +335,42 @@ static inline void put(seat *s, uint32_t tag, const void *bytes, size_t len)
     memcpy(m->bytes, bytes, len);
 }
 
+/* A coding: that of a vector, in world.codec. Returns its length. */
+static inline size_t put_coding(uint8_t *at, bool first)
+{
+    const size_t len = strlen(world.codec);
+    memset(at, 0, TG__CODING_FIRST);
+    if (!first)
+        return TG__CODING_STEP;
+    tg__put64(at + 16, 5);
+    tg__put32(at + 32, (uint32_t)len);
+    tg__put32(at + 36, 1);
+    memcpy(at + TG__CODING_FIRST, world.codec, len);
+    at += TG__CODING_FIRST + len;
+    tg__put32(at, N);
+    tg__put32(at + 4, N);
+    tg__put32(at + 8, 1);
+    return TG__CODING_FIRST + len + TG__CODING_SEGMENT;
+}
+
+static inline uint8_t id_of_codec(void)
+{
+    tg_codec *c;
+    assert_int_equal(tg_codec_create(world.codec, &c), TG_OK);
+    const uint8_t id = (uint8_t)c->ops->wire_id;
+    tg_codec_destroy(c);
+    return id;
+}
+
 static inline void say(const message *m)
 {
     _Alignas(64) uint8_t msg[CAP];
     uint8_t stamp[TG__WORKER_STAMP], *payload = msg + TG__ENVELOPE_BYTES;
-    const tg__star head = {.combine = m->parameters ? &tg__combine_parameters : &tg__combine_mean,
-                           .flags = m->anew ? TG__STAR_ANEW : 0,
-                           .begin = m->begin,
-                           .rate = m->rate > 0 ? m->rate : 1};
+    const bool codes = world.codec != NULL && !m->parameters && m->n == N;
+    tg__star head = {.combine = m->parameters ? &tg__combine_parameters : &tg__combine_mean,
+                     .flags = m->anew ? TG__STAR_ANEW : 0,
+                     .begin = m->begin,
+                     .rate = m->rate > 0 ? m->rate : 1};
     const tg__envelope e = {.session = 7,
                             .step = m->step,
                             .bucket = (uint16_t)m->bucket,
@@ -296,7 +379,14 @@ static inline void say(const message *m)
     float *values = tg__f32_values(payload + TG__STAR_HEAD);
     for (size_t i = 0; i < m->n; i++)
         values[i] = m->value;
-    const size_t len = TG__STAR_HEAD + tg__f32_frame(payload + TG__STAR_HEAD, m->n);
+    size_t len = TG__STAR_HEAD + tg__f32_frame(payload + TG__STAR_HEAD, m->n);
+    if (codes) {
+        payload[TG__STAR_HEAD] = id_of_codec();
+        head.flags = (uint16_t)(TG__STAR_CODED | (m->first ? TG__STAR_FIRST : 0));
+        head.coding = (uint32_t)put_coding(payload + len, m->first);
+        len += head.coding;
+    }
+    world.seat[m->seat].codes[tag_of(m->bucket, m->begin) / 128] = codes;
     tg__star_head(payload, &head);
     tg__envelope_seal(msg, &e, len);
     tg__stamp_write(stamp, &(tg__stamp){.tag = tag_of(m->bucket, m->begin),

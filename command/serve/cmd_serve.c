@@ -208,11 +208,6 @@ static tg_status check_mode(const struct command *c)
                        "parameters: allowed: async, sync; train --servers N has sum",
                        c->mode);
     TG_TRY(server_mode_check("mode", c->mode, "async|sync"));
-    if (c->journal && strstr(c->mode, "combine=clipped"))
-        return tg_fail(TG_E_SPEC,
-                       "--journal with --mode %.64s: the last results of combine=clipped are not "
-                       "kept in a journal: allowed: the other rules",
-                       c->mode);
     TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, c->optimizer, &optimizer));
     tg_spec_free(optimizer);
     TG_TRY(tg_transport_inproc(ranks + 1, t));

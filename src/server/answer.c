@@ -68,10 +68,10 @@ static tg_status answer_one(tg_server *s, tg__gathering *g, int rank, size_t len
     return TG_OK;
 }
 
-/* The answer is what workers have. */
-static void read_region(tg__gathering *g)
+void tg__gathering_read(tg__gathering *g)
 {
     tg__region *r = g->region;
+    g->read = true;
     tg__region_read(r, g->only, (size_t)g->star.begin, tg__gathering_values(g), g->n);
     g->given = r->sent == NULL ? 0 : r->sent->number;
     if (g->only >= 0)
@@ -82,8 +82,8 @@ tg_status tg__gathering_answer(tg_server *s, tg__gathering *g)
 {
     if (g->region != NULL && s->journal.dir != NULL && s->mode.compensate > 0)
         TG_TRY(tg__gathering_note_answer(s, g));
-    if (g->region != NULL && g->coded_len == 0)
-        read_region(g);
+    if (g->region != NULL && g->coded_len == 0 && !g->read)
+        tg__gathering_read(g);
     uint64_t step = g->late ? g->told : s->hosts && g->only >= 0 ? s->in[g->only].base : 0;
     if (s->hosts && g->star.combine == &tg__combine_parameters)
         step |= (uint64_t)tg__clocks_age(s) << TG__STAR_AGE_AT;

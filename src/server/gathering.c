@@ -35,6 +35,7 @@ tg_status tg__gathering_begin(tg__gathering *g, uint32_t tag, const tg__envelope
     g->only = -1;
     g->next = g->sending = 0;
     g->held = g->again = g->first = g->alone = g->anew = g->waits = g->gone = g->late = false;
+    g->read = false;
     g->region = NULL;
     g->round = NULL;
     g->robust = NULL;

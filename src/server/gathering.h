@@ -38,6 +38,7 @@ struct tg__gathering {
     bool first;           /* it is the first message of a worker that was not known */
     bool alone;           /* likewise, and no other was there, or may be back */
     bool anew;            /* its worker has joined, and steps count from 0 again */
+    bool read;            /* what it is answered is there: the parameters after its round */
     bool late;            /* its round had ended without it: the answer has the step `told` */
     uint64_t told;        /* the step at which the worker goes on */
     int64_t from_ns;      /* when the first message arrived */

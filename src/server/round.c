@@ -314,6 +314,8 @@ static tg_status release(tg_server *s, tg__round *round, uint16_t flags)
         g->flags = (uint16_t)((g->flags & ~TG__FLAG_NONFINITE) | flags);
         tg__late_say_stop(s, g, round->number);
         g->held = s->unsynced;
+        if (!g->gone && g->coded_len == 0) /* before other rounds change it */
+            tg__gathering_read(g);
         if (g->gone)
             tg__gathering_end(s, g);
         else if (!g->held && status == TG_OK)
@@ -394,16 +396,15 @@ static tg_status end(tg_server *s, tg__round *round)
 
 tg_status tg__rounds_advance(tg_server *s)
 {
-    tg__round *round = s->rounds;
-    while (round != NULL) {
-        if (!is_complete(s, round)) {
-            round = round->next;
-            continue;
-        }
-        TG_TRY(end(s, round));
-        round = s->rounds; /* a step that has begun may let others end */
+    for (;;) { /* a step that has begun may let others end */
+        tg__round *first = NULL;
+        for (tg__round *round = s->rounds; round != NULL; round = round->next)
+            if ((first == NULL || round->number < first->number) && is_complete(s, round))
+                first = round;
+        if (first == NULL)
+            return TG_OK;
+        TG_TRY(end(s, first));
     }
-    return TG_OK;
 }
 
 tg_status tg__round_advance(tg_server *s, tg__round *round)

@@ -23,6 +23,10 @@ typedef struct member {
     bool answered[PARTS];
     uint64_t told; /* the step at which it goes on, because it was late */
     bool back;     /* in this step */
+    /* with coded answers: the bucket's first gradient that told the coding; what it has, and its
+     * number */
+    uint64_t first[BUCKETS], has[BUCKETS];
+    float have[BUCKETS][N];
 } member;
 
 static struct sim {
@@ -35,7 +39,9 @@ static struct sim {
     bool known[STEPS][PARTS];
     unsigned took[STEPS][PARTS]; /* bits of the seats whose gradients were not late */
     bool deadline;
-    uint64_t most; /* steps */
+    uint64_t most;              /* steps */
+    float v[STEPS][BUCKETS][N]; /* with coded answers: what all have after a step */
+    uint64_t changes_of[SEATS]; /* answers that were coded */
 } sim;
 
 static unsigned draw(unsigned below)
@@ -50,18 +56,28 @@ static float gradient(int rank, uint64_t step, int part)
     return (float)((step * 7 + (uint64_t)part * 3 + (uint64_t)rank * 5) % 16) - 7.5F;
 }
 
+/* Whether a message is about a whole bucket: parameters, and gradients whose answers are coded. Some
+ * steps are dense. */
+static bool is_whole(const member *m)
+{
+    return m->state == JOINS || (world.codec != NULL && m->step % 3 != 2);
+}
+
 static void send_part(int i, int part)
 {
     member *m = &sim.at[i];
     message out = {.seat = i, .worker = m->worker, .step = m->step, .bucket = part / SLICES};
-    const bool whole = m->state == JOINS;
-    out.parameters = whole;
+    const bool whole = is_whole(m);
+    out.parameters = m->state == JOINS;
     out.begin = whole ? 0 : HALF * (size_t)(part % SLICES);
     out.n = whole ? N : HALF;
-    out.value = whole ? 0 : gradient(i, m->step, part);
+    out.value = out.parameters ? 0 : gradient(i, m->step, part);
     if (m->number[part] == 0)
         m->number[part] = ++m->last;
     out.number = m->number[part];
+    if (whole && m->state == TRAINS && m->first[out.bucket] == 0)
+        m->first[out.bucket] = out.number;
+    out.first = out.number == m->first[out.bucket];
     say(&out);
 }
 
@@ -71,6 +87,54 @@ static void begin_step(member *m)
     memset(m->answered, 0, sizeof m->answered);
     m->sent = 0;
     m->back = false;
+}
+
+/* The worker takes what it is answered. */
+static void take(int i, int part, const answer *a)
+{
+    member *m = &sim.at[i];
+    const int b = part / SLICES;
+    float *have = m->have[b];
+    if (a->holds == TG__STAR_CHANGE) {
+        assert_true(m->has[b] == 0 || a->number == m->has[b] + 1);
+        tg__frame_decode_add(a->frame, a->len, have, NULL);
+        sim.changes_of[i]++;
+    } else if (is_whole(m)) {
+        memcpy(have, a->w, sizeof a->w);
+    } else {
+        memcpy(have + HALF * (part % SLICES), a->w, HALF * sizeof *have);
+    }
+    m->has[b] = a->holds == 0 ? m->has[b] : a->number;
+    if (m->state == JOINS)
+        m->has[b] = 0;
+}
+
+/* All who made a step whose answers are coded have the same bits, in the whole bucket. */
+static void check_coded(int i, int part)
+{
+    const member *m = &sim.at[i];
+    float *v = sim.v[m->step][part / SLICES];
+    const float *have = m->have[part / SLICES];
+    if (sim.known[m->step][part] && memcmp(v, have, N * sizeof *v) != 0)
+        fail_msg("seat %d, step %llu, part %d: other bits", i, (unsigned long long)m->step, part);
+    sim.known[m->step][part] = true;
+    memcpy(v, have, N * sizeof *v);
+}
+
+/* What the server believes a worker to have, it has. */
+static void check_has(int i)
+{
+    const member *m = &sim.at[i];
+    const tg_server *s = world.s;
+    if (!s->in[i].met || s->in[i].worker != m->worker || m->away || m->state == NOT_THERE)
+        return;
+    for (const tg__gathering *g = s->active; g != NULL; g = g->link)
+        if (g->only == i)
+            return;
+    for (const tg__region *r = s->regions; r != NULL; r = r->next)
+        if (r->rank[i].has == UINT64_MAX &&
+            memcmp(m->have[r->bucket], r->sent == NULL ? r->w : r->sent->v, N * sizeof *r->w) != 0)
+            fail_msg("seat %d, bucket %u: it has something else", i, r->bucket);
 }
 
 /* An answer to part `part` of a step: all who made that step have the same. */
@@ -87,6 +151,11 @@ static void check_answer(int i, int part, const answer *a)
     sim.took[m->step][part] |= 1U << i;
     if (sim.deadline && m->back) /* the others may have gone on since */
         return;
+    if (is_whole(m)) {
+        if (!sim.deadline || a->holds == TG__STAR_CHANGE) /* else likewise */
+            check_coded(i, part);
+        return;
+    }
     if (sim.known[m->step][part] && memcmp(&sim.w[m->step][part], a->w, sizeof(float)) != 0)
         fail_msg("seat %d, step %llu, part %d: %g, others have %g", i, (unsigned long long)m->step,
                  part, (double)a->w[0], (double)sim.w[m->step][part]);
@@ -98,13 +167,15 @@ static void take_answers(int i)
 {
     seat *s = &world.seat[i];
     member *m = &sim.at[i];
-    const int step_of = m->state == JOINS ? SLICES : 1;
+    const int step_of = is_whole(m) ? SLICES : 1;
     for (size_t k = 0; k < s->ngot; k++)
         for (int part = 0; part < PARTS; part += step_of) {
-            const size_t begin = m->state == JOINS ? 0 : HALF * (size_t)(part % SLICES);
+            const size_t begin = is_whole(m) ? 0 : HALF * (size_t)(part % SLICES);
             if (tg__answer_tag(tag_of(part / SLICES, begin)) != s->got[k].tag)
                 continue;
             assert_true(m->number[part] > 0);
+            if (!m->answered[part])
+                take(i, part, &s->got[k]);
             if (m->state == TRAINS && !m->answered[part])
                 check_answer(i, part, &s->got[k]);
             if (m->state == JOINS)
@@ -118,7 +189,7 @@ static void take_answers(int i)
 static void move(int i)
 {
     member *m = &sim.at[i];
-    int step_of = m->state == JOINS ? SLICES : 1;
+    int step_of = is_whole(m) ? SLICES : 1;
     bool all = m->sent == PARTS;
     for (int part = 0; part < m->sent; part += step_of)
         all = all && m->answered[part];
@@ -130,7 +201,7 @@ static void move(int i)
         sim.most = TG__MAX(sim.most, m->step);
         m->state = TRAINS;
         begin_step(m);
-        step_of = 1;
+        step_of = is_whole(m) ? SLICES : 1;
     }
     if (m->sent == PARTS || (m->sliced && m->sent > 0 && !m->answered[m->sent - step_of]))
         return;
@@ -199,6 +270,7 @@ static bool turn(void *arg)
         if (world.seat[i].expelled)
             fail_msg("seat %d is expelled: %s", i, world.error);
         take_answers(i);
+        check_has(i);
     }
     if (sim.deadline && draw(30) == 0)
         world.now_ns += 2000000;
@@ -227,6 +299,24 @@ static void check_steps(void)
     }
 }
 
+/* The same of a server whose answers are coded. */
+static void check_sums(const tg_server *s)
+{
+    for (int part = 0; part < PARTS; part++) {
+        const tg__region *r = s->regions;
+        while (r->bucket != part / SLICES)
+            r = r->next;
+        float w = 0;
+        for (uint64_t step = 0; step < r->ended[part % SLICES]; step++) {
+            float sum = 0;
+            for (int i = 0; i < SEATS; i++)
+                sum += gradient(i, step, part - part % SLICES * (step % 3 != 2)) / SEATS;
+            w -= sum;
+        }
+        assert_float_equal(r->w[HALF * (part % SLICES)], w, 0);
+    }
+}
+
 /* With a deadline, without changes: each step took the gradients that were not late, once. Of the
  * last steps, some answers are still to come. */
 static void check_late(void)
@@ -250,13 +340,17 @@ static void check_late(void)
     assert_true(fewer > 0);
 }
 
-static void play_at_random(uint64_t seed, int turns)
+static void play_at_random(uint64_t seed, int turns, const char *codec)
 {
     char folder[] = "/tmp/tg-round-XXXXXX";
     assert_non_null(mkdtemp(folder));
     memset(&world, 0, sizeof world);
-    sim = (struct sim){
-        .seed = seed, .turns = turns, .changes = seed % 2 == 1, .deadline = seed % 4 < 2};
+    world.codec = codec;
+    memset(&sim, 0, sizeof sim);
+    sim.seed = seed;
+    sim.turns = turns;
+    sim.changes = seed % 2 == 1;
+    sim.deadline = seed % 4 < 2;
     const how h = {.mode = seed % 3 == 2 ? "async:staleness=0" : "sync",
                    .journal = folder,
                    .journal_bytes = seed % 5 == 0 ? 1 : 4000,
@@ -281,7 +375,11 @@ static void play_at_random(uint64_t seed, int turns)
             m->leaves = false;
         }
     }
-    if (!sim.changes && sim.deadline)
+    if (codec != NULL && !sim.changes && !sim.deadline)
+        check_sums(s);
+    else if (codec != NULL)
+        assert_true(sim.changes_of[0] + sim.changes_of[1] > 5);
+    else if (!sim.changes && sim.deadline)
         check_late();
     else if (!sim.changes)
         check_steps();
@@ -299,7 +397,10 @@ static void test_at_random(void **state)
     (void)state;
     for (uint64_t seed = first; seed < first + seeds; seed++) {
         print_message("seed %llu\n", (unsigned long long)seed);
-        play_at_random(seed, count == NULL ? 1000 : 6000);
+        const int turns = count == NULL ? 1000 : 6000;
+        play_at_random(seed, turns, NULL);
+        play_at_random(seed, turns, "topk:density=0.1,values=f32");
+        play_at_random(seed, turns, seed % 2 == 0 ? "2bit:threshold=auto" : "qsgd:bits=4");
     }
 }
 

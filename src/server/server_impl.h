@@ -104,6 +104,8 @@ void tg__gathering_end(tg_server *s, tg__gathering *g);
 /* Apply g, whose frames have all arrived. It waits in a round instead if it belongs to one; or, if
  * that is over, for its answer. */
 TG_NODISCARD tg_status tg__gathering_take(tg_server *s, tg__gathering *g);
+/* Read the answer: what workers have of its region. */
+void tg__gathering_read(tg__gathering *g);
 /* Send the answer. */
 TG_NODISCARD tg_status tg__gathering_answer(tg_server *s, tg__gathering *g);
 /* Count the gradient of g if it was not applied, and say so once of each worker. */

@@ -316,7 +316,6 @@ BAD = [
     (["--listen", "tcp://127.0.0.1:4242", "--key", "k"], "requires --allow FILE"),
     (["--listen", "tcp://127.0.0.1:4242", "--key", "k", "--insecure"], "--insecure and --key cannot be combined"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "sum"], "--mode sum: workers that come and go need a server that keeps"),
-    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "sync:combine=clipped", "--journal", "j"], "--journal with --mode sync:combine=clipped"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--min", "2"], "--min 2 requires --mode sync; this one is async"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "sync", "--min", "17"], "--min 17: allowed: a whole number, at most --workers, 16"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--deadline", "2s"], "--deadline 2s requires --mode sync; this one is async"),

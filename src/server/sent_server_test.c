@@ -1,0 +1,258 @@
+/* Servers that keep the parameters and code their answers: where they must have the bits of those
+ * that do not, that all ranks have the same in each step, and that nothing is lost. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "drawn_member.h"
+#include "served_ranks.h"
+#include "telegrad/registry.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 4, BUSY = 7, REST = 250 };
+
+typedef struct job {
+    const char *method, *mode, *optimizer;
+    int ranks, servers, steps; /* after BUSY steps, gradients are 0 */
+    int nan_step;              /* of rank 1; -1: none */
+    const int *nodes;
+    int64_t deadline_ms;
+} job;
+
+static uint64_t seen[MOST][BUSY]; /* hashes of what ranks have before their steps */
+
+static uint64_t hash_of(const float *w)
+{
+    uint64_t hash = 14695981039346656037u;
+    for (size_t i = 0; i < MEMBER_N; i++) {
+        uint32_t bits;
+        memcpy(&bits, &w[i], sizeof bits);
+        hash = (hash ^ bits) * 1099511628211u;
+    }
+    return hash;
+}
+
+/* Gradients of which sums and products with the rates of this test are exact. */
+static void spoil(member *m, int step)
+{
+    for (size_t i = 0; i < MEMBER_N; i++)
+        m->g[i] = step < BUSY ? (float)(floor((double)m->g[i] * 32) / 32) : 0;
+    if (m->rank == 1 && step == m->job->nan_step)
+        m->g[MEMBER_N - 7] = NAN; /* in the last bucket, so others may be answered before */
+    if (step < BUSY)
+        seen[m->rank][step] = hash_of(m->w);
+}
+
+static void be_member(tg_transport *t, void *arg)
+{
+    member *m = (member *)arg + t->rank;
+    m->spoil = spoil;
+    m->nodes = m->job->nodes;
+    member_train(m, t, m->job->steps, m->job->method, "server", m->job->optimizer);
+}
+
+/* m (MOST). Returns whether the combination exists. */
+static bool run(const job *j, member *m, served_job *served)
+{
+    char what[256];
+    *served = (served_job){.ranks = j->ranks,
+                           .servers = j->servers,
+                           .mode = j->mode,
+                           .optimizer = j->optimizer,
+                           .nodes = j->nodes,
+                           .deadline_ms = j->deadline_ms,
+                           .be_rank = be_member,
+                           .arg = m};
+    memset(m, 0, MOST * sizeof *m);
+    for (int r = 0; r < j->ranks; r++)
+        m[r].job = j;
+    served_run(served);
+    snprintf(what, sizeof what, "%s, %s, %d servers", j->method, j->mode, j->servers);
+    const bool exists = members_agree(m, j->ranks, what);
+    for (int s = 0; exists && s < j->servers; s++)
+        if (served->server[s].status != TG_OK)
+            fail_msg("%s, server %d: %s", what, s, served->server[s].error);
+    for (int r = 0; exists && r < j->ranks; r++)
+        for (int step = 0; step < BUSY && step < j->steps; step++)
+            if (seen[r][step] != seen[0][step])
+                fail_msg("%s: rank %d has other bits in step %d", what, r, step);
+    return exists;
+}
+
+static uint64_t end_of(const job *j)
+{
+    member *m = calloc(MOST, sizeof *m);
+    served_job served;
+    assert_non_null(m);
+    if (!run(j, m, &served))
+        fail_msg("%s, %s: %s", j->method, j->mode, m[0].error);
+    const uint64_t hash = m[0].hash;
+    free(m);
+    return hash;
+}
+
+static const char exact[] = "sgd:lr=0.5,momentum=0.5";
+
+/* What is coded without loss is the update. */
+static void lossless_is_not_coded(void **state)
+{
+    static const int nodes[] = {0, 0, 1, 1};
+    (void)state;
+    for (int servers = 1; servers <= 3; servers += 2)
+        for (int k = 0; k < 8; k++) {
+            job j = {.method = "topk:density=1,values=f32,exchange=twoway",
+                     .mode = k % 2 == 0 ? "sync" : "async:staleness=0",
+                     .optimizer = exact,
+                     .ranks = 4,
+                     .servers = servers,
+                     .steps = BUSY,
+                     .nan_step = k / 2 % 2 == 0 ? -1 : 3,
+                     .nodes = k == 4 || k == 6 ? nodes : NULL,
+                     .deadline_ms = k == 5 || k == 7 ? 30000 : 0};
+            const uint64_t hash = end_of(&j);
+            j.method = "topk:density=1,values=f32,exchange=star";
+            if (hash != end_of(&j))
+                fail_msg("%d servers, case %d: other bits", servers, k);
+        }
+}
+
+/* Every method that has it, with several servers, nodes and rules. Rounds, in which a deadline
+ * could end, have the bits of sums that wait for all. */
+static void all_ranks_agree(void **state)
+{
+    static const int nodes[] = {5, 5, 1, 1};
+    member *m = calloc(MOST, sizeof *m);
+    size_t count;
+    int done = 0;
+    const tg_entry *const *list = tg_registry_entries(TG_KIND_METHOD, &count);
+    (void)state;
+    assert_non_null(m);
+    for (size_t i = 0; i < count; i++)
+        for (int servers = 1; servers <= 2; servers++) {
+            char method[80];
+            served_job served;
+            snprintf(method, sizeof method, "%s:exchange=twoway", list[i]->name);
+            job j = {.method = method,
+                     .mode = "sync",
+                     .optimizer = "sgd:lr=0.01,momentum=0.9",
+                     .ranks = 4,
+                     .servers = servers,
+                     .steps = BUSY,
+                     .nan_step = 3};
+            if (!run(&j, m, &served))
+                continue;
+            const uint64_t hash = m[0].hash;
+            j.deadline_ms = 30000;
+            assert_true(run(&j, m, &served));
+            if (m[0].hash != hash)
+                fail_msg("%s: other bits with a deadline", method);
+            j.deadline_ms = 0;
+            j.nodes = nodes;
+            done += run(&j, m, &served);
+            j.nodes = NULL;
+            j.nan_step = -1;
+            j.mode = "sync:combine=krum,f=0";
+            j.optimizer = "adam:lr=0.01";
+            done += run(&j, m, &served);
+        }
+    free(m);
+    assert_int_equal(done, 11 * 4 - 2); /* adam has no momentum that dgc could take over */
+}
+
+/* Once gradients are zero for long enough, workers have all of the update: what servers had not
+ * sent is what they have kept. */
+static void nothing_is_lost(void **state)
+{
+    static const char *const all[] = {
+        "topk:density=0.05,values=f32", "topk:density=0.05,values=fp16,scope=tensor",
+        "topk:density=0.05,values=f32,warmup=3", "fp16:feedback=residual"};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (int servers = 1; servers <= 3; servers += 2) {
+            char method[100];
+            snprintf(method, sizeof method, "%s,exchange=twoway", all[i]);
+            job j = {.method = method,
+                     .mode = "sync",
+                     .optimizer = "sgd:lr=0.5,momentum=0",
+                     .ranks = 2,
+                     .servers = servers,
+                     .steps = REST,
+                     .nan_step = -1};
+            const uint64_t hash = end_of(&j);
+            j.method = "dense:exchange=star";
+            if (hash != end_of(&j))
+                fail_msg("%s, %d servers: not all has been sent", method, servers);
+        }
+}
+
+/* Bytes that a server sends: about as many as it gets. */
+static void answers_are_short(void **state)
+{
+    member *m = calloc(MOST, sizeof *m);
+    served_job coded, whole;
+    job j = {.method = "topk:density=0.01,exchange=twoway",
+             .mode = "sync",
+             .optimizer = exact,
+             .ranks = 4,
+             .servers = 1,
+             .steps = BUSY,
+             .nan_step = -1};
+    (void)state;
+    assert_non_null(m);
+    assert_true(run(&j, m, &coded));
+    j.method = "topk:density=0.01,exchange=star";
+    assert_true(run(&j, m, &whole));
+    const uint64_t offers = (uint64_t)4 * 4 * MEMBER_N;
+    const tg_server_stats *c = &coded.server[0].stats, *w = &whole.server[0].stats;
+    assert_true(w->bytes_out > offers * (BUSY + 1));
+    assert_true(c->bytes_out > offers && 10 * (c->bytes_out - offers) < w->bytes_out - offers);
+    free(m);
+}
+
+static void refuse(job j, tg_status status, const char *rank, const char *server)
+{
+    member *m = calloc(MOST, sizeof *m);
+    served_job served = {.ranks = 2,
+                         .servers = 1,
+                         .mode = j.mode,
+                         .optimizer = exact,
+                         .be_rank = be_member,
+                         .arg = m};
+    assert_non_null(m);
+    j.optimizer = exact;
+    j.steps = 1;
+    m[0].job = m[1].job = &j;
+    served_run(&served);
+    if (m[0].status != status || strstr(m[0].error, rank) == NULL)
+        fail_msg("%s: %s: %s, not %s", j.method, tg_status_name(m[0].status), m[0].error, rank);
+    if (strstr(served.server[0].error, server) == NULL)
+        fail_msg("%s: %s, not %s", j.method, served.server[0].error, server);
+    free(m);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    refuse((job){.method = "topk:exchange=twoway", .mode = "async"}, TG_E_PEER, "",
+           "this server's mode is async, in which each worker has parameters of its own: allowed: "
+           "sum, sync");
+    refuse((job){.method = "2bit:threshold=0.5,exchange=twoway", .mode = "sync"}, TG_E_UNSUPPORTED,
+           "its threshold is for gradients", "");
+    refuse((job){.method = "strom:threshold=0.5,exchange=twoway", .mode = "sync"}, TG_E_UNSUPPORTED,
+           "allowed: threshold=auto, or exchange=star", "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lossless_is_not_coded),
+        cmocka_unit_test(all_ranks_agree),
+        cmocka_unit_test(nothing_is_lost),
+        cmocka_unit_test(answers_are_short),
+        cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
