@@ -23,7 +23,10 @@
  * whose result is a mean have it (fp16, bf16, int8, qsgd, topk, dgc, adacomp, strom, 2bit, 1bit,
  * efsign), with one coded exchange of a bucket in flight. All ranks get the same bits. With as many
  * servers as ranks, 1bit has the bits of twoway=yes. The residual is not saved: a session that
- * resumes has servers start with 0, and says so.
+ * resumes has servers start with 0, and says so. Servers of mode sync code what ranks lack of the
+ * parameters: w - v, where all ranks have v; both add the decoded values to v. They keep two more
+ * vectors of their block. A rank that was late, or comes back, gets v in f32. Mode async refuses it,
+ * and so do methods with a threshold that is not auto.
  * Source   Li et al. 2014, Scaling Distributed Machine Learning with the Parameter Server, OSDI; Ho
  *          et al. 2013, NIPS (staleness); Zheng et al. 2017, arXiv:1609.08326 (compensate);
  *          Yin et al. 2018, arXiv:1803.01498 (median, trimmed); Blanchard et al. 2017,
@@ -58,8 +61,7 @@ typedef struct tg_server_config {
      * within a second, and leaves. Borrowed; NULL: none */
     const volatile sig_atomic_t *stop;
     /* What it does with gradients; the same on all servers; NULL: "sum".
-     *   sum    sends the mean; ranks update their parameters, by any strategy. Only this mode codes
-     *          answers (exchange=twoway)
+     *   sum    sends the mean; ranks update their parameters, by any strategy
      *   sync   keeps the parameters, makes one step from the mean of all ranks' gradients, and
      *          sends parameters. Requires strategy "server" on all ranks
      *   async  the same, but makes a step from each gradient as it arrives, and answers at once.

@@ -196,6 +196,8 @@ static void coded_answers(void **state)
     tg_sim_run run = run_of(8, "up=1gbit,down=10mbit,delay=10ms", NULL, NULL);
     near(step_ms("int8:exchange=star", "ssgd", N, &run), 20 + 20 + 8 + 3200, 10);
     near(step_ms("int8:exchange=twoway", "ssgd", N, &run), 20 + 20 + 8 + 803, 10);
+    run.server_mode = "sync";
+    near(step_ms("int8:exchange=twoway", "server", N, &run), 20 + 20 + 8 + 803, 10);
     run = run_of(8, NULL, "up=100mbit,down=1gbit,delay=10ms", NULL);
     near(step_ms("int8:exchange=twoway", "ssgd", N, &run), 20 + 20 + 8 * (80.3 + 0), 30);
 }

@@ -395,6 +395,12 @@ static void test_at_random(void **state)
     const uint64_t first = from == NULL ? 1 : strtoull(from, NULL, 10),
                    seeds = count == NULL ? 4 : strtoull(count, NULL, 10);
     (void)state;
+    if (count ==
+        NULL) { /* an answer that waited for the disk while the next round ended; rounds that
+                            ended in another order */
+        play_at_random(32, 6000, NULL);
+        play_at_random(16, 6000, NULL);
+    }
     for (uint64_t seed = first; seed < first + seeds; seed++) {
         print_message("seed %llu\n", (unsigned long long)seed);
         const int turns = count == NULL ? 1000 : 6000;

@@ -1,6 +1,7 @@
 /* A server whose workers come and go, and send what the input says. The first byte chooses the
- * mode (modulo 4), the optimizer (bit 4) and whether there is a journal (bit 5): then, in the end,
- * the server is taken to have died, and what another one reads from the journal must have its bits.
+ * mode (modulo 4), the optimizer (bit 4), whether there is a journal (bit 5): then, in the end, the
+ * server is taken to have died, and what another one reads from the journal must have its bits; and
+ * whether gradients ask for coded answers (bit 6), of which codec (bit 3).
  *
  * Then each action is a byte: bits 0 to 2 say what, bit 3 and 4 which seat, the others how much
  * (`more`). One action is done each time the server waits.
@@ -14,6 +15,7 @@
  *     7     2^more milliseconds pass */
 #include "fuzz_lies.h"
 #include "exchange/star.h"
+#include "exchange/star_coding.h"
 #include "server/server_impl.h"
 #include "strategy/optimizers.h"
 #include "transport/worker.h"
@@ -49,6 +51,7 @@ static struct world {
     seat seat[SEATS];
     int64_t now_ns;
     tg_server *server;
+    const char *codec; /* of answers; NULL: they are f32 */
 } world;
 
 /* ---- the transport --------------------------------------------------------------------------- */
@@ -166,6 +169,23 @@ static void stamp_and_send(seat *s, uint32_t tag, const uint8_t *msg, size_t tol
     send_bytes(s, TG__TAG_STAMPED, msg, len);
 }
 
+/* Returns its length. */
+static size_t put_coding(uint8_t *at, bool first)
+{
+    const size_t len = strlen(world.codec);
+    memset(at, 0, TG__CODING_FIRST);
+    if (!first)
+        return TG__CODING_STEP;
+    tg__put32(at + 32, (uint32_t)len);
+    tg__put32(at + 36, 1);
+    memcpy(at + TG__CODING_FIRST, world.codec, len);
+    at += TG__CODING_FIRST + len;
+    tg__put32(at, N);
+    tg__put32(at + 4, N);
+    tg__put32(at + 8, 1);
+    return TG__CODING_FIRST + len + TG__CODING_SEGMENT;
+}
+
 /* A message about a bucket of N elements, or a slice of it. */
 static size_t make_message(seat *s, bool parameters, size_t lies, uint8_t *msg)
 {
@@ -173,13 +193,14 @@ static size_t make_message(seat *s, bool parameters, size_t lies, uint8_t *msg)
     const size_t what = fuzz_take(&world.input, 1);
     const size_t begin = what & 16 ? N / 2 : 0, n = parameters || !(what & 32) ? N : N / 2;
     const bool tells = parameters && (what & 32) != 0;
-    const tg__star head = {.combine = parameters ? &tg__combine_parameters : &tg__combine_mean,
-                           .flags = (uint16_t)((!(what & 64) ? 0
-                                                : parameters ? TG__STAR_ANEW
-                                                             : TG__STAR_OWNS_MOMENTUM) |
-                                               (tells ? TG__STAR_TELLS : 0)),
-                           .begin = parameters || n == N ? 0 : begin,
-                           .rate = 0.125};
+    const bool codes = world.codec != NULL && !parameters && n == N;
+    tg__star head = {.combine = parameters ? &tg__combine_parameters : &tg__combine_mean,
+                     .flags = (uint16_t)((!(what & 64) ? 0
+                                          : parameters ? TG__STAR_ANEW
+                                                       : TG__STAR_OWNS_MOMENTUM) |
+                                         (tells ? TG__STAR_TELLS : 0)),
+                     .begin = parameters || n == N ? 0 : begin,
+                     .rate = 0.125};
     tg__envelope e = {.session = tells && (what & 8) != 0 ? 8 : 7,
                       .step = s->step,
                       .flags = what & 128 ? TG__FLAG_NONFINITE : 0,
@@ -190,6 +211,13 @@ static size_t make_message(seat *s, bool parameters, size_t lies, uint8_t *msg)
     for (size_t i = 0; i < n; i++)
         values[i] = (float)((int)(fuzz_take(&world.input, 1) % 16) - 8) / 4;
     size_t len = TG__STAR_HEAD + tg__f32_frame(payload + TG__STAR_HEAD, n);
+    if (codes) {
+        payload[TG__STAR_HEAD] = world.codec[0] == 't' ? TG__ID_topk : TG__ID_twobit;
+        head.flags |= (uint16_t)(TG__STAR_CODED | (what & 16 ? 0 : TG__STAR_FIRST) |
+                                 (what & 4 ? TG__STAR_DROPPED : 0));
+        head.coding = (uint32_t)put_coding(payload + len, !(what & 16));
+        len += head.coding;
+    }
     tg__star_head(payload, &head);
     if (tells) /* the worker's settings */
         len += (size_t)snprintf((char *)payload + len, 32, "seed=%d\n", (int)(what & 1));
@@ -270,6 +298,8 @@ static void compare(const tg_server *a, const tg_server *b)
         const size_t len = x->n * sizeof(float);
         must(x->channel == y->channel && x->bucket == y->bucket && x->lo == y->lo && x->n == y->n);
         must(memcmp(x->w, y->w, len) == 0);
+        must(!x->sent == !y->sent && (!x->sent || (memcmp(x->sent->v, y->sent->v, len) == 0 &&
+                                                   x->sent->number == y->sent->number)));
         must(memcmp(x->updates, y->updates, sizeof x->updates) == 0);
         for (int i = 0; i < SEATS; i++)
             must(x->rank[i].clock == y->rank[i].clock);
@@ -310,6 +340,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     const bool keeps = data[0] & 32;
     world = (struct world){.input = {.data = data + 1, .left = size - 1}};
+    if (data[0] & 64)
+        world.codec = data[0] & 8 ? "topk:density=0.2" : "2bit:threshold=auto";
     must(!keeps || mkdtemp(folder));
     tg_server *s = create(&t, data[0], keeps ? folder : NULL);
     const tg_status status = tg_server_run(s);

@@ -50,7 +50,8 @@ class Alone(unittest.TestCase):
         found, want = plain(1), plain(1)
         own = make(want.parameters())
         train(own, want, 0, 12, schedule=torch.optim.lr_scheduler.StepLR(own, 4, 0.5))
-        servers = [served.Server("--optimizer", optimizer, "--shard", f"{i}/{shards}") for i in range(shards)]
+        servers = [served.Server("--optimizer", optimizer, "--shard", f"{i}/{shards}",
+                                 *(["--mode", "sync"] if "twoway" in method else [])) for i in range(shards)]
         try:
             addresses = [s.address for s in servers]
             with worker(found, addresses if shards > 1 else addresses[0], method, lr=lr) as opt:
@@ -67,7 +68,8 @@ class Alone(unittest.TestCase):
         for optimizer, settings in (("sgd:lr=1", {}), ("sgd:lr=1,momentum=0.5", {"momentum": 0.5}),
                                     ("sgd:lr=1,momentum=0.5,nesterov=yes,weight_decay=0.0625",
                                      {"momentum": 0.5, "nesterov": True, "weight_decay": 0.0625})):
-            for method, shards in (("dense", 1), ("dense", 2), ("topk:density=1,values=f32", 1)):
+            for method, shards in (("dense", 1), ("dense", 2), ("topk:density=1,values=f32", 1),
+                                   ("topk:density=1,values=f32,exchange=twoway", 1)):
                 found, want = self.beside_torch(optimizer, lambda p: torch.optim.SGD(p, 0.25, **settings), 0.25, method, shards)
                 self.assertTrue(torch.equal(found, want), (optimizer, method, shards))
 
