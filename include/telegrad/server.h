@@ -25,8 +25,8 @@
  * servers as ranks, 1bit has the bits of twoway=yes. The residual is not saved: a session that
  * resumes has servers start with 0, and says so. Servers of mode sync code what ranks lack of the
  * parameters: w - v, where all ranks have v; both add the decoded values to v. They keep two more
- * vectors of their block. A rank that was late, or comes back, gets v in f32. Mode async refuses it,
- * and so do methods with a threshold that is not auto.
+ * vectors of their block. A rank that was late, or comes back, gets v in f32. Mode async refuses
+ * it, and so do methods with a threshold that is not auto.
  * Source   Li et al. 2014, Scaling Distributed Machine Learning with the Parameter Server, OSDI; Ho
  *          et al. 2013, NIPS (staleness); Zheng et al. 2017, arXiv:1609.08326 (compensate);
  *          Yin et al. 2018, arXiv:1803.01498 (median, trimmed); Blanchard et al. 2017,

@@ -211,8 +211,8 @@ struct tg__exchange {
      * factor for their residuals, 0: they send zeros and keep them */
     bool first, dropped;
     double factor;
-    /* ... and set by the creator: servers keep the parameters. Then `into` is always given, and holds
-     * what this rank has of them; answers change that, or replace it */
+    /* ... and set by the creator: servers keep the parameters. Then `into` is always given, and
+     * holds what this rank has of them; answers change that, or replace it */
     bool keeps;
     bool costs_two_ways; /* it stands for one with ops->codes_means, to be measured */
     void *impl;

@@ -131,8 +131,8 @@ typedef struct tg__program_ops {
     /* With an exchange whose servers code means: their residuals are to be multiplied by factor, 0:
      * begin at 0, before the next coded step. NULL: the program has no such exchange. */
     void (*scale_served)(tg__method *m, double factor);
-    /* With setup.served, before the first step: the parameters (n) that servers have told. NULL: the
-     * program does not go by them. */
+    /* With setup.served, before the first step: the parameters (n) that servers have told. NULL:
+     * the program does not go by them. */
     void (*have)(tg__method *m, const float *values);
 } tg__program_ops;
 

@@ -56,8 +56,8 @@ static float gradient(int rank, uint64_t step, int part)
     return (float)((step * 7 + (uint64_t)part * 3 + (uint64_t)rank * 5) % 16) - 7.5F;
 }
 
-/* Whether a message is about a whole bucket: parameters, and gradients whose answers are coded. Some
- * steps are dense. */
+/* Whether a message is about a whole bucket: parameters, and gradients whose answers are coded.
+ * Some steps are dense. */
 static bool is_whole(const member *m)
 {
     return m->state == JOINS || (world.codec != NULL && m->step % 3 != 2);
