@@ -386,7 +386,7 @@ tg_status tg__gathering_take(tg_server *s, tg__gathering *g)
 {
     if (!g->waits)
         return apply(s, g);
-    s->founded = true;
+    s->founded = s->founded || !g->again; /* else the journal does not have it */
     s->stats.elements += g->again ? 0 : g->n;
     return tg__rounds_add(s, g);
 }
