@@ -269,6 +269,8 @@ static tg_status star_done(tg__exchange *x, uint32_t id, size_t len)
     s->over++;
     if (id >= x->nparts)
         return TG_OK;
+    x->answered = TG__STAR_HEAD + x->parts[id].len + s->behind[id];
+    x->answered_part = id;
     if (x->keeps)
         return take_parameters(x, id, len, &s->len[id]);
     if (step_bytes(x, id, len) > 0) {
@@ -278,8 +280,6 @@ static tg_status star_done(tg__exchange *x, uint32_t id, size_t len)
     const int codec = x->ops->codes_means ? x->codec->ops->wire_id : -1;
     TG_TRY(check_frame(x, id, len, codec));
     s->len[id] = len;
-    x->answered = TG__STAR_HEAD + part->len + s->behind[id];
-    x->answered_part = id;
     while (s->from < s->slices && slice_is_here(x, s->from))
         s->from++;
     if (x->into != NULL) /* while it is cached, and other parts are in flight */
