@@ -275,6 +275,33 @@ static tg_status check_worker(const struct run_options *o)
                          o->strategy);
 }
 
+/* A checkpoint of servers is that of one moment, in which all workers are at the same step. */
+static tg_status check_checkpoints(const struct run_options *o)
+{
+    int64_t staleness;
+    if (!o->save_dir && !o->resume_dir)
+        return TG_OK;
+    if (o->server_deadline > 0)
+        return tg_fail(TG_E_SPEC,
+                       "--server-deadline cannot be combined with --save and --resume: workers "
+                       "that are late leave out steps, and do not meet to save; --save-weights "
+                       "FILE writes the weights");
+    if (!launch_is_async(o, &staleness))
+        return TG_OK;
+    if (o->virtual_clock)
+        return tg_fail(TG_E_SPEC,
+                       "--save and --resume with --clock virtual and --server-mode %.64s: workers "
+                       "make different numbers of steps, and do not meet to save: allowed: in real "
+                       "time, or --server-mode sync",
+                       o->server_mode);
+    return o->save_dir && !o->save_every
+               ? tg_fail(TG_E_SPEC,
+                         "--save with --server-mode %.64s requires --save-every N: workers meet "
+                         "every N steps to save, and stop there if they are interrupted",
+                         o->server_mode)
+               : TG_OK;
+}
+
 static tg_status check_servers(const struct run_options *o)
 {
     if (o->net.server)
@@ -292,11 +319,7 @@ static tg_status check_servers(const struct run_options *o)
                    ? tg_fail(TG_E_SPEC, "--server-mode %.64s requires --servers N", o->server_mode)
                    : TG_OK;
     TG_TRY(check_server_mode(o));
-    if (launch_servers_keep(o) && (o->save_dir || o->resume_dir))
-        return tg_fail(TG_E_SPEC,
-                       "--strategy server cannot be combined with --save and --resume: the "
-                       "optimizer's memory is the servers', which do not save it; --save-weights "
-                       "FILE writes the weights");
+    TG_TRY(check_checkpoints(o));
     int64_t staleness;
     if (o->save_weights && o->virtual_clock && launch_is_async(o, &staleness))
         return tg_fail(TG_E_SPEC,

@@ -156,6 +156,7 @@ static tg_status on_waited(void *arg, const train_waits *waits)
 
 train_job run_job_of(const struct run_options *o, tg_trace *trace)
 {
+    int64_t staleness;
     return (train_job){.model = o->model,
                        .method = options_method(o),
                        .rules = o->rules,
@@ -196,6 +197,7 @@ train_job run_job_of(const struct run_options *o, tg_trace *trace)
                        .tau_jitter = o->jitter,
                        .slow = o->slow,
                        .nslow = o->slow_count,
+                       .uneven = launch_is_async(o, &staleness),
                        .stop = &stop_signal};
 }
 

@@ -22,11 +22,20 @@
  * keeps the residual from before the last answer, for steps that ranks drop. Methods with one round
  * whose result is a mean have it (fp16, bf16, int8, qsgd, topk, dgc, adacomp, strom, 2bit, 1bit,
  * efsign), with one coded exchange of a bucket in flight. All ranks get the same bits. With as many
- * servers as ranks, 1bit has the bits of twoway=yes. The residual is not saved: a session that
- * resumes has servers start with 0, and says so. Servers of mode sync code what ranks lack of the
- * parameters: w - v, where all ranks have v; both add the decoded values to v. They keep two more
- * vectors of their block. A rank that was late, or comes back, gets v in f32. Mode async refuses
- * it, and so do methods with a threshold that is not auto.
+ * servers as ranks, 1bit has the bits of twoway=yes. Servers of mode sync code what ranks lack of
+ * the parameters: w - v, where all ranks have v; both add the decoded values to v. They keep two
+ * more vectors of their block. A rank that was late, or comes back, gets v in f32. Mode async
+ * refuses it, and so do methods with a threshold that is not auto.
+ *
+ * Checkpoints of the ranks' session (tg_session_save, tg_session_save_memory) hold what servers
+ * have: residuals, the last results of combine=clipped, the optimizer's memory and numbers of
+ * updates. Rank 0 asks the servers for it, keeps it in its file, and gives it to the servers of the
+ * job that resumes; a server does nothing for that. With as many servers as before, the resumed run
+ * has the bits of one that was not stopped; other servers take over element by element. With async,
+ * where ranks are at different steps, the call waits until all have made the same number, and all
+ * go on with the parameters of that moment, which are saved. Servers with deadline_ms, whose ranks
+ * leave out steps, and those whose workers come and go, which have a journal, are not saved:
+ * TG_E_UNSUPPORTED. A reducer's slots (tg_reducer_slot_get) do not include servers.
  * Source   Li et al. 2014, Scaling Distributed Machine Learning with the Parameter Server, OSDI; Ho
  *          et al. 2013, NIPS (staleness); Zheng et al. 2017, arXiv:1609.08326 (compensate);
  *          Yin et al. 2018, arXiv:1803.01498 (median, trimmed); Blanchard et al. 2017,

@@ -382,7 +382,7 @@ TG_API uint64_t tg_session_skipped(const tg_session *s);
  *         ranks only. A step is committed in all folders before older ones are removed from any
  * extra   (len) bytes of the caller's own, per rank; NULL with len 0: none
  * Errors  TG_E_IO, TG_E_ARG (dir is empty or too long), TG_E_STATE (dir holds a checkpoint of a
- *         later step): the session continues. TG_E_PEER ends it */
+ *         later step), TG_E_UNSUPPORTED (server.h): the session continues. TG_E_PEER ends it */
 TG_API TG_NODISCARD tg_status tg_session_save(tg_session *s, const char *dir, const void *extra,
                                               size_t len);
 /* After tg_session_finish: add the weights of the finished run to the checkpoint that was saved
@@ -413,7 +413,7 @@ TG_API TG_NODISCARD tg_status tg_session_save_weights(tg_session *s, const char 
  *                  ranks have in common, keep their bits. config.steps_per_epoch and nodes may
  *                  change, and exchange=auto is measured again. Each rank must see the files of all
  *                  old ranks in dir. docs/checkpoints.md lists every kind of state, and
- *                  tg_session_resumed reports what was found.
+ *                  tg_session_resumed reports what was found. The number of servers may change.
  *
  * extra_p          [out] what this rank gave to tg_session_save; from another number of ranks, what
  *                  rank floor(j P / P') gave. The session owns it until it is destroyed
@@ -428,7 +428,7 @@ TG_API TG_NODISCARD tg_status tg_session_load(tg_session *s, const char *dir, co
  * resume, all parameters included. All ranks call it after the same step. What is in flight is
  * received and stored unapplied.
  * bytes_p  [out] (len) valid until the next tg_session_save_memory, or the session's end
- * Errors   TG_E_STATE (in a step), TG_E_NOMEM: the session continues. TG_E_PEER ends it */
+ * Errors   TG_E_STATE (in a step), TG_E_NOMEM, TG_E_UNSUPPORTED: it continues. TG_E_PEER */
 TG_API TG_NODISCARD tg_status tg_session_save_memory(tg_session *s, const void **bytes_p,
                                                      size_t *len_p);
 /* Resume from what the same rank saved: call it in place of tg_session_begin, on all ranks. It

@@ -1,14 +1,28 @@
 #include "exchange/star.h"
 #include "base/mem.h"
 #include "exchange/star_coding.h"
+#include "exchange/star_state.h"
 #include <math.h>
 #include <string.h>
 
 const tg__combine tg__combine_parameters = {.name = "parameters", .add = tg__mean_add};
 
+/* Bytes, which need not be numbers. */
+static void copy(float *acc, size_t n, const uint8_t *frame, size_t len, tg__pool *pool)
+{
+    (void)n;
+    tg__frame_decode(frame, len, acc, pool);
+}
+
+const tg__combine tg__combine_state = {.name = "state", .add = copy};
+
 /* By number on the wire. */
-static const tg__combine *const combines[] = {NULL, &tg__combine_mean, &tg__combine_vote,
-                                              &tg__combine_max, &tg__combine_parameters};
+static const tg__combine *const combines[] = {NULL,
+                                              &tg__combine_mean,
+                                              &tg__combine_vote,
+                                              &tg__combine_max,
+                                              &tg__combine_parameters,
+                                              &tg__combine_state};
 
 static size_t number_of(const tg__combine *combine)
 {

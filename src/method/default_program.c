@@ -20,11 +20,8 @@ typedef struct program {
     double *eta;
     double *sent_eta;   /* (lanes) that of the residual that was encoded; 0: unknown */
     tg__twoway *twoway; /* NULL: not two-way */
-    /* exchanges whose servers code means: they know how; their last answer was not applied; the
-     * learning rate that their residuals are scaled by, 0: none yet */
-    bool told, dropped;
-    double server_eta;
-    double server_factor; /* by which they are to multiply their residuals */
+    bool told;          /* exchanges whose servers code means: they know how */
+    tg__tells tells;
 } program;
 
 static bool has_flag(const tg__method *m, const char *key)
@@ -124,7 +121,7 @@ static tg_status default_init(tg__method *m)
     if (p->has_density)
         TG_TRY(tg__density_init(&p->density, tg_spec_real(m->spec, "density"),
                                 tg_spec_duration(m->spec, "warmup"), tg__method_epochs(s)));
-    p->server_factor = 1;
+    p->tells.factor = 1;
     p->fused = tg__fused_find(m->feedback, p->codec);
     if (m->scratch == NULL)
         TG_TRY(tg__method_alloc(m, m->n, sizeof *m->scratch, &m->scratch));
@@ -219,17 +216,17 @@ static bool default_heal(tg__method *m, bool anyway)
 static void tell_servers(program *p, const tg__task *task, tg__exchange *x)
 {
     x->first = !p->told;
-    x->dropped = p->dropped;
-    if (p->eta != NULL && p->server_eta > 0 && task->eta > 0)
-        p->server_factor *= units_ratio(p->server_eta, task->eta);
+    x->dropped = p->tells.dropped != 0;
+    if (p->eta != NULL && p->tells.eta > 0 && task->eta > 0)
+        p->tells.factor *= units_ratio(p->tells.eta, task->eta);
     const bool rests = p->eta != NULL && task->no_update;
-    x->factor = rests ? 0 : fmax(fmin(p->server_factor, FLT_MAX), DBL_MIN);
+    x->factor = rests ? 0 : fmax(fmin(p->tells.factor, FLT_MAX), DBL_MIN);
     if (!rests)
-        p->server_factor = 1;
+        p->tells.factor = 1;
     if (task->eta > 0)
-        p->server_eta = task->eta;
+        p->tells.eta = task->eta;
     p->told = true;
-    p->dropped = false;
+    p->tells.dropped = 0;
 }
 
 /* What cannot be encoded is sent as zeros. */
@@ -288,7 +285,8 @@ static tg_status default_undo(tg__method *m, const tg__task *task)
     float *pending = tg__feedback_pending(m->feedback);
     if (l->was_coded)
         tg__twoway_undo(p->twoway);
-    p->dropped = p->dropped || (l->was_coded && l->coded->ops->codes_means);
+    if (l->was_coded && l->coded->ops->codes_means)
+        p->tells.dropped = 1;
     if (!l->was_coded || l->was_nonfinite || pending == NULL)
         return TG_OK;
     for (size_t i = 0; i < l->coded->nparts; i++) {
@@ -319,7 +317,7 @@ static void default_scale_served(tg__method *m, double factor)
 {
     program *p = m->impl;
     if (factor > 0)
-        p->server_factor *= factor;
+        p->tells.factor *= factor;
     else
         p->told = false;
 }
@@ -328,6 +326,12 @@ static void default_scale_served(tg__method *m, double factor)
 static void default_have(tg__method *m, const float *values)
 {
     memcpy(m->lane[0].aggregate, values, m->n * sizeof *values);
+}
+
+static tg__tells *default_tells(tg__method *m)
+{
+    program *p = m->impl;
+    return m->lane[0].coded->ops->codes_means ? &p->tells : NULL;
 }
 
 static double *default_units(const tg__method *m)
@@ -347,4 +351,5 @@ const tg__program_ops tg__default_program = {
     .units = default_units,
     .scale_served = default_scale_served,
     .have = default_have,
+    .tells = default_tells,
 };

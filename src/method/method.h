@@ -134,7 +134,17 @@ typedef struct tg__program_ops {
     /* With setup.served, before the first step: the parameters (n) that servers have told. NULL:
      * the program does not go by them. */
     void (*have)(tg__method *m, const float *values);
+    /* What of that a checkpoint must have; NULL, or a result of NULL: nothing. */
+    struct tg__tells *(*tells)(tg__method *m);
 } tg__program_ops;
+
+/* With an exchange whose servers code means: what the next step tells them. Alike on all ranks. */
+typedef struct tg__tells {
+    double eta;       /* the learning rate that their residuals are scaled by; 0: none yet */
+    double factor;    /* by which they are to multiply their residuals */
+    uint32_t dropped; /* their last answer was not applied */
+    uint32_t unused;
+} tg__tells;
 
 /* Each is described in the file of its name; shared_support_program.c has two. */
 extern const tg__program_ops tg__default_program, tg__shared_scale_program,

@@ -149,6 +149,12 @@ static void have(tg__method *m, const float *values)
         inner_ops(v)->have(v->inner, values);
 }
 
+static tg__tells *tells(tg__method *m)
+{
+    const two_level *v = m->impl;
+    return v->inner != NULL && inner_ops(v)->tells != NULL ? inner_ops(v)->tells(v->inner) : NULL;
+}
+
 static double residual_norm(const tg__method *m)
 {
     return tg__method_residual_norm(((const two_level *)m->impl)->inner);
@@ -272,7 +278,8 @@ tg_status tg__two_level_init(tg__method *m, const char *text)
                                .absorb = absorb,
                                .units = units,
                                .scale_served = scale_served,
-                               .have = have};
+                               .have = have,
+                               .tells = tells};
     v->def.program = &v->ops;
     m->impl = v;
     m->def = &v->def;

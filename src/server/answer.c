@@ -1,5 +1,6 @@
 /* Answers: sums, or the parameters that this server keeps. */
 #include "base/mem.h"
+#include "exchange/star_state.h"
 #include "kernel/kernel.h"
 #include "server/round.h"
 #include "server/snapshot.h"
@@ -173,8 +174,11 @@ static tg_status find_recoder(tg_server *s, tg__gathering *g, const uint8_t *pay
         return TG_OK;
     TG_TRY(tg__star_frame(payload, len, &g->star, &frame_len, NULL));
     const uint8_t *coding = payload + TG__STAR_HEAD + frame_len;
-    if (r == NULL)
-        return tg__recoder_open(&s->recoders, g, coding);
+    if (r == NULL) {
+        TG_TRY(tg__recoder_open(&s->recoders, g, coding));
+        tg__recoder_restore(g->recoder, &s->kept, g);
+        return TG_OK;
+    }
     if (g->star.begin != r->lo || g->n != r->n)
         return tg_fail(TG_E_MISMATCH,
                        "elements %llu to %llu of bucket %u ask for coded answers: allowed: all "
@@ -189,6 +193,10 @@ static tg_status find_recoder(tg_server *s, tg__gathering *g, const uint8_t *pay
 /* Find the region of g, which a rank has begun, and whose gradients it takes. */
 static tg_status find_place(tg_server *s, tg__gathering *g, int rank)
 {
+    if (g->star.combine == &tg__combine_state) {
+        g->only = rank;
+        return tg__keeping_check(s, g);
+    }
     if ((g->star.flags & TG__STAR_CODED) != 0 && s->mode.keeps && !s->mode.gathers)
         return tg_fail(TG_E_MISMATCH,
                        "it asks for coded answers (exchange=twoway), but this server's mode is "
@@ -248,11 +256,14 @@ static tg_status keep_parameters(tg_server *s, tg__gathering *g)
     r->bucket = g->id.bucket;
     r->next = s->regions;
     s->regions = g->region = r;
+    TG_TRY(tg__keeping_restore(s, r));
     for (int rank = 0; rank < s->ranks; rank++)
         if (s->hosts && s->mode.gathers && (s->in[rank].met || s->in[rank].worker != 0))
             tg__region_admit(r, rank, s->in[rank].base);
-        else
-            r->rank[rank].counts = !s->hosts;
+        else if (!s->hosts) { /* all begin with the step that the offer is of */
+            r->rank[rank].counts = true;
+            r->rank[rank].clock = g->id.step;
+        }
     return TG_OK;
 }
 
@@ -352,6 +363,10 @@ static tg_status send_region(tg__gathering *g)
 static tg_status apply(tg_server *s, tg__gathering *g)
 {
     TG_TRY(tg__gathering_finish(g, &s->store, s->ranks));
+    if (g->star.combine == &tg__combine_state) {
+        tg__keeping_answer(s, g);
+        return TG_OK;
+    }
     s->stats.elements += g->n * (uint64_t)(g->only >= 0 ? 1 : s->ranks);
     if (g->star.combine == &tg__combine_parameters) {
         TG_TRY(keep_parameters(s, g));
@@ -368,8 +383,10 @@ static tg_status apply(tg_server *s, tg__gathering *g)
     if (g->again)
         return TG_OK;
     s->founded = s->hosts;
-    if (g->coding != NULL)
+    if (g->coding != NULL) {
         TG_TRY(tg__region_begin_sending(g->region, &g->star, g->codec, g->coding));
+        tg__keeping_restore_coder(s, g->region);
+    }
     if (g->only >= 0 && g->star.begin == g->region->lo)
         note_staleness(s, tg__region_staleness(g->region, g->only));
     if ((g->flags & TG__FLAG_NONFINITE) == 0 &&

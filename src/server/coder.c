@@ -1,6 +1,7 @@
 #include "server/coder.h"
 #include "base/mem.h"
 #include <stdlib.h>
+#include <string.h>
 
 void tg__coder_release(tg__coder *c)
 {
@@ -56,4 +57,26 @@ tg_status tg__coder_encode(tg__coder *c, uint64_t step, double density, const fl
                              .memory = c->memory};
     ctx.rng.step = step;
     return tg__codec_encode(c->codec, &ctx, p, c->n, part, 1, view);
+}
+
+tg_status tg__coder_keep(const tg__coder *c, tg__kept_key key, uint64_t begin, tg__kept_writer *w)
+{
+    TG__FREED uint32_t *run = NULL;
+    if (tg__coder_memory(c) == 0)
+        return TG_OK;
+    TG_TRY(tg_alloc(c->nsegments, sizeof *run, &run));
+    for (size_t i = 0; i < c->nsegments; i++)
+        run[i] = (uint32_t)c->segments[i].n;
+    return tg__kept_put(
+        w, &(tg__piece){key, begin, c->n, tg_codec_memory(c->codec), c->nsegments, run, c->memory});
+}
+
+void tg__coder_restore(tg__coder *c, const tg__kept *kept, tg__kept_key key, uint64_t begin)
+{
+    const size_t each = tg__coder_memory(c) == 0 ? 0 : tg_codec_memory(c->codec);
+    for (size_t i = 0; each > 0 && i < c->nsegments; begin += c->segments[i++].n) {
+        const uint32_t *words = tg__kept_at(kept, key, begin, each);
+        if (words != NULL)
+            memcpy(c->memory + i * each, words, each * sizeof *c->memory);
+    }
 }

@@ -4,6 +4,7 @@
 
 #include "exchange/message.h"
 #include "exchange/star_coding.h"
+#include "server/kept.h"
 
 typedef struct tg__coder {
     size_t n;
@@ -30,5 +31,11 @@ size_t tg__coder_room(const tg__coder *c);
  * Errors    TG_E_NOMEM, TG_E_NONFINITE */
 TG_NODISCARD tg_status tg__coder_encode(tg__coder *c, uint64_t step, double density, const float *p,
                                         const float *gradient, tg__part *part, tg__view *view);
+/* Put the codec's memory into a checkpoint. Its elements begin with `begin` in the vector of `key`.
+ * Errors  TG_E_NOMEM */
+TG_NODISCARD tg_status tg__coder_keep(const tg__coder *c, tg__kept_key key, uint64_t begin,
+                                      tg__kept_writer *w);
+/* Take it over: for each tensor that of its first element. */
+void tg__coder_restore(tg__coder *c, const tg__kept *kept, tg__kept_key key, uint64_t begin);
 
 #endif

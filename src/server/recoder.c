@@ -14,7 +14,9 @@ struct tg__recoder {
     size_t n;
     tg__coder coder;
     double density;
+    double factor; /* that the residual was multiplied by when it was opened */
     bool rests;    /* in this step it sends zeros */
+    bool fresh;    /* nothing was coded yet */
     float *r;      /* (n) the residual */
     float *before; /* (n) that before the last answer */
     uint8_t *said; /* (said_len) the coding of the sum that is gathered */
@@ -64,6 +66,12 @@ static tg_status note_said(tg__recoder *r, const uint8_t *coding, size_t len)
     return TG_OK;
 }
 
+static void scale(tg__recoder *r)
+{
+    if (!r->rests && r->factor != 1)
+        tg__kernel()->scale(r->r, (float)r->factor, r->n);
+}
+
 static tg_status open(tg__recoder *r, const tg__gathering *g, const uint8_t *coding)
 {
     const bool first = (g->star.flags & TG__STAR_FIRST) != 0;
@@ -83,8 +91,8 @@ static tg_status open(tg__recoder *r, const tg__gathering *g, const uint8_t *cod
         take_back(r);
     r->density = c.density;
     r->rests = !(c.factor > 0);
-    if (!r->rests && c.factor != 1)
-        tg__kernel()->scale(r->r, (float)c.factor, r->n);
+    r->factor = c.factor;
+    scale(r);
     return note_said(r, coding, g->star.coding);
 }
 
@@ -100,6 +108,7 @@ tg_status tg__recoder_open(tg__recoder **list, tg__gathering *g, const uint8_t *
         r->bucket = g->id.bucket;
         r->begin = g->star.begin;
         r->n = g->n;
+        r->fresh = true;
         r->next = *list;
         *list = r;
     }
@@ -108,6 +117,50 @@ tg_status tg__recoder_open(tg__recoder **list, tg__gathering *g, const uint8_t *
     g->recoder = r;
     return TG_OK;
 }
+
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+static tg__kept_key key_of(const tg__recoder *r, uint16_t kind)
+{
+    return (tg__kept_key){r->channel, r->bucket, kind, 0};
+}
+
+void tg__recoder_restore(tg__recoder *r, tg__kept *kept, const tg__gathering *g)
+{
+    if (!r->fresh)
+        return;
+    r->fresh = false;
+    if (r->n == 0 || !tg__kept_take(kept, key_of(r, TG__KEPT_RESIDUAL), r->begin, r->n, r->r))
+        return;
+    (void)tg__kept_take(kept, key_of(r, TG__KEPT_BEFORE), r->begin, r->n, r->before);
+    tg__coder_restore(&r->coder, kept, key_of(r, TG__KEPT_MEMORY), r->begin);
+    if ((g->star.flags & TG__STAR_DROPPED) != 0)
+        take_back(r);
+    scale(r);
+}
+
+tg_status tg__recoders_keep(const tg__recoder *list, tg__kept_writer *w)
+{
+    for (const tg__recoder *r = list; r != NULL; r = r->next) {
+        if (r->r == NULL || r->channel != w->channel)
+            continue;
+        TG_TRY(tg__kept_put(
+            w, &(tg__piece){key_of(r, TG__KEPT_RESIDUAL), r->begin, r->n, 1, 0, NULL, r->r}));
+        TG_TRY(tg__kept_put(
+            w, &(tg__piece){key_of(r, TG__KEPT_BEFORE), r->begin, r->n, 1, 0, NULL, r->before}));
+        TG_TRY(tg__coder_keep(&r->coder, key_of(r, TG__KEPT_MEMORY), r->begin, w));
+    }
+    return TG_OK;
+}
+
+bool tg__recoders_any(const tg__recoder *list, uint16_t channel)
+{
+    while (list != NULL && list->channel != channel)
+        list = list->next;
+    return list != NULL;
+}
+
+/* ---- coding ---------------------------------------------------------------------------------- */
 
 tg_status tg__recoder_compare(const tg__recoder *r, const uint8_t *coding, size_t len)
 {

@@ -14,6 +14,8 @@ struct tg__gathering;
  * Errors  TG_E_CORRUPT, TG_E_MISMATCH, TG_E_SPEC, TG_E_NOMEM */
 TG_NODISCARD tg_status tg__recoder_open(tg__recoder **list, struct tg__gathering *g,
                                         const uint8_t *coding);
+/* If r is new: take over what a checkpoint holds of it. Call it when it has been opened for g. */
+void tg__recoder_restore(tg__recoder *r, tg__kept *kept, const struct tg__gathering *g);
 /* Check that another rank's coding is the same.
  * Errors  TG_E_MISMATCH */
 TG_NODISCARD tg_status tg__recoder_compare(const tg__recoder *r, const uint8_t *coding, size_t len);
@@ -27,6 +29,10 @@ TG_NODISCARD tg_status tg__recoder_code(tg__recoder *r, struct tg__gathering *g,
                                         size_t room, size_t *len_p);
 /* g ends. r NULL: nothing */
 void tg__recoder_leave(tg__recoder *r, const struct tg__gathering *g);
+/* Put those of the writer's channel into a checkpoint; none is busy.
+ * Errors  TG_E_NOMEM */
+TG_NODISCARD tg_status tg__recoders_keep(const tg__recoder *list, tg__kept_writer *w);
+bool tg__recoders_any(const tg__recoder *list, uint16_t channel);
 void tg__recoders_free(tg__recoder *list);
 
 #endif

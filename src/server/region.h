@@ -31,6 +31,7 @@ struct tg__region {
     float *slot[TG__REGION_SLOTS];
     float *g;       /* scratch */
     tg__sent *sent; /* what workers have, once answers are coded; NULL: w */
+    bool told;      /* ... a checkpoint has told it, but not yet the memory of its codec */
     uint64_t updates[TG__REGION_SLICES];
     uint64_t ended[TG__REGION_SLICES]; /* with rounds: 1 + the step of the last that has ended */
     uint64_t began;                    /* clock of the fastest rank when the server was restarted */

@@ -101,6 +101,11 @@ void tg__robust_fini(tg__robust *r)
 
 /* ---- last results ---------------------------------------------------------------------------- */
 
+static tg__kept_key key_of(const tg__robust_last *l)
+{
+    return (tg__kept_key){l->channel, l->bucket, TG__KEPT_CENTER, l->round};
+}
+
 tg_status tg__robust_last_of(tg__robust *r, const tg__envelope *id, uint64_t begin, size_t n,
                              float **last_p)
 {
@@ -118,9 +123,26 @@ tg_status tg__robust_last_of(tg__robust *r, const tg__envelope *id, uint64_t beg
         TG_TRY(tg__owned_alloc(&r->owned, 1, sizeof *l, &l));
         *l = (tg__robust_last){id->channel, id->bucket, id->round, begin, n, v, r->last};
         r->last = l;
+        if (r->kept != NULL)
+            (void)tg__kept_take(r->kept, key_of(l), begin, n, v);
     }
     *last_p = l->v;
     return TG_OK;
+}
+
+tg_status tg__robust_keep(const tg__robust *r, tg__kept_writer *w)
+{
+    for (const tg__robust_last *l = r->last; l != NULL; l = l->next)
+        TG_TRY(tg__kept_put(w, &(tg__piece){key_of(l), l->begin, l->n, 1, 0, NULL, l->v}));
+    return TG_OK;
+}
+
+bool tg__robust_any(const tg__robust *r, uint16_t channel)
+{
+    const tg__robust_last *l = r->last;
+    while (l != NULL && l->channel != channel)
+        l = l->next;
+    return l != NULL;
 }
 
 /* ---- combining ------------------------------------------------------------------------------- */

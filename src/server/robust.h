@@ -25,6 +25,7 @@
 
 #include "base/keys.h"
 #include "base/owned.h"
+#include "server/kept.h"
 #include "wire/envelope.h"
 
 enum tg__robust_kind {
@@ -68,6 +69,7 @@ typedef struct tg__robust {
     double *distance, *near; /* (P P), (P) */
     bool *told;              /* (P) that the rank is left out */
     tg__robust_last *last;   /* the last results of clipped */
+    tg__kept *kept;          /* from which new ones of these are taken; NULL: from nothing */
     tg__owned owned;
 } tg__robust;
 
@@ -96,6 +98,10 @@ TG_NODISCARD tg_status tg__robust_takes(const tg__robust_rule *rule, uint8_t cod
  * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__robust_last_of(tg__robust *r, const tg__envelope *id, uint64_t begin,
                                           size_t n, float **last_p);
+/* Put those of the writer's channel into a checkpoint.
+ * Errors  TG_E_NOMEM */
+TG_NODISCARD tg_status tg__robust_keep(const tg__robust *r, tg__kept_writer *w);
+bool tg__robust_any(const tg__robust *r, uint16_t channel);
 /* Combine the frames (ranks) of n elements into dst (n).
  * last     as found; updated
  * *formed  [out] false: too many are not finite, or the result is not; dst is all 0

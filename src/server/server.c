@@ -216,7 +216,7 @@ static tg_status set_nodes(tg_server *s, const tg_server_config *c)
 static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_server_config *c)
 {
     s->t = t;
-    s->ranks = t->size - servers;
+    s->ranks = s->first_server = t->size - servers;
     s->timeout_ns = (c->timeout_ms == 0 ? TIMEOUT_MS : c->timeout_ms) * INT64_C(1000000);
     s->stop = c->stop;
     s->released = true;
@@ -232,6 +232,7 @@ static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_ser
                        tg_spec_text(s->mode.spec));
     TG_TRY(set_nodes(s, c));
     TG_TRY(tg__robust_init(&s->robust, &s->mode.rule, s->ranks));
+    s->robust.kept = &s->kept;
     TG_TRY(set_deadline(s, c->deadline_ms));
     TG_TRY(set_min_workers(s, c->min_workers));
     TG_TRY(tg_alloc((size_t)s->ranks, sizeof *s->in, &s->in));
@@ -339,6 +340,9 @@ void tg_server_destroy(tg_server *s)
         tg__recoders_free(s->recoders);
         tg__robust_fini(&s->robust);
         tg__mode_free(&s->mode);
+        tg__kept_free(&s->kept);
+        free(s->saved);
+        free(s->given);
         tg__journal_close(&s->journal);
         tg__nodes_destroy(s->nodes);
         free(s->in);

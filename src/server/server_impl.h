@@ -42,6 +42,7 @@ typedef struct tg__heard_on {
 struct tg_server {
     tg_transport *t;
     int ranks;         /* that send gradients */
+    int first_server;  /* its number in the transport */
     tg__nodes *nodes;  /* these are the leaders of nodes, in their order; NULL: all ranks */
     bool hosts;        /* workers come and go: ranks are seats */
     int shard, shards; /* shards 0: unknown */
@@ -66,6 +67,10 @@ struct tg_server {
     tg__journal journal;    /* dir NULL: none */
     uint64_t journal_bytes; /* a longer log is replaced by a snapshot */
     bool unsynced;          /* a gradient that was logged is not on disk yet */
+    tg__kept kept;          /* of a checkpoint: what has not been taken up yet */
+    void *saved;            /* (saved_len) the state that is being read; NULL: none */
+    uint8_t *given;         /* (given_len) the state that is being written */
+    size_t saved_len, given_len, given_cap;
     tg_server_stats stats;
     int culprit; /* after an error: the rank to blame; -1: the sender of the message */
     bool ran;
@@ -150,6 +155,19 @@ TG_NODISCARD tg_status tg__gatherings_forget(tg_server *s, int rank);
 TG_NODISCARD tg_status tg__answers_progress(tg_server *s, bool *any_p);
 /* The rank that g waits for: the first one whose frame is missing, or the slowest; -1: none. */
 int tg__gathering_waits_for(const tg_server *s, const tg__gathering *g);
+
+/* ---- keeping.c: checkpoints of the ranks ---- */
+
+/* Check a request about this server's state, that of g, which has begun.
+ * Errors  TG_E_MISMATCH, TG_E_CORRUPT */
+TG_NODISCARD tg_status tg__keeping_check(const tg_server *s, const tg__gathering *g);
+/* Put the answer in place of the request. */
+void tg__keeping_answer(tg_server *s, tg__gathering *g);
+/* A region has been created: take over what a checkpoint holds of it.
+ * Errors  TG_E_NOMEM */
+TG_NODISCARD tg_status tg__keeping_restore(tg_server *s, tg__region *r);
+/* The same of the codec of its answers, once that is told. */
+void tg__keeping_restore_coder(tg_server *s, tg__region *r);
 
 /* ---- clocks.c: how many steps workers have made ---- */
 

@@ -67,8 +67,23 @@ TG_NODISCARD tg_status tg__session_take_over(tg_session *s, const char *dir, con
 /* After that, and once all ranks have done so: let state of single ranks change hands.
  * (session_load.c) */
 TG_NODISCARD tg_status tg__session_settle_takeover(tg_session *s);
-/* After any load: say what servers have lost. (session_served.c) */
-void tg__session_note_residuals(tg_session *s);
+
+/* ---- what servers have (session_servers.c) --------------------------------------------------- */
+
+/* Between steps, on all ranks: rank 0 gets what servers have into s->states. Does nothing without
+ * servers.
+ * Errors  on all ranks: TG_E_UNSUPPORTED (servers whose ranks do not meet), TG_E_NOMEM */
+TG_NODISCARD tg_status tg__session_fetch_states(tg_session *s);
+/* After any load: rank 0 gives servers what it has in s->states, and all ranks get the parameters
+ * that servers keep.
+ * Errors  on all ranks: TG_E_MISMATCH (servers of another kind), TG_E_VERSION (the checkpoint has
+ *         nothing of servers that keep parameters), TG_E_CORRUPT, TG_E_NOMEM */
+TG_NODISCARD tg_status tg__session_give_states(tg_session *s);
+void tg__session_drop_states(tg_session *s);
+/* Write s->states, and what methods tell servers next. */
+TG_NODISCARD tg_status tg__session_put_states(tg_session *s, tg__ckpt_writer *w);
+/* first: r is rank 0's file, and this is rank 0, which needs the servers' states. */
+TG_NODISCARD tg_status tg__session_get_states(tg_session *s, tg__ckpt_reader *r, bool first);
 
 /* ---- weights, as a file that other programs can read (session_weights.c) --------------------- */
 

@@ -127,6 +127,11 @@ static bool step_flagged(const tg_session *s, uint64_t of_step)
     return false;
 }
 
+bool tg__session_drops(const tg_session *s, const lane_op *o)
+{
+    return step_flagged(s, o->op.task.step) || tg__op_flagged(&o->op);
+}
+
 #define SPOILS                                                                               \
     "the server does not apply this gradient, because the update would make parameters not " \
     "finite: "                                                                               \

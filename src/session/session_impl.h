@@ -182,6 +182,13 @@ struct tg_session {
         /* loaded with another number of ranks: what could not be taken over */
         char anew[256];
     } from;
+    struct {
+        struct tg__server_state {
+            void *bytes; /* (len) from malloc */
+            size_t len;
+        } * of; /* (count) */
+        int count;
+    } states;            /* of servers, while they are saved or loaded: session_servers.c */
     int64_t epoch_shift; /* tg__epochs */
     int *writers; /* (ranks) who commits the folder that each rank saves to; NULL: not saved */
     uint8_t *ckpt_bytes;
@@ -322,6 +329,8 @@ const float *tg__session_clip(tg_session *s, const float *aggregate, size_t n);
  * turn's results arrive; clip_own_told: report its norm, after that of the mean. */
 void tg__session_clip_own(tg_session *s, double norm);
 void tg__session_clip_own_told(tg_session *s, double norm);
+/* True if o, which has arrived, will be dropped at its delivery. (session_deliver.c) */
+bool tg__session_drops(const tg_session *s, const lane_op *o);
 /* The aggregate (n of its bucket) of an exchange that has arrived. */
 const float *tg__session_aggregate(const tg_session *s, const lane_op *o);
 /* Submit what the strategy requested when all gradients were ready. */
@@ -378,7 +387,7 @@ TG_NODISCARD tg_status tg__session_takes_served(const tg_session *s, const tg__r
 /* Before the first step: the parameters become those that the servers have, which are the first
  * that some rank has offered. */
 TG_NODISCARD tg_status tg__session_share_parameters(tg_session *s);
-/* A checkpoint would lack what servers keep. */
+/* Check that a checkpoint can have what servers keep: not where workers come and go. */
 TG_NODISCARD tg_status tg__session_can_save(const tg_session *s, const char *call);
 
 #endif

@@ -31,7 +31,10 @@ tg_status tg_session_save_memory(tg_session *s, const void **bytes_p, size_t *le
     size_t len = 0;
     free(s->saved);
     s->saved = NULL;
-    TG_TRY(save(s, &s->saved, &len));
+    TG_TRY(tg__session_fetch_states(s));
+    const tg_status status = save(s, &s->saved, &len);
+    tg__session_drop_states(s);
+    TG_TRY(status);
     tg__session_round_goes_on(s);
     *bytes_p = s->saved;
     *len_p = len;
@@ -95,8 +98,7 @@ static tg_status load(tg_session *s, const char *dir)
     TG_TRY(tg_session_params_hash(s, &hash));
     TG_TRY(tg__session_same_weights(s, hash));
     TG_TRY(tg__session_taken_over(s) ? tg__session_settle_takeover(s) : TG_OK);
-    tg__session_note_residuals(s);
-    return TG_OK;
+    return tg__session_give_states(s);
 }
 
 /* The reader needs the bytes aligned. */

@@ -376,6 +376,7 @@ tg_status tg__session_get_all(tg_session *s, tg__ckpt_reader *r, const tg_weight
         TG_TRY(tg__session_get_inbox(s, r, &c, i, &o));
     TG_TRY(tg__session_get_extra(s, r));
     TG_TRY(tg__session_get_round(s, r));
+    TG_TRY(tg__session_get_states(s, r, c.rank == 0));
     TG_TRY(tg__ckpt_get_state(r, s->state));
     TG_TRY(w != NULL ? tg__session_read_weights(s, w) : TG_OK);
     for (size_t i = 0; i < s->ntensors; i++) {
@@ -464,8 +465,7 @@ static tg_status load(tg_session *s, const char *dir)
     TG_TRY(tg__agree(s->engine, tg__ckpt_dir_advise(dir, s->from.step, status)));
     TG_TRY(tg__session_same_weights(s, hash));
     TG_TRY(tg__session_taken_over(s) ? tg__session_settle_takeover(s) : TG_OK);
-    tg__session_note_residuals(s);
-    return TG_OK;
+    return tg__session_give_states(s);
 }
 
 tg_status tg_session_load(tg_session *s, const char *dir, const void **extra_p, size_t *len_p)

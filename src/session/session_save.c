@@ -42,21 +42,12 @@ char *tg__session_identity(const tg_session *s)
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-/* True if the step of o will be dropped at its delivery. All exchanges in flight are complete. */
-static bool will_drop(const tg_session *s, const lane_op *o)
-{
-    for (const lane_op *other = s->first_waiting; other != NULL; other = other->later)
-        if (other->op.task.step == o->op.task.step && tg__op_flagged(&other->op))
-            return true;
-    return false;
-}
-
 /* With one exchange in flight at a time, nothing is encoded before its delivery. So the memory
  * already gets back what a dropped step returns to it, or what was dropped from the sums of any
  * other step. */
 static tg_status settle_op(tg_session *s, lane_op *o)
 {
-    if (!will_drop(s, o))
+    if (!tg__session_drops(s, o))
         return tg__session_absorb(s, o);
     if (!o->undone)
         TG_TRY(o->op.method->def->program->undo(o->op.method, &o->op.task));
@@ -83,7 +74,7 @@ static tg_status find_owed(tg_session *s, lane_op *o)
         return TG_OK;
     if (o->owed == NULL)
         TG_TRY(tg__owned_alloc(&s->owned, n, sizeof *o->owed, &o->owed));
-    return tg__method_owed(o->op.method, &o->op.task, will_drop(s, o), o->owed);
+    return tg__method_owed(o->op.method, &o->op.task, tg__session_drops(s, o), o->owed);
 }
 
 static tg_status put_inbox(tg_session *s, tg__ckpt_writer *w, uint64_t *count_p)
@@ -145,6 +136,7 @@ tg_status tg__session_put_all(tg_session *s, tg__ckpt_writer *w, bool whole, con
         TG_TRY(tg__ckpt_put(w, TG__SECTION_EPOCHS, &s->epoch_shift, sizeof s->epoch_shift));
     TG_TRY(tg__session_put_round(s, w));
     TG_TRY(tg__session_put_exchanges(s, w));
+    TG_TRY(tg__session_put_states(s, w));
     TG_TRY(tg__session_put_length(s, w));
     for (size_t i = 0; i < s->ntensors; i++) {
         char name[512];
@@ -307,7 +299,10 @@ tg_status tg_session_save(tg_session *s, const char *dir, const void *extra, siz
     TG_TRY(tg__session_can_save(s, "tg_session_save"));
     TG_TRY(tg__session_failed(s, tg__session_settle_flight(s)));
     tg__weights_mark mark;
-    TG_TRY(find_writers(s, dir, write_own(s, dir, extra, len)));
+    TG_TRY(tg__session_fetch_states(s));
+    const tg_status written = write_own(s, dir, extra, len);
+    tg__session_drop_states(s);
+    TG_TRY(find_writers(s, dir, written));
     TG_TRY(tg__agree(s->engine, write_weights(s, dir, &mark)));
     tg_status status = TG_OK;
     if (writes(s, dir))

@@ -154,7 +154,7 @@ static tg_status share_all(tg_session *s, tg_codec *codec, float *values)
         tg__op_release(s->engine, op);
         TG_TRY(status);
     }
-    s->t = step;
+    s->t = TG__MAX(s->t, step); /* servers of ranks that stay tell none */
     return TG_OK;
 }
 
@@ -176,27 +176,10 @@ tg_status tg__session_share_parameters(tg_session *s)
 
 tg_status tg__session_can_save(const tg_session *s, const char *call)
 {
-    if (!s->strategy->ops->served)
+    if (!s->strategy->ops->served || !tg__has_seat(s->transport))
         return TG_OK;
-    return tg_fail(
-        TG_E_UNSUPPORTED,
-        "%s: strategy \"%s\": the servers have the optimizer's memory, and do not save it", call,
-        tg_spec_name(s->strategy->spec));
-}
-
-/* Servers of sums save nothing, so what was in them when the checkpoint was saved is lost. */
-void tg__session_note_residuals(tg_session *s)
-{
-    bool codes = false;
-    for (size_t i = 0; !s->strategy->ops->served && i < s->rules.count; i++)
-        codes = codes || tg__method_is_two_way(s->rules.rule[i].spec);
-    if (!codes)
-        return;
-    const size_t len = strlen(s->from.anew);
-    snprintf(s->from.anew + len, sizeof s->from.anew - len, "%sresiduals of servers",
-             len > 0 ? ", " : "");
-    if (s->transport->rank == 0)
-        tg_log(TG_LOG_WARN,
-               "resumed: the residuals of servers (exchange=twoway) are not saved, and start "
-               "again at 0");
+    return tg_fail(TG_E_UNSUPPORTED,
+                   "%s: strategy \"%s\" where workers come and go: the servers have the "
+                   "optimizer's memory, and their journals keep it",
+                   call, tg_spec_name(s->strategy->spec));
 }

@@ -245,6 +245,7 @@ void tg_session_destroy(tg_session *s)
     tg_spec_free(s->strategy_spec);
     tg__ckpt_close(s->from.own);
     free(s->saved);
+    tg__session_drop_states(s);
     free(s);
 }
 

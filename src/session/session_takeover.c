@@ -197,6 +197,8 @@ static tg_status add_file(from *f, tg__ckpt_reader *r, int rank)
         f->c = c;
     if (rank == 0)
         TG_TRY(begin(f, r));
+    if (rank == 0)
+        TG_TRY(tg__session_get_states(f->s, r, f->ranks.rank == 0));
     if (tg__heir_first(f->ranks) == rank) {
         TG_TRY(tg__session_get_extra(f->s, r));
         TG_TRY(tg__session_get_round(f->s, r));

@@ -37,6 +37,10 @@ static inline int tg__seat_of(const tg_transport *t)
 {
     return TG_HAS(tg_transport, t, seats) ? t->seat : 0;
 }
+static inline bool tg__has_seat(const tg_transport *t)
+{
+    return TG_HAS(tg_transport, t, seats) && t->seats > 0;
+}
 static inline size_t tg__peers_of(const tg_transport *t)
 {
     return (size_t)t->size + (size_t)tg__servers_of(t);

@@ -16,7 +16,9 @@ from same_hash_test import params_hash
 JOBS = [["--method", "dgc:density=0.01,warmup=6"],
         ["--method", "2bit:threshold=0.01", "--strategy", "cd:k=3,warmup=4"],
         ["--method", "strom:target=0.02"],
-        ["--method", "topk:density=0.02", "--strategy", "ssgd", "--lr-schedule", "cosine"]]
+        ["--method", "topk:density=0.02", "--strategy", "ssgd", "--lr-schedule", "cosine"],
+        ["--method", "topk:density=0.02,exchange=twoway", "--servers", "2"],
+        ["--method", "topk:density=0.02", "--servers", "2", "--strategy", "server"]]
 COMMON = ["--model", "mlp:hidden=32", *TINY, "--workers", "2", "--no-eval"]
 
 
@@ -56,14 +58,54 @@ class Resume(CliTest):
             self.ok("eval", "--resume", folder)
         self.assertEqual(params_hash(self.ok(*job, "--resume", folder)), whole)
 
-    def test_servers_begin_anew(self):
-        for exchange in ("twoway", "star"):
-            job = ["train", *COMMON, "--servers", "1", "--method", f"topk:exchange={exchange}"]
-            self.ok(*job, "--steps", "4", "--save", self.path(exchange))
-            done = run(*job, "--steps", "8", "--resume", self.path(exchange))
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual("residuals of servers (exchange=twoway) are not saved, and start again at 0" in done.stderr,
-                             exchange == "twoway")
+    def test_servers(self):
+        """What servers have is saved with the rest: their residuals, centers of clipping, and optimizers."""
+        for number, extra in enumerate((["--method", "topk:density=0.05,exchange=twoway"],
+                                        ["--method", "2bit:exchange=twoway", "--nodes", "2", "--workers", "4"],
+                                        ["--method", "topk", "--server-mode", "sum:combine=clipped"],
+                                        ["--method", "dgc:density=0.05,warmup=6", "--strategy", "server"],
+                                        ["--method", "dense", "--strategy", "server", "--server-mode", "sync", "--optimizer", "adam",
+                                         "--overlap", "full"])):
+            folder, job = self.path(f"ck{number}"), ["train", *over(*COMMON, "--servers", "2", *extra)]
+            whole = params_hash(self.ok(*job, "--steps", "12"))
+            saves = ["--save", folder, "--save-every", "3"]
+            self.assertEqual(params_hash(self.ok(*job, "--steps", "12", *saves)), whole)
+            shutil.rmtree(os.path.join(folder, "step-000000000012"))
+            done = run(*job, "--steps", "12", "--resume", folder, *saves)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(params_hash(done.stdout), whole, extra)
+            shutil.rmtree(os.path.join(folder, "step-000000000012"))
+            process = start(*job, "--steps", "1000000", "--resume", folder, "--save", folder)  # interrupted
+            time.sleep(1)
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 130)
+            for other in (["--servers", "3"], ["--servers", "1"], ["--workers", "6"]):  # they go on with it
+                done = run(*over(*job, *other), "--steps", str(int(self.newest(folder)[-12:]) + 2), "--resume", folder)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertNotIn("start", done.stderr)
+
+    def test_async_servers(self):
+        """Workers meet to save, and a run that is interrupted stops there."""
+        folder = self.path("ck")
+        job = ["train", *COMMON, "--servers", "2", "--strategy", "server", "--server-mode", "async:staleness=3"]
+        self.ok(*job, "--steps", "20", "--save", folder, "--save-every", "8")
+        process = start(*job, "--steps", "1000000", "--resume", folder, "--save", folder, "--save-every", "25")
+        deadline = time.monotonic() + 60
+        while self.newest(folder)[-12:] <= "000000000100" and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        stderr = process.communicate(timeout=60)[1]
+        self.assertEqual(process.returncode, 130, stderr)
+        step = int(self.newest(folder)[-12:])
+        self.assertEqual(step % 25, 0)
+        self.assertIn(f"after step {step} of 1000000; saved:", stderr)
+        self.ok(*job, "--steps", str(step + 5), "--resume", folder)
+        alone = [*over(*job, "--workers", "1")]  # has the same bits whenever it runs
+        runs = [run(*alone, *more) for more in (["--steps", "7", "--save", self.path("one"), "--save-every", "5"],
+                                                ["--steps", "20", "--resume", self.path("one")], ["--steps", "20"])]
+        self.assertEqual([done.returncode for done in runs], [0, 0, 0], runs[1].stderr)
+        self.assertEqual(params_hash(runs[1].stdout), params_hash(runs[2].stdout))
 
     def test_no_room(self):
         """A file that cannot be written to its end: an error that names it; what was saved before stays, and is whole."""

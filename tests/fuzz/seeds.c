@@ -240,6 +240,21 @@ static void seed_recoders(void)
     }
 }
 
+/* A vector in two pieces, and runs with two words each. */
+static void seed_kept(void)
+{
+    uint8_t bytes[200];
+    memset(bytes, 1, sizeof bytes);
+    const uint8_t first[] = {0, 0, 10, 1, 0, 0, 160, 0}; /* 40 elements from 0 on */
+    memcpy(bytes, first, sizeof first);
+    put("fuzz_kept", "one", 0, bytes, 8 + 160);
+    const uint8_t runs[] = {2 << 1, 25, 2, 2, 2, 0, 24, 0}; /* 8 elements from 100 on: 3, 5 */
+    memcpy(bytes, runs, sizeof runs);
+    tg__put32(bytes + 8, 3);
+    tg__put32(bytes + 12, 5);
+    put("fuzz_kept", "runs", 1, bytes, 8 + 24);
+}
+
 /* One image and its label, and the same with the last byte missing. */
 static void seed_idx(void)
 {
@@ -306,6 +321,7 @@ int main(int argc, char **argv)
     seed_exchanges();
     seed_methods();
     seed_recoders();
+    seed_kept();
     seed_idx();
     seed_weights();
     return 0;

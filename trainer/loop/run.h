@@ -178,8 +178,11 @@ TG_NODISCARD tg_status run_waits_tell(run *r);
 #define RUN_SUMS 5
 TG_NODISCARD tg_status run_sum_epoch(run *r, double x[RUN_SUMS], train_waits *waits_p);
 void run_waits_free(run *r);
-/* Called after a step. With exchange=none, where no message carries a request to stop, sets *stop_p
- * after every 16th step, on all ranks alike; otherwise does nothing. Errors TG_E_PEER */
+/* 0: a request to stop holds for the step that it came in, on all ranks. Otherwise no message
+ * carries it to others (exchange=none, job->uneven): ranks ask each other after so many steps. */
+uint64_t run_stops_every(const run *r);
+/* Called after a step. Then sets *stop_p on all ranks alike; between such steps it does nothing.
+ * Errors TG_E_PEER */
 TG_NODISCARD tg_status run_agree_on_stop(run *r, bool *stop_p);
 
 /* Whether this rank still tells its callbacks of steps: none has failed. */

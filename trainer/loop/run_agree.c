@@ -9,6 +9,11 @@
  * rarely, the sum does not hold up ranks that otherwise never wait for each other. */
 #define STOP_EVERY 16
 
+uint64_t run_stops_every(const run *r)
+{
+    return r->apart ? STOP_EVERY : r->job->uneven && r->job->save_dir ? r->job->save_every : 0;
+}
+
 typedef struct setting {
     const char *name; /* an option of telegrad train, a field of train_job, or a unit */
     double value;
@@ -135,7 +140,8 @@ tg_status run_told(run *r, tg_status status)
 
 tg_status run_agree_on_stop(run *r, bool *stop_p)
 {
-    if (!r->apart || !r->job->stop || r->step % STOP_EVERY != 0)
+    const uint64_t every = run_stops_every(r);
+    if (every == 0 || !r->job->stop || r->step % every != 0)
         return TG_OK;
     double wishes[RUN_SUMS] = {asked_to_stop(r)};
     TG_TRY(tg_session_sum(r->session, wishes, RUN_SUMS));

@@ -88,7 +88,8 @@ typedef struct train_job {
     bool evaluate; /* after each epoch and at the end */
     tg_trace *trace;
     /* Once *stop is nonzero on any rank, all ranks stop after the same step, with `interrupted`.
-     * With exchange=none that step is a multiple of 16. Set-up that is not complete a second later
+     * With exchange=none that step is a multiple of 16, with `uneven` and save_dir one of
+     * save_every. Set-up that is not complete a second later
      * fails with TG_E_STOPPED (tg_session_request_stop). NULL: never stop; set it on all ranks or
      * on none. */
     const volatile sig_atomic_t *stop;
@@ -119,6 +120,9 @@ typedef struct train_job {
      * are `steps` times the number of ranks, and do not meet at the end of an epoch. The same
      * object on all ranks, for one run. NULL: each rank makes `steps` steps. */
     train_share *share;
+    /* The same in real time: each rank makes `steps` steps, and waits for others only where it
+     * saves or tests. With save_dir it requires save_every. */
+    bool uneven;
 } train_job;
 
 typedef struct train_start_info {

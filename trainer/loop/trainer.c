@@ -203,7 +203,8 @@ static tg_status loop(run *r)
         tg_step_info info;
         TG_TRY(run_step_once(r, &info));
         TG_TRY(catch_up(r));
-        r->end.interrupted = info.stop && !r->apart; /* when apart, it is this rank's alone */
+        r->end.interrupted =
+            info.stop && run_stops_every(r) == 0; /* else it is this rank's alone */
         TG_TRY(run_agree_on_stop(r, &r->end.interrupted));
         if (job->save_dir && job->save_every > 0 && r->step % job->save_every == 0) {
             TG_TRY(run_save(r));

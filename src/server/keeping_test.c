@@ -1,0 +1,497 @@
+/* Checkpoints of jobs with servers: a run that resumes has the bits of one that was not stopped,
+ * also with other servers, and what is refused. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "served_ranks.h"
+#include "telegrad/telegrad.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST = 4, STEPS = 8, SAVE = 4 };
+enum { ROWS = 40, COLS = 50, REST = 3001, LONG = 25001, LAST = 2500 };
+enum { TENSORS = 3, N = ROWS * COLS + LONG + LAST };
+
+typedef struct job {
+    const char *method, *strategy, *optimizer, *mode, *servers_optimizer;
+    int ranks, servers;
+    int nan_step;  /* of rank 1; 0: none */
+    int huge_step; /* ... its update spoils the memory of adam in the last bucket; 0: none */
+    int rates;     /* which learning rates it has; 0: always the same */
+    tg_overlap overlap;
+    const int *nodes;
+    int64_t deadline_ms;
+    const char *save_dir, *load_dir; /* NULL: neither */
+    bool in_memory;                  /* instead of the folder */
+    bool slices;                     /* a tensor is so long that its gradient goes in slices */
+    bool spends;                     /* tokens: gradients that are 1 in one element each */
+} job;
+
+typedef struct member {
+    const job *job;
+    tg_status status;
+    char error[600], anew[256];
+    uint64_t hash, skipped;
+    float w[N], g[N];
+} member;
+
+static struct image {
+    void *bytes;
+    size_t len;
+} image[MOST];
+static member members[MOST];
+
+/* ---- a rank ---------------------------------------------------------------------------------- */
+
+static size_t elements(const job *j)
+{
+    return ROWS * COLS + LAST + (j->slices ? LONG : REST);
+}
+
+static void draw(member *m, int rank, int step)
+{
+    const size_t n = elements(m->job);
+    const tg_rng_key key = {
+        .seed = 9, .purpose = TG_PURPOSE_TEST, .rank = (uint32_t)rank, .step = (uint64_t)step};
+    if (m->job->spends) {
+        memset(m->g, 0, sizeof m->g);
+        m->g[rank * STEPS + step] = 1;
+        if (rank == 1) /* a straggler */
+            nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        m->g[i] = (float)(tg_rng_uniform(&key, i) - 0.5);
+    if (rank == 1 && m->job->nan_step > 0 && step == m->job->nan_step)
+        m->g[7] = NAN; /* in the bucket that closes the step: the others are answered before */
+    if (rank == 1 && m->job->huge_step > 0 && step == m->job->huge_step)
+        m->g[n - 7] = 1e25f;
+}
+
+static tg_status add(member *m, tg_session *s, uint32_t id[TENSORS])
+{
+    const size_t shape[TENSORS][2] = {{ROWS, COLS}, {m->job->slices ? LONG : REST, 1}, {LAST, 1}};
+    static const char *const name[TENSORS] = {"matrix", "rest", "last"};
+    size_t at = 0;
+    for (int i = 0; i < TENSORS; i++) {
+        const size_t n = shape[i][0] * shape[i][1];
+        const tg_tensor tensor = {.struct_size = sizeof tensor,
+                                  .name = name[i],
+                                  .shape = shape[i],
+                                  .ndim = 2,
+                                  .param = tg_array_f32(m->w + at, n),
+                                  .grad = tg_array_f32(m->g + at, n)};
+        TG_TRY(tg_session_add(s, &tensor, &id[i]));
+        at += n;
+    }
+    return TG_OK;
+}
+
+static tg_status begin(member *m, tg_session *s, int rank)
+{
+    const job *j = m->job;
+    const void *extra;
+    size_t len;
+    if (j->load_dir == NULL)
+        return tg_session_begin(s);
+    if (j->in_memory)
+        TG_TRY(tg_session_load_memory(s, image[rank].bytes, image[rank].len));
+    else
+        TG_TRY(tg_session_load(s, j->load_dir, &extra, &len));
+    tg_resumed resumed = {.struct_size = sizeof resumed};
+    TG_TRY(tg_session_resumed(s, &resumed));
+    snprintf(m->anew, sizeof m->anew, "%s", resumed.anew);
+    return TG_OK;
+}
+
+static tg_status save(const member *m, tg_session *s, int rank)
+{
+    const void *bytes;
+    size_t len;
+    if (!m->job->in_memory && m->job->save_dir != NULL)
+        return tg_session_save(s, m->job->save_dir, NULL, 0);
+    TG_TRY(tg_session_save_memory(s, &bytes, &len));
+    free(image[rank].bytes);
+    image[rank] = (struct image){malloc(len), len};
+    assert_non_null(image[rank].bytes);
+    memcpy(image[rank].bytes, bytes, len);
+    return TG_OK;
+}
+
+static tg_status train(member *m, tg_session *s, int rank)
+{
+    static const double rate[2][STEPS] = {{0.01, 0.01, 0.02, 0.02, 0, 0.005, 0.01, 0.01},
+                                          {0.01, 0.01, 0.02, 0, 0.01, 0.005, 0.01, 0.01}};
+    const job *j = m->job;
+    uint32_t id[TENSORS];
+    TG_TRY(add(m, s, id));
+    TG_TRY(begin(m, s, rank));
+    for (int step = (int)tg_session_steps(s); step < STEPS; step++) {
+        if (j->rates > 0)
+            TG_TRY(tg_session_set_lr(s, rate[j->rates - 1][step]));
+        for (int i = 0; i < TENSORS; i++)
+            TG_TRY(tg_session_param_wait(s, id[i]));
+        for (int i = TENSORS; i-- > 0;)
+            TG_TRY(tg_session_grad_wait(s, id[i]));
+        draw(m, rank, step);
+        for (int i = TENSORS; i-- > 0;)
+            TG_TRY(tg_session_grad_ready(s, id[i]));
+        TG_TRY(tg_session_step(s, NULL));
+        if (j->save_dir != NULL && step + 1 == SAVE)
+            TG_TRY(save(m, s, rank));
+        if (j->spends && step + 1 == (j->save_dir != NULL ? SAVE : STEPS)) /* where all meet */
+            return j->save_dir != NULL ? TG_OK : save(m, s, rank);
+    }
+    TG_TRY(tg_session_finish(s));
+    m->skipped = tg_session_skipped(s);
+    return tg_session_params_hash(s, &m->hash);
+}
+
+static void be_rank(tg_transport *t, void *arg)
+{
+    member *m = (member *)arg + t->rank;
+    const job *j = m->job;
+    const tg_session_config config = {.struct_size = sizeof config,
+                                      .method = j->method,
+                                      .strategy = j->strategy,
+                                      .optimizer = j->optimizer,
+                                      .nodes = j->nodes,
+                                      .overlap = j->overlap,
+                                      .steps_per_epoch = 2,
+                                      .bucket_bytes = 8000};
+    tg_session *s = NULL;
+    memset(m->w, 0, sizeof m->w);
+    m->status = tg_session_create(&config, t, &s);
+    if (m->status == TG_OK)
+        m->status = train(m, s, t->rank);
+    if (m->status != TG_OK)
+        snprintf(m->error, sizeof m->error, "%s", tg_error());
+    tg_session_destroy(s);
+}
+
+static served_job served;
+
+static void run(const job *j)
+{
+    const bool keeps = strcmp(j->strategy, "server") == 0;
+    const char *optimizer = j->servers_optimizer != NULL ? j->servers_optimizer : j->optimizer;
+    served = (served_job){.ranks = j->ranks,
+                          .servers = j->servers,
+                          .mode = j->mode,
+                          .optimizer = keeps ? optimizer : NULL,
+                          .nodes = j->nodes,
+                          .deadline_ms = j->deadline_ms,
+                          .be_rank = be_rank,
+                          .arg = members};
+    memset(members, 0, sizeof members);
+    for (int r = 0; r < j->ranks; r++)
+        members[r].job = j;
+    served_run(&served);
+}
+
+static uint64_t hash_of(const job *j)
+{
+    run(j);
+    for (int r = 0; r < j->ranks; r++)
+        if (members[r].status != TG_OK || members[r].hash != members[0].hash)
+            fail_msg("%s, %s, %s, %d servers, rank %d: %s", j->method, j->strategy, j->mode,
+                     j->servers, r, members[r].status == TG_OK ? "other bits" : members[r].error);
+    return members[0].hash;
+}
+
+/* ---- the same bits --------------------------------------------------------------------------- */
+
+static void clear(const char *dir)
+{
+    char command[300];
+    snprintf(command, sizeof command, "rm -rf '%s'/*", dir);
+    assert_int_equal(system(command), 0);
+}
+
+/* A run, one that saves, and one that resumes with so many servers. */
+static void resumes(const char *dir, job j, int servers)
+{
+    clear(dir);
+    const uint64_t hash = hash_of(&j);
+    const uint64_t skipped = members[0].skipped;
+    j.save_dir = dir;
+    if (hash_of(&j) != hash)
+        fail_msg("%s, %s, %s: saving changes bits", j.method, j.strategy, j.mode);
+    j.save_dir = NULL;
+    j.load_dir = dir;
+    j.servers = servers;
+    if (hash_of(&j) != hash)
+        fail_msg("%s, %s, %s, %s: other bits after resuming", j.method, j.strategy, j.optimizer,
+                 j.mode);
+    assert_int_equal(members[0].skipped, skipped);
+    assert_string_equal(members[0].anew, "");
+}
+
+static job job_of(const char *method, const char *strategy, const char *optimizer, const char *mode)
+{
+    return (job){.method = method,
+                 .strategy = strategy,
+                 .optimizer = optimizer,
+                 .mode = mode,
+                 .ranks = 3,
+                 .servers = 2};
+}
+
+#define SGD "sgd:lr=0.01,momentum=0.9"
+
+/* Residuals of servers; also if the step before the save was dropped, so that they must go back to
+ * those from before it, and if the rate changes. */
+static void residuals_are_kept(void **state)
+{
+    static const char *const methods[] = {"topk:density=0.05,exchange=twoway",
+                                          "topk:density=0.05,rescale=yes,exchange=twoway",
+                                          "dgc:density=0.05,warmup=0,exchange=twoway",
+                                          "2bit:threshold=auto,exchange=twoway",
+                                          "strom:threshold=auto,target=0.05,exchange=twoway",
+                                          "1bit:rescale=yes,exchange=twoway",
+                                          "adacomp:exchange=twoway",
+                                          "qsgd:exchange=twoway"};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        for (int nan = 0; nan <= SAVE; nan += nan == 0 ? SAVE - 1 : 1) {
+            job j = job_of(methods[i], "ssgd", SGD, "sum");
+            j.nan_step = nan;
+            j.rates = (int)i % 3;
+            j.overlap = nan == 0 ? TG_OVERLAP_BACKWARD : TG_OVERLAP_FULL;
+            resumes(*state, j, 2);
+            j.in_memory = true;
+            resumes(*state, j, 2);
+        }
+}
+
+/* ... with strategies that have exchanges in flight, or dense ones; and with nodes. */
+static void strategies_and_nodes(void **state)
+{
+    static const int nodes[] = {5, 5, 1, 1};
+    static const char *const strategies[] = {"cd:k=2,warmup=1", "od:warmup=1", "local:every=3"};
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
+        job j = job_of("topk:density=0.05,exchange=twoway", strategies[i], "sgd:lr=0.01", "sum");
+        resumes(*state, j, 2);
+        j.nodes = nodes;
+        j.ranks = 4;
+        resumes(*state, j, 2);
+    }
+}
+
+/* The last results of combine=clipped, also of the rounds of a method. */
+static void centers_are_kept(void **state)
+{
+    static const char *const methods[] = {"dense:exchange=star", "topk:density=0.05,exchange=star",
+                                          "topk:density=0.05,exchange=twoway",
+                                          "powersgd:rank=2,exchange=star"};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        for (int nan = 0; nan < SAVE; nan += SAVE - 1) {
+            job j = job_of(methods[i], "ssgd", SGD, "sum:combine=clipped");
+            j.nan_step = nan;
+            j.slices = i == 0;
+            resumes(*state, j, 2);
+        }
+}
+
+/* The optimizer's memory, and its numbers of updates. */
+static void optimizers_are_kept(void **state)
+{
+    static const char *const optimizers[] = {"sgd:lr=0.01", SGD,
+                                             "sgd:lr=0.01,momentum=0.9,nesterov=yes",
+                                             "adam:lr=0.01", "adamw:lr=0.01,weight_decay=0.1"};
+    static const char *const methods[] = {"dense:exchange=star", "topk:density=0.05,exchange=star"};
+    for (size_t o = 0; o < sizeof optimizers / sizeof *optimizers; o++)
+        for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+            for (int full = 0; full < 2; full++) {
+                job j = job_of(methods[i], "server", optimizers[o],
+                               full ? "async:staleness=0" : "sync");
+                j.overlap = full ? TG_OVERLAP_FULL : TG_OVERLAP_BACKWARD;
+                j.nan_step = full ? SAVE - 1 : 0;
+                j.rates = full;
+                j.slices = i == 0;
+                resumes(*state, j, 2);
+            }
+    job j =
+        job_of("topk:density=0.05,exchange=star", "server", "adam:lr=0.01", "sync:combine=clipped");
+    resumes(*state, j, 2);
+    j.method = "topk:density=0.05,values=f32,exchange=star";
+    j.mode = "sync"; /* one bucket is dropped, and others of its step are under way */
+    j.overlap = TG_OVERLAP_FULL;
+    j.huge_step = SAVE - 1;
+    j.servers = 1;
+    resumes(*state, j, 1);
+    assert_true(members[0].skipped > 0);
+}
+
+/* What workers have of the parameters, where servers code what they send of them. */
+static void coded_parameters(void **state)
+{
+    static const char *const methods[] = {
+        "topk:density=0.05,exchange=twoway", "dgc:density=0.05,warmup=2,exchange=twoway",
+        "2bit:threshold=auto,exchange=twoway", "int8:exchange=twoway"};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        for (int nan = 0; nan <= SAVE; nan += nan == 0 ? SAVE - 1 : 1) {
+            job j = job_of(methods[i], "server", SGD, "sync");
+            j.nan_step = nan;
+            j.rates = (int)i % 3;
+            j.overlap = nan == 0 ? TG_OVERLAP_BACKWARD : TG_OVERLAP_FULL;
+            resumes(*state, j, 2);
+        }
+}
+
+/* Servers take their elements of what others had: where bits do not depend on how vectors are cut,
+ * they are those of the run that was not stopped. */
+static void other_servers(void **state)
+{
+    static const struct {
+        const char *method, *strategy, *optimizer, *mode;
+    } all[] = {{"2bit:threshold=0.25,exchange=twoway", "ssgd", SGD, "sum"},
+               {"fp16:feedback=residual,exchange=twoway", "ssgd", SGD, "sum"},
+               {"dense:exchange=star", "ssgd", SGD, "sum:combine=clipped,tau=1e6"},
+               {"2bit:threshold=0.25,exchange=star", "server", "adam:lr=0.01", "sync"},
+               {"dense:exchange=star", "server", "adamw:lr=0.01", "sync"},
+               {"fp16:feedback=residual,exchange=twoway", "server", SGD, "sync"}};
+    static const int change[][2] = {{1, 2}, {2, 1}, {2, 3}, {3, 2}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (size_t c = 0; c < sizeof change / sizeof *change; c++) {
+            job j = job_of(all[i].method, all[i].strategy, all[i].optimizer, all[i].mode);
+            j.servers = change[c][0];
+            j.nan_step = SAVE - 1;
+            j.slices = c % 2 == 0;
+            resumes(*state, j, change[c][1]);
+        }
+}
+
+/* Other ranks go on with what the servers had: if all have the same gradient, the bits are those of
+ * any number of ranks. */
+static void other_ranks(void **state)
+{
+    static const char *const pairs[][2] = {{"topk:density=0.05,exchange=twoway", "ssgd"},
+                                           {"dense:exchange=star", "server"}};
+    for (size_t i = 0; i < 2; i++) {
+        job j = job_of(pairs[i][0], pairs[i][1], SGD, i == 0 ? "sum" : "sync");
+        clear(*state);
+        j.save_dir = *state;
+        (void)hash_of(&j);
+        j.save_dir = NULL;
+        j.load_dir = *state;
+        j.ranks = 2;
+        (void)hash_of(&j);
+        j.ranks = 4;
+        j.servers = 1;
+        (void)hash_of(&j);
+        assert_string_equal(members[0].anew, "");
+    }
+}
+
+/* ---- steps one by one ------------------------------------------------------------------------ */
+
+static void check_tokens(const job *j, int steps)
+{
+    for (int r = 0; r < j->ranks; r++) {
+        if (members[r].status != TG_OK)
+            fail_msg("%s, rank %d: %s", j->mode, r, members[r].error);
+        for (int e = 0; e < j->ranks * STEPS; e++)
+            if (members[r].w[e] != (e % STEPS < steps ? -1 : 0))
+                fail_msg("%s, rank %d: token %d: %g", j->mode, r, e, (double)members[r].w[e]);
+    }
+}
+
+/* Where servers apply each gradient as it comes, a checkpoint is that of the moment in which all
+ * ranks have made the same number of steps: it has each token once, and so has the resumed run. */
+static void tokens_are_kept(void **state)
+{
+    static const char *const modes[] = {"async", "async:staleness=1",
+                                        "async:staleness=3,compensate=0.1"};
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        for (int servers = 1; servers <= 2; servers++) {
+            job j =
+                job_of(i == 1 ? "topk:density=1,values=f32,exchange=star" : "dense:exchange=star",
+                       "server", "sgd:lr=1", modes[i]);
+            clear(*state);
+            j.spends = true;
+            j.servers = servers;
+            j.save_dir = *state;
+            run(&j);
+            check_tokens(&j, SAVE);
+            j.load_dir = *state;
+            j.save_dir = NULL;
+            j.servers = 3 - servers;
+            run(&j);
+            check_tokens(&j, STEPS);
+        }
+}
+
+/* A rank alone. */
+static void one_rank_in_async(void **state)
+{
+    static const char *const modes[] = {"async", "async:staleness=2,compensate=0.5"};
+    for (int i = 0; i < 2; i++) {
+        job j = job_of(i == 0 ? "dense:exchange=star" : "topk:density=0.05,exchange=star", "server",
+                       i == 0 ? "adam:lr=0.01" : SGD, modes[i]);
+        j.ranks = 1;
+        resumes(*state, j, 2);
+    }
+}
+
+/* ---- refused --------------------------------------------------------------------------------- */
+
+static void refused(const job *j, tg_status status, const char *part)
+{
+    run(j);
+    for (int r = 0; r < j->ranks; r++)
+        if (members[r].status != status || strstr(members[r].error, part) == NULL)
+            fail_msg("%s, rank %d: %s: %s; expected %s: %s", j->mode, r,
+                     tg_status_name(members[r].status), members[r].error, tg_status_name(status),
+                     part);
+}
+
+static void what_is_refused(void **state)
+{
+    job j = job_of("dense:exchange=star", "server", SGD, "sync");
+    clear(*state);
+    j.save_dir = *state;
+    j.deadline_ms = 10000;
+    refused(&j, TG_E_UNSUPPORTED, "servers with a deadline cannot be saved");
+    j.deadline_ms = 0;
+    (void)hash_of(&j);
+    j.save_dir = NULL;
+    j.load_dir = *state;
+    j.servers_optimizer = "sgd:lr=0.01,momentum=0.5";
+    refused(&j, TG_E_MISMATCH, "momentum=0.9");
+    j.servers_optimizer = "sgd:lr=1,momentum=0.9"; /* the rate is the ranks' */
+    (void)hash_of(&j);
+    j.deadline_ms = 10000;
+    refused(&j, TG_E_UNSUPPORTED, "servers with a deadline cannot be saved");
+}
+
+static int make_dir(void **state)
+{
+    static char dir[] = "/tmp/keeping_test_XXXXXX";
+    *state = mkdtemp(dir);
+    return *state == NULL;
+}
+
+static int remove_dir(void **state)
+{
+    clear(*state);
+    for (int r = 0; r < MOST; r++)
+        free(image[r].bytes);
+    return rmdir(*state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(residuals_are_kept), cmocka_unit_test(strategies_and_nodes),
+        cmocka_unit_test(centers_are_kept),   cmocka_unit_test(optimizers_are_kept),
+        cmocka_unit_test(coded_parameters),   cmocka_unit_test(other_servers),
+        cmocka_unit_test(other_ranks),        cmocka_unit_test(tokens_are_kept),
+        cmocka_unit_test(one_rank_in_async),  cmocka_unit_test(what_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
