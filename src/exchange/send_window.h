@@ -8,7 +8,6 @@
  *         flight has arrived from all peers. If frames have about the same length, at most twice
  *         the window is in flight from a rank, and to it. The rank with the longest frame hears
  *         nothing more once it has all others; only TG__PUMP_WINDOW limits the rest of its frame.
- *         In the exchange `star` a unit is a slice, and the servers' answers acknowledge it.
  * Size    A round trip, queues included, is the time from the begin of a unit to the end of a unit
  *         that was begun when the first had ended. The window is set to
  *
@@ -24,8 +23,7 @@
 #include "base/owned.h"
 
 #define TG__QUEUE_NS 60000000 /* queueing time in a round trip: 30 ms each way */
-/* Units in flight: initial, minimum, maximum. In an all-gather, a unit to all peers is 48 KiB
- * (tg__window_unit), so
+/* Units in flight: initial, minimum, maximum. A unit to all peers is 48 KiB (tg__window_unit), so
  * the minimum is 192 KiB, which takes 79 ms at 20 Mbit/s; with more than 7 ranks it is 32 KiB per
  * peer. */
 #define TG__WINDOW_FIRST 5u
