@@ -48,6 +48,7 @@ static struct world {
     int workers, min_workers;
     const char *mode, *method;
     bool gathers;
+    int64_t deadline_ms; /* of a step; 0: none */
     uint64_t journal_bytes;
     int64_t work_ns; /* of a step, at most */
     int most_tokens; /* of a step */
@@ -61,6 +62,7 @@ static struct world {
         bool held; /* its worker has ended with it in the residual */
     } token[TOKENS];
     int tokens;
+    uint64_t late;                         /* buckets that came after the deadline */
     uint64_t hash[SHARDS][BUCKETS][N + 1]; /* of a part with so many tokens, as workers saw it */
     char failure[600];
 } world;
@@ -169,7 +171,8 @@ static inline tg_status open_server(machine *m)
                                      .shards = lines.shards,
                                      .journal = m->disk.folder,
                                      .journal_bytes = world.journal_bytes,
-                                     .min_workers = world.min_workers};
+                                     .min_workers = world.min_workers,
+                                     .deadline_ms = world.deadline_ms};
     m->stop = 0;
     open_shop(s, m->number, look, m);
     s->up = false;
@@ -299,14 +302,16 @@ static inline void compare_parts(const life *l)
 
 static inline tg_status make_step(life *l, tg_session *s)
 {
+    tg_step_info info = {.struct_size = sizeof info};
     for (uint32_t b = 0; b < BUCKETS; b++)
         TG_TRY(tg_session_grad_wait(s, b));
     spend(l);
     sleep_for(MS + (int64_t)draw((unsigned)(world.work_ns / MS)) * MS);
     for (uint32_t b = BUCKETS; b-- > 0;)
         TG_TRY(tg_session_grad_ready(s, b));
-    TG_TRY(tg_session_step(s, NULL));
+    TG_TRY(tg_session_step(s, &info));
     l->steps++;
+    world.late += info.late;
     note_answers(l, s);
     compare_parts(l);
     return TG_OK;

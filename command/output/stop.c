@@ -1,4 +1,5 @@
 #include "command/output/stop.h"
+#include <errno.h>
 #include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@ int stop_rank = -1;
 static volatile sig_atomic_t guarded, at_once, says;
 static struct timespec arrived; /* written before stop_signal is set */
 static char guarded_path[PATH_MAX];
-static const char *first_text;
+static const char *volatile first_text;
 
 static const char *name_of(int signal_number)
 {
@@ -62,8 +63,10 @@ static void on_signal(int signal_number)
     __atomic_signal_fence(__ATOMIC_RELEASE);
     stop_signal = signal_number;
     if (first_text) {
+        const int before = errno;
         ssize_t ignored = write(STDERR_FILENO, first_text, strlen(first_text));
         (void)ignored;
+        errno = before;
     }
 }
 

@@ -24,8 +24,8 @@
  * efsign), with one coded exchange of a bucket in flight. All ranks get the same bits. With as many
  * servers as ranks, 1bit has the bits of twoway=yes. Servers of mode sync code what ranks lack of
  * the parameters: w - v, where all ranks have v; both add the decoded values to v. They keep two
- * more vectors of their block. A rank that was late, or comes back, gets v in f32. Mode async
- * refuses it, and so do methods with a threshold that is not auto.
+ * more vectors of their block. A rank that was late, or comes back, gets v in f32. Mode async,
+ * except async:staleness=0, refuses it, and so do methods with a threshold that is not auto.
  *
  * Checkpoints of the ranks' session (tg_session_save, tg_session_save_memory) hold what servers
  * have: residuals, the last results of combine=clipped, the optimizer's memory and numbers of

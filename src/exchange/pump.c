@@ -198,7 +198,8 @@ static bool may_go(const tg__pump *p, tg__channel *c, const tg__flight *f, const
            tg__server_window_lets(&c->servers, p->transport->size, f->unanswered, m->len);
 }
 
-/* Post sends as far as the window allows. */
+/* Post sends as far as the windows allow. Messages to servers keep their order: the lowest one of an
+ * exchange must be under way before later ones (server_window.h). */
 static tg_status post_sends(tg__pump *p, bool *any_p)
 {
     *any_p = false;
@@ -206,9 +207,12 @@ static tg_status post_sends(tg__pump *p, bool *any_p)
         tg__posts *s = f->posts;
         tg__channel *c = tg__channel_of(p, f);
         tg__post *before = NULL;
+        bool held = false;
         for (tg__post *m = s->first, *next; m != NULL; m = next) {
             next = m->next;
-            if (!may_go(p, c, f, m)) {
+            const bool to_server = m->peer >= p->transport->size;
+            if ((to_server && held) || !may_go(p, c, f, m)) {
+                held = held || to_server;
                 before = m;
                 continue;
             }
@@ -272,6 +276,9 @@ static tg_status complete(tg__pump *p, tg__flight *f, tg__post *m, size_t bytes)
         tg_clock_work(p->transport->clock, cost_ns(f, len));
     tg_status status = f->x->ops->done(f->x, m->id, len);
     say_overflow(f);
+    if (f->x->answered > f->unanswered)
+        return tg_fail(TG_E_CORRUPT, "server %d has answered what was not sent yet %s",
+                       m->peer - p->transport->size, tg__where_of(p, f, m->order).text);
     if (f->x->answered > 0) {
         tg__server_window_answered(&tg__channel_of(p, f)->servers, f->x->answered,
                                    f->x->sent_ns[f->x->answered_part], begin);

@@ -200,7 +200,8 @@ static tg_status find_place(tg_server *s, tg__gathering *g, int rank)
     if ((g->star.flags & TG__STAR_CODED) != 0 && s->mode.keeps && !s->mode.gathers)
         return tg_fail(TG_E_MISMATCH,
                        "it asks for coded answers (exchange=twoway), but this server's mode is "
-                       "%s, in which each worker has parameters of its own: allowed: sum, sync",
+                       "%s, in which each worker has parameters of its own: allowed: sum, sync, "
+                       "async:staleness=0",
                        tg_spec_name(s->mode.spec));
     TG_TRY(place(s, g));
     if (g->star.combine == &tg__combine_parameters ||

@@ -132,12 +132,41 @@ static bool is_at_work(const tg_server *s, const tg__gathering *except)
     return false;
 }
 
+static bool is_told(const tg_server *s, tg__kept_key key)
+{
+    const tg__region *r = s->regions;
+    while (r != NULL && !(r->told && r->channel == key.channel && r->bucket == key.bucket))
+        r = r->next;
+    return r != NULL;
+}
+
+/* Whether a piece still waits for what it belongs to, which has its own memory and numbers later. */
+static bool still_waits(const tg_server *s, const tg__piece *p)
+{
+    const tg__kept *k = &s->kept;
+    if (p->key.kind == TG__KEPT_UPDATES)
+        return tg__kept_waits(k, p->key, TG__KEPT_W);
+    return p->key.kind != TG__KEPT_MEMORY || tg__kept_waits(k, p->key, TG__KEPT_RESIDUAL) ||
+           tg__kept_waits(k, p->key, TG__KEPT_SENT) || is_told(s, p->key);
+}
+
+/* What an earlier job had, and no exchange of this one has needed yet. */
+static tg_status put_waiting(const tg_server *s, tg__kept_writer *w)
+{
+    for (const tg__piece *p = tg__kept_next(&s->kept, NULL); p != NULL;
+         p = tg__kept_next(&s->kept, p))
+        if (still_waits(s, p))
+            TG_TRY(tg__kept_put(w, p));
+    return TG_OK;
+}
+
 static tg_status put_all(const tg_server *s, tg__kept_writer *w)
 {
     for (const tg__region *r = s->regions; r != NULL; r = r->next)
         TG_TRY(put_region(s, r, w));
     TG_TRY(tg__robust_keep(&s->robust, w));
-    return tg__recoders_keep(s->recoders, w);
+    TG_TRY(tg__recoders_keep(s->recoders, w));
+    return put_waiting(s, w);
 }
 
 static tg_status collect(tg_server *s, const tg__gathering *g, tg__state_head *head)
@@ -190,7 +219,8 @@ static tg_status write_given(tg_server *s, const uint8_t *body, size_t room,
     TG_TRY(tg__grow(&s->given, &s->given_cap, s->given_len + head->len, 1,
                     "the state of a "
                     "server"));
-    memcpy(s->given + s->given_len, body, head->len);
+    if (head->len > 0)
+        memcpy(s->given + s->given_len, body, head->len);
     s->given_len += head->len;
     return TG_OK;
 }

@@ -206,13 +206,40 @@ bool tg__kept_any(const tg__kept *k, uint16_t channel)
     return p != NULL;
 }
 
+bool tg__kept_waits(const tg__kept *k, tg__kept_key key, enum tg__kept_kind kind)
+{
+    const tg__kept_piece *p = k->first;
+    key.kind = (uint16_t)kind;
+    while (p != NULL && !(is_of(&p->p, key) && p->p.runs == 0))
+        p = p->next;
+    return p != NULL;
+}
+
+const tg__piece *tg__kept_next(const tg__kept *k, const tg__piece *before)
+{
+    const tg__kept_piece *p = k->first;
+    while (before != NULL && p != NULL && &p->p != before)
+        p = p->next;
+    if (before != NULL && p != NULL)
+        p = p->next;
+    return p != NULL ? &p->p : NULL;
+}
+
+static bool is_just(const tg__piece *p, tg__kept_key key, uint64_t begin, size_t n)
+{
+    return is_of(p, key) && p->runs == 0 && p->begin == begin && p->n == n;
+}
+
 bool tg__kept_take(tg__kept *k, tg__kept_key key, uint64_t begin, size_t n, float *dst)
 {
-    bool any = false;
+    bool any = false, just = false;
+    for (const tg__kept_piece *p = k->first; p != NULL && !just; p = p->next)
+        just = is_just(&p->p, key, begin, n);
     for (tg__kept_piece **link = &k->first; *link != NULL;) {
         tg__kept_piece *p = *link;
-        const size_t count =
-            is_of(&p->p, key) && p->p.runs == 0 ? common(&p->p, begin, begin + n) : 0;
+        const bool takes =
+            just ? is_just(&p->p, key, begin, n) : is_of(&p->p, key) && p->p.runs == 0;
+        const size_t count = takes ? common(&p->p, begin, begin + n) : 0;
         if (count > 0) {
             const uint64_t from = TG__MAX(p->p.begin, begin);
             memcpy(dst + (from - begin), p->memory + (from - p->p.begin), count * sizeof *dst);

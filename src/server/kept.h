@@ -73,7 +73,12 @@ TG_NODISCARD tg_status tg__kept_add(tg__kept *k, const void *bytes, size_t len, 
 /* Once all states of a job are added: keep what is of server `index` of so many. */
 void tg__kept_cut(tg__kept *k, uint16_t channel, int index, int servers);
 bool tg__kept_any(const tg__kept *k, uint16_t channel);
+/* Whether a piece without runs, of another kind than the key's but else of its vector, waits. */
+bool tg__kept_waits(const tg__kept *k, tg__kept_key key, enum tg__kept_kind kind);
+/* The pieces in turn; before NULL: the first. Valid until one is added or taken. */
+const tg__piece *tg__kept_next(const tg__kept *k, const tg__piece *before);
 /* Copy what is kept of elements [begin, begin + n) of a vector without runs to dst, and forget it.
+ * A piece of just these elements comes before others that have some of them.
  * Returns whether there was any. */
 bool tg__kept_take(tg__kept *k, tg__kept_key key, uint64_t begin, size_t n, float *dst);
 /* The words (width) of the run that element `at` is in; NULL: none. Valid until tg__kept_free. */

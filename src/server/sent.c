@@ -83,14 +83,14 @@ tg_status tg__sent_adopt(tg__sent *s, int codec, const uint8_t *coding, size_t l
     if (s->coder.codec != NULL && same_coding(s->coding, s->coding_len, coding, len))
         return TG_OK;
     TG_TRY(tg__coding_read(coding, len, true, s->n, &c));
+    free(s->frame); /* it has room for what the old coder makes; without it, nothing is coded */
+    s->frame = NULL;
     TG_TRY(tg__coder_begin(&s->coder, s->n, codec, &c));
     TG_TRY(tg_alloc(len, 1, &copy));
     memcpy(copy, coding, len);
     free(s->coding);
     s->coding = copy;
     s->coding_len = len;
-    free(s->frame);
-    s->frame = NULL;
     return tg_alloc(tg__coder_room(&s->coder), 1, &s->frame);
 }
 

@@ -305,13 +305,15 @@ static tg_status get_centers(tg_server *s, tg__ckpt_reader *c)
     if (!tg__ckpt_has(c, "centers"))
         return TG_OK;
     TG_TRY(tg__ckpt_get(c, "centers", SIZE_MAX, &entries, &len));
+    if (len % CENTER != 0)
+        return tg_fail(TG_E_CORRUPT, "snapshot: its centers take %zu bytes", len);
     for (size_t i = 0; i < len / CENTER; i++) {
         const uint8_t *entry = (const uint8_t *)entries + CENTER * i;
         const uint64_t channel = tg__get64(entry), bucket = tg__get64(entry + 8),
                        round = tg__get64(entry + 16), begin = tg__get64(entry + 24),
                        n = tg__get64(entry + 32);
         if (channel > UINT16_MAX || bucket > UINT16_MAX || round > UINT16_MAX ||
-            begin > TG_MAX_ELEMENTS || n > TG_MAX_ELEMENTS || len % CENTER != 0)
+            begin > TG_MAX_ELEMENTS || n > TG_MAX_ELEMENTS)
             return tg_fail(TG_E_CORRUPT, "snapshot: center %zu is malformed", i);
         const tg__envelope id = {
             .channel = (uint16_t)channel, .bucket = (uint16_t)bucket, .round = (uint16_t)round};
