@@ -198,8 +198,8 @@ static bool may_go(const tg__pump *p, tg__channel *c, const tg__flight *f, const
            tg__server_window_lets(&c->servers, p->transport->size, f->unanswered, m->len);
 }
 
-/* Post sends as far as the windows allow. Messages to servers keep their order: the lowest one of an
- * exchange must be under way before later ones (server_window.h). */
+/* Post sends as far as the windows allow. Messages to servers keep their order: the lowest one of
+ * an exchange must be under way before later ones (server_window.h). */
 static tg_status post_sends(tg__pump *p, bool *any_p)
 {
     *any_p = false;

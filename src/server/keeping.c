@@ -140,7 +140,7 @@ static bool is_told(const tg_server *s, tg__kept_key key)
     return r != NULL;
 }
 
-/* Whether a piece still waits for what it belongs to, which has its own memory and numbers later. */
+/* Whether a piece waits for what it belongs to. Once that is there, it has memory of its own. */
 static bool still_waits(const tg_server *s, const tg__piece *p)
 {
     const tg__kept *k = &s->kept;
