@@ -3,9 +3,9 @@
  * Why     All ranks send to a server at the same time, each as fast as its own link. What the
  *         server's link cannot take waits in its queue, and what does not fit there is lost.
  * Clock   A server answers a part when that of all ranks is here (in mode async, at once), so
- *         answers show what has arrived. A round trip, queues included, is the time from a message to its
- *         answer. That of the first messages after a pause may be long because other ranks begin
- *         later, so these only count if they are the shortest.
+ *         answers show what has arrived. A round trip, queues included, is the time from a message
+ *         to its answer. That of the first messages after a pause may be long because other ranks
+ *         begin later, so these only count if they are the shortest.
  * Size    The rule of send_window.h, in bytes:
  *         window * (shortest round trip + TG__SERVER_QUEUE_NS) / usual round trip
  *         After a pause, half of it may be sent before the first answer comes: the messages of all
