@@ -7,8 +7,8 @@
  *
  * Ranks do not talk to each other. With one server the result has the bits of `allgather`, with P
  * servers those of `direct`; where frames do not depend on how the vector is cut, all are the same.
- * Vectors whose values do not depend on cuts (tg__star_cuts) go in slices: each block is cut, and
- * the pull of one slice overlaps the push of the next.
+ * A dense f32 vector goes in slices: each block is cut, and the pull of one slice overlaps the push
+ * of the next.
  *
  * `twoway` codes the pull, too: server q adds its residual to the mean, encodes the sum with the
  * ranks' codec, and keeps the error as its new residual (star_coding.h, src/server/recoder.h). If

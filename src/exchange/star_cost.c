@@ -7,7 +7,7 @@
 
 bool tg__star_cuts(const tg_codec *codec)
 {
-    return (codec->ops->properties & (TG__CUTS | TG__SPARSE | TG__WHOLE)) == 0;
+    return (codec->ops->properties & TG__LOSSLESS) != 0;
 }
 
 uint32_t tg__star_slices(size_t n, int servers)

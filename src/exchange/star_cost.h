@@ -42,8 +42,8 @@ typedef struct tg__star_load {
 #define TG__STAR_SLICE_BYTES ((size_t)32 << 10)
 #define TG__STAR_OPEN 32u /* slices in flight at once */
 
-/* Whether vectors of this codec go in slices: values do not depend on where they are cut, and cuts
- * do not take more bytes. */
+/* Whether vectors of this codec go in slices: dense f32 does. Coded ones stay whole, so that a rule
+ * of a server (robust.h) may see a whole gradient. */
 bool tg__star_cuts(const tg_codec *codec);
 /* The number of slices in which each server's block of such a vector of n elements goes. */
 uint32_t tg__star_slices(size_t n, int servers);
