@@ -145,6 +145,7 @@ static inline tg_status call(caller *c, int q)
     shop *s = &lines.shop[q];
     const road *r = &lines.road[c->slot][q];
     const int64_t until = now_ns() + CALL_NS;
+    c->refused = false;
     sleep_for(2 * r->delay_ns + 1);
     while (r->closed_until_ns > now_ns() && !c->end.dead)
         if (r->closed_until_ns > until) {
@@ -172,8 +173,10 @@ static inline tg_status call(caller *c, int q)
             c->seat = seat;
             return TG_OK;
         }
-        if (p->token != c->token)
+        if (p->token != c->token) {
+            c->refused = lines.holder[q][seat] == p->token; /* else it may move on */
             return tg_fail(TG_E_PEER, "seat %d is taken by another worker", seat);
+        }
         if (now_ns() >= until)
             return tg_fail(TG_E_PEER, "server %d does not give seat %d back", q, seat);
         tell(p->line, AT_SERVER, now_ns() + 1);
@@ -253,6 +256,8 @@ static inline tg_status caller_renew(tg_transport *t, int peer, bool *back_p)
         return tg_fail(TG_E_PEER, "server %d was called for 20 s: %s", q, c->away[q].why);
     c->away[q].turn++;
     const tg_status status = call(c, q);
+    if (c->refused)
+        return status;
     c->away[q].next_ns = now_ns() + TG__MIN(50 * MS * c->away[q].turn, 1000 * MS);
     if (status != TG_OK && status != TG_E_PEER)
         return status;

@@ -86,6 +86,7 @@ struct caller {
     int losses;
     bool entered;       /* it has had a seat with all servers */
     bool seat_lost;     /* another one has had that since */
+    bool refused;       /* in the last call, for good */
     bool known[SHARDS]; /* to the servers that have answered it */
     bool expelled;      /* a server goes on without it, because others waited for it too long */
 };

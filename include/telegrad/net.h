@@ -270,8 +270,8 @@ typedef struct tg_net_attach_config {
     /* If the connection with a server breaks, call it again for this many seconds while the job
      * waits; 0: a broken connection is an error. Messages that were not answered are sent again,
      * and the server takes each of them once; a server that was restarted in between needs a
-     * journal (server.h) for that. `stop` may then be called as long as the transport lives, by the
-     * thread that drives it. */
+     * journal (server.h) for that. The calls end with TG_E_PEER once another worker uses the seat.
+     * `stop` may then be called as long as the transport lives, by the thread that drives it. */
     double again_s;
 } tg_net_attach_config;
 

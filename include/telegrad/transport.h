@@ -110,7 +110,7 @@ typedef struct tg_transport_ops {
     bool (*is_away)(tg_transport *t, int peer);
     /* Optional (NULL), beside `drop`: a worker that had this seat before may come back, as a server
      * that was started again knows from its journal. Another one gets the seat only if no other is
-     * vacant. */
+     * vacant, and of several such seats the one that was expected first. */
     void (*expect)(tg_transport *t, int peer);
 } tg_transport_ops;
 

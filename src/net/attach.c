@@ -26,6 +26,7 @@ typedef struct call {
     const char *last; /* why the last call failed; "": there was none */
     bool again;       /* the next may not */
     bool refused;     /* by the server, not by the network */
+    bool taken;       /* ... because another worker uses the seat */
 } call;
 
 static tg_status malformed(const call *k)
@@ -53,9 +54,11 @@ static tg_status read_answer(call *k, const tg__caller *c)
     char text[TG__TEXT_MAX];
     tg_status refused;
     if (tg__net_read_refused(c, &refused, text)) {
-        k->again = refused == TG_E_PEER; /* a seat may become vacant */
+        k->again = refused != TG_E_MISMATCH; /* a seat may become vacant */
         k->refused = true;
-        return tg_fail(refused, "server %d at %s refuses: %s", k->server, k->address, text);
+        k->taken = refused == TG_E_STATE;
+        return tg_fail(k->taken ? TG_E_PEER : refused, "server %d at %s refuses: %s", k->server,
+                       k->address, text);
     }
     const uint64_t seat = tg__unpack_number(&u, 4), seats = tg__unpack_number(&u, 4);
     tg__unpack_text(&u, text, sizeof text);
@@ -141,6 +144,7 @@ tg_status tg__net_call_server(tg_net *n, const char *job, int count, int server,
     tg__address_text(&n->member[server + 1].address, k.address);
     const tg_status status = call_once(&k, turn);
     *how_p = status != TG_E_PEER || !k.again ? TG__CALL_FAILED
+             : k.taken                       ? TG__CALL_TAKEN
              : k.refused                     ? TG__CALL_REFUSED
                                              : TG__CALL_AGAIN;
     return status;
@@ -189,7 +193,7 @@ static tg_status call_all(tg_net *n, const tg_net_attach_config *config)
         if (how == TG__CALL_FAILED)
             return status;
         snprintf(last, sizeof last, "%s", tg_error());
-        if (how == TG__CALL_REFUSED && n->seats > 0) {
+        if (how != TG__CALL_AGAIN && n->seats > 0) {
             try_next_seat(n, q, first_seat);
             q = 0;
         }

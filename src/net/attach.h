@@ -25,6 +25,7 @@ typedef enum tg__called {
     TG__CALL_FAILED,  /* another call would fail, too */
     TG__CALL_AGAIN,   /* another call may succeed */
     TG__CALL_REFUSED, /* likewise, but the server answers: it has no seat, or not this one */
+    TG__CALL_TAKEN,   /* likewise: another worker uses this seat */
 } tg__called;
 
 /* Call a server once, until it answers, the call fails, or tg__net_patience ends it. On success

@@ -8,6 +8,7 @@
 #include "free_ports.h"
 #include "net/local.h"
 #include "net_house.h"
+#include "telegrad/clock.h"
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -33,28 +34,44 @@ static void lose(const guest *g, int server)
     assert_int_equal(shutdown(g->net->stream[server + 1]->fd, SHUT_RDWR), 0);
 }
 
-/* Offer parameters, which the journal has then, and vanish. */
-static void offer_and_vanish(const house *h)
+/* A worker that trains; the journal has its seat. */
+typedef struct trainer {
+    guest who;
+    tg_session *session;
+    uint32_t id;
+    float w[TOKENS], g[TOKENS];
+} trainer;
+
+static void start(trainer *r, const house *h, int seat)
 {
     const tg_session_config config = {.struct_size = sizeof config,
                                       .method = "dense:exchange=star",
                                       .strategy = "server",
                                       .optimizer = h->optimizer};
-    static float w[TOKENS], g[TOKENS];
-    guest who = enter(h, 30);
-    tg_session *s;
-    uint32_t id;
-    assert_int_equal(who.t->seat, 0);
-    assert_int_equal(tg_session_create(&config, who.t, &s), TG_OK);
-    assert_int_equal(one_tensor_begin(s, w, g, TOKENS, &id), TG_OK);
-    lose(&who, 0);
-    tg_session_destroy(s);
-    tg_transport_destroy(who.t);
+    r->who = enter(h, 30);
+    assert_int_equal(r->who.t->seat, seat);
+    assert_int_equal(tg_session_create(&config, r->who.t, &r->session), TG_OK);
+    assert_int_equal(one_tensor_begin(r->session, r->w, r->g, TOKENS, &r->id), TG_OK);
 }
 
-/* The server was started again, and the worker of seat 0 may be back. */
+static tg_status step(trainer *r)
+{
+    TG_TRY(tg_session_grad_wait(r->session, r->id));
+    TG_TRY(tg_session_grad_ready(r->session, r->id));
+    return tg_session_step(r->session, NULL);
+}
+
+static void end(trainer *r)
+{
+    tg_session_destroy(r->session);
+    tg_transport_destroy(r->who.t);
+}
+
+/* The server was started again. The workers of seats 0 and 1 may be back, rather that of seat 0,
+ * which has made more steps. */
 static void test_expected(void **state)
 {
+    static trainer r[2];
     char folder[] = "/tmp/tg-house-XXXXXX", command[60];
     house *h = calloc(1, sizeof *h);
     (void)state;
@@ -62,19 +79,79 @@ static void test_expected(void **state)
     *h = (house){
         .shards = 1, .mode = "async", .optimizer = "sgd:lr=1,momentum=0", .journal = folder};
     house_open(h);
-    offer_and_vanish(h);
-    await_event(h, "has left");
+    for (int i = 0; i < 2; i++)
+        start(&r[i], h, i);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(step(&r[0]), TG_OK);
+    for (int i = 0; i < 2; i++) {
+        lose(&r[i].who, 0);
+        end(&r[i]);
+    }
+    await_event(h, "worker 0 (127.0.0.1) has left");
+    await_event(h, "worker 1 (127.0.0.1) has left");
     house_again(h);
     guest all[SEATS];
     for (int i = 0; i < SEATS; i++) {
+        static const int order[SEATS] = {2, 3, 1, 0};
         all[i] = enter(h, 0);
-        assert_int_equal(all[i].t->seat, (i + 1) % SEATS); /* the last one gets seat 0 */
+        assert_int_equal(all[i].t->seat, order[i]);
     }
     for (int i = 0; i < SEATS; i++)
         tg_transport_destroy(all[i].t);
     house_close(h);
     snprintf(command, sizeof command, "rm -r '%s'", folder);
     assert_int_equal(system(command), 0);
+    free(h);
+}
+
+static void *leave_soon(void *arg)
+{
+    const guest *g = arg;
+    usleep(300000);
+    tg_transport_destroy(g->t);
+    return NULL;
+}
+
+/* While a worker is away, others get all seats. It ends at once when it is told that its seat is
+ * used. One that has sent nothing, and may look for another seat, is waited for. */
+static void test_given_away(void **state)
+{
+    static trainer r, other;
+    house *h = calloc(1, sizeof *h);
+    guest all[SEATS];
+    pthread_t thread;
+    (void)state;
+    assert_non_null(h);
+    *h = (house){.shards = 1, .mode = "async", .optimizer = "sgd:lr=1,momentum=0"};
+    house_open(h);
+    start(&r, h, 0);
+    assert_int_equal(step(&r), TG_OK);
+    lose(&r.who, 0);
+    await_event(h, "worker 0 (127.0.0.1) has left");
+    for (int i = 0; i < SEATS; i++)
+        all[i] = enter(h, 0);
+    assert_int_equal(all[SEATS - 1].t->seat, 0);
+    assert_int_equal(pthread_create(&thread, NULL, leave_soon, &all[SEATS - 1]), 0);
+    if (step(&r) != TG_OK)
+        fail_msg("%s", tg_error());
+    pthread_join(thread, NULL);
+    pthread_mutex_lock(&h->lock);
+    h->events[0] = '\0';
+    pthread_mutex_unlock(&h->lock);
+    lose(&r.who, 0);
+    await_event(h, "worker 0 (127.0.0.1) has left");
+    start(&other, h, 0);
+    const int64_t from = tg_now_ns(tg_clock_monotonic());
+    assert_int_equal(step(&r), TG_E_PEER);
+    if (strstr(tg_error(), "called again") == NULL ||
+        strstr(tg_error(), "seat 0 is taken by another worker") == NULL)
+        fail_msg("%s", tg_error());
+    assert_true(tg_now_ns(tg_clock_monotonic()) - from < INT64_C(20000000000)); /* of 30 s */
+    end(&r);
+    end(&other);
+    for (int i = 0; i < SEATS - 1; i++)
+        tg_transport_destroy(all[i].t);
+    house_close(h);
     free(h);
 }
 
@@ -137,9 +214,9 @@ static void test_watched(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_watched),
-                                       cmocka_unit_test(test_expected),
-                                       cmocka_unit_test(test_taken_elsewhere)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_watched), cmocka_unit_test(test_expected),
+        cmocka_unit_test(test_given_away), cmocka_unit_test(test_taken_elsewhere)};
     tg__local_off = true; /* else memory goes on when a connection is shut */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,7 +96,8 @@ bool tg__net_say_refused(tg__caller *c, tg_status status, const char *text)
 bool tg__net_read_refused(const tg__caller *c, tg_status *status_p, char text[TG__TEXT_MAX])
 {
     tg__unpack u = {.at = c->body, .end = c->body + c->body_len};
-    *status_p = tg__unpack_number(&u, 4) == TG_E_MISMATCH ? TG_E_MISMATCH : TG_E_PEER;
+    const uint64_t status = tg__unpack_number(&u, 4);
+    *status_p = status == TG_E_MISMATCH || status == TG_E_STATE ? (tg_status)status : TG_E_PEER;
     tg__unpack_text(&u, text, TG__TEXT_MAX);
     return tg__caller_kind(c) == TG__SAID_REFUSED && tg__unpack_whole(&u);
 }

@@ -19,6 +19,7 @@ typedef struct tg__member {
     char *about;     /* of a server: what it has said of itself; NULL: nothing */
     uint64_t token;  /* of a worker: by which its server knows it when it comes back */
     int64_t lost_ns; /* of a seat: since when its worker is away; 0: it left as planned */
+    bool settled;    /* of a seat: a message of its worker has come */
     bool is_back;    /* of a seat: the worker calls again, so this connection is of no use */
 } tg__member;
 

@@ -72,9 +72,22 @@ static bool is_back(const tg__seats *s, int seat, uint64_t token, const tg__publ
     return token != 0 && m->token == token && tg__key_equal(&m->key, key);
 }
 
+/* A worker that calls once more has no use for its last call, which may not have ended here yet. */
+static void forget_last_call(tg__seats *s, const tg__guest *g, int seat)
+{
+    for (size_t i = 0; i < s->door.room; i++) {
+        tg__guest *other = &s->door.guest[i];
+        if (other != g && other->rank == seat + 1 && other->token == g->token &&
+            other->caller.stream &&
+            tg__key_equal(&other->caller.stream->peer, &g->caller.stream->peer)) {
+            tg__caller_end(&other->caller);
+            other->rank = 0;
+        }
+    }
+}
+
 /* *seat_p: -1: the worker is back before its old connection has ended. */
-static tg_status choose_seat(tg__seats *s, uint64_t wants, uint64_t token, const tg__caller *c,
-                             int *seat_p)
+static tg_status choose_seat(tg__seats *s, uint64_t wants, const tg__guest *g, int *seat_p)
 {
     const int seats = s->n->size - 1;
     if (wants > (uint64_t)seats)
@@ -84,12 +97,15 @@ static tg_status choose_seat(tg__seats *s, uint64_t wants, uint64_t token, const
     if (seat < 0)
         return tg_fail(TG_E_PEER, "all %d seats for workers are taken", seats);
     *seat_p = -1;
-    if (wants > 0 && s->n->stream[seat] && is_back(s, seat, token, &c->stream->peer)) {
+    if (wants > 0 && s->n->stream[seat] && is_back(s, seat, g->token, &g->caller.stream->peer)) {
         s->n->member[seat].is_back = s->returns = true;
         return TG_OK;
     }
-    if (!is_vacant(s, seat))
-        return tg_fail(TG_E_PEER, "seat %d is taken by another worker", seat);
+    if (wants > 0 && g->token != 0)
+        forget_last_call(s, g, seat);
+    if (!is_vacant(s, seat)) /* one that has sent nothing yet may still go to another seat */
+        return tg_fail(s->n->stream[seat] && s->n->member[seat].settled ? TG_E_STATE : TG_E_PEER,
+                       "seat %d is taken by another worker", seat);
     *seat_p = seat;
     return TG_OK;
 }
@@ -116,7 +132,7 @@ static tg_status read_enter(tg__seats *s, tg__guest *g, int *seat_p)
                        (unsigned long)shard, (unsigned long)shards, s->config.shard,
                        s->config.shards);
     g->token = token;
-    return choose_seat(s, wants, token, c, seat_p);
+    return choose_seat(s, wants, g, seat_p);
 }
 
 static void refuse(tg__seats *s, tg__guest *g, tg_status status)

@@ -174,6 +174,7 @@ static void finish(tg__tcp *t, tg__peer *p)
         p->owed += p->arriving_granted ? 0 : tg__message_cost(p->arriving_len);
         p->into = NULL;
         p->answers = t->changed = true;
+        t->net->member[p->rank].settled = true;
     } else if (p->aside) { /* or this rank has left meanwhile */
         append_early(&p->early, p->aside);
         p->aside = NULL;

@@ -92,6 +92,8 @@ tg_status tg__tcp_renew(tg_transport *base, int peer, bool *back_p)
         *back_p = true;
         return end(t, p, now);
     }
+    if (how == TG__CALL_TAKEN)
+        return tg_fail(status, "%s; called again, %s", away->why, tg_error());
     if (status != TG_E_PEER && status != TG_E_IO)
         return status;
     snprintf(away->last, sizeof away->last, "%s", tg_error());

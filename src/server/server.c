@@ -134,6 +134,40 @@ static tg_status serve(tg_server *s)
     return TG_OK;
 }
 
+typedef struct seat_age {
+    uint64_t steps;
+    int rank;
+} seat_age;
+
+static int compare_ages(const void *a, const void *b)
+{
+    const seat_age *x = a, *y = b;
+    return x->steps != y->steps ? (x->steps > y->steps) - (x->steps < y->steps)
+                                : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* A server that was started again: the workers that it remembers may be back. Those that have made
+ * the fewest steps are the least likely to, so their seats are the first that others get. */
+static tg_status expect_workers(tg_server *s)
+{
+    TG__FREED seat_age *age = NULL;
+    int count = 0;
+    if (!TG_HAS(tg_transport_ops, s->t->ops, expect) || s->t->ops->expect == NULL)
+        return TG_OK;
+    TG_TRY(tg_alloc((size_t)s->ranks, sizeof *age, &age));
+    for (int rank = 0; rank < s->ranks; rank++) {
+        uint64_t steps = 0;
+        for (const tg__region *r = s->regions; r != NULL; r = r->next)
+            steps = TG__MAX(steps, r->rank[rank].clock);
+        if (s->in[rank].worker != 0)
+            age[count++] = (seat_age){.steps = steps, .rank = rank};
+    }
+    qsort(age, (size_t)count, sizeof *age, compare_ages);
+    for (int i = 0; i < count; i++)
+        s->t->ops->expect(s->t, age[i].rank);
+    return TG_OK;
+}
+
 tg_status tg_server_run(tg_server *s)
 {
     TG__ARG(s);
@@ -142,10 +176,9 @@ tg_status tg_server_run(tg_server *s)
     if (s->ran)
         return tg_fail(TG_E_STATE, "tg_server_run: this server has run already");
     s->ran = true;
-    for (int rank = 0; rank < s->ranks; rank++)
-        if (s->in[rank].worker != 0 && TG_HAS(tg_transport_ops, s->t->ops, expect) &&
-            s->t->ops->expect != NULL)
-            s->t->ops->expect(s->t, rank);
+    const tg_status expected = expect_workers(s);
+    if (expected != TG_OK)
+        return leave(s, -1, expected);
     for (int rank = 0; rank < s->ranks; rank++) {
         const tg_status began = tg__intake_begin(s, rank);
         if (began != TG_OK && began != TG_E_PEER)
