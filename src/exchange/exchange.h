@@ -193,6 +193,7 @@ struct tg__exchange {
      * answered (bytes; 0: none). sent_ns: (nparts) of each part's message, set by the pump */
     size_t answered, answered_part;
     int64_t *sent_ns;
+    size_t *unanswered; /* (servers) bytes that each has been sent and has not answered; likewise */
     /* With ops->recodes: encodes finished blocks; NULL: they are sent as dense f32. Set by the
      * creator. */
     tg__recode *recode;

@@ -94,6 +94,7 @@ static tg_status star_init(tg__exchange *x)
     TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *s->number, &s->number));
     TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *x->late, &x->late));
     TG_TRY(tg__owned_alloc(&x->owned, x->nparts, sizeof *x->sent_ns, &x->sent_ns));
+    TG_TRY(tg__owned_alloc(&x->owned, (size_t)x->servers, sizeof *x->unanswered, &x->unanswered));
     for (size_t i = 0; i < x->nparts; i++) {
         x->parts[i].lo = begin_of(x, i);
         x->parts[i].hi = i + 1 < x->nparts ? begin_of(x, i + 1) : x->n;
@@ -142,6 +143,7 @@ static tg_status star_start(tg__exchange *x)
         x->late[i] = false;
     }
     x->is_late = false;
+    memset(x->unanswered, 0, (size_t)x->servers * sizeof *x->unanswered);
     s->told = s->from = s->over = 0;
     s->spoilt = false;
     x->step = 0;

@@ -22,7 +22,9 @@ void tg__pump_init(tg__pump *p, tg_transport *t, uint64_t session, int64_t timeo
 void tg__channel_fini(tg__channel *c)
 {
     free(c->under_way);
+    free(c->window);
     c->under_way = NULL;
+    c->window = NULL;
     c->total_under_way = 0;
 }
 
@@ -182,9 +184,10 @@ static tg_status post_send(tg__pump *p, tg__flight *f, tg__post *m)
     c->under_way[m->peer] += len;
     c->total_under_way += len;
     if (m->peer >= t->size) {
-        f->unanswered += m->len;
+        const int server = m->peer - t->size;
+        f->x->unanswered[server] += m->len;
         f->x->sent_ns[m->id - f->x->nparts] =
-            tg__server_window_sent(&c->servers, m->len, m->since_ns);
+            tg__server_window_sent(&c->window[server], m->len, m->since_ns);
     }
     return TG_OK;
 }
@@ -194,11 +197,12 @@ static bool may_go(const tg__pump *p, tg__channel *c, const tg__flight *f, const
 {
     if (c->total_under_way >= TG__PUMP_WINDOW && c->under_way[m->peer] > 0)
         return false;
-    return m->peer < p->transport->size ||
-           tg__server_window_lets(&c->servers, p->transport->size, f->unanswered, m->len);
+    const int server = m->peer - p->transport->size;
+    return server < 0 || tg__server_window_lets(&c->window[server], p->transport->size,
+                                                f->x->servers, f->x->unanswered[server], m->len);
 }
 
-/* Post sends as far as the windows allow. Messages to servers keep their order: the lowest one of
+/* Post sends as far as the windows allow. Messages to a server keep their order: the lowest one of
  * an exchange must be under way before later ones (server_window.h). */
 static tg_status post_sends(tg__pump *p, bool *any_p)
 {
@@ -207,12 +211,14 @@ static tg_status post_sends(tg__pump *p, bool *any_p)
         tg__posts *s = f->posts;
         tg__channel *c = tg__channel_of(p, f);
         tg__post *before = NULL;
-        bool held = false;
+        uint64_t held[TG_SERVERS_MAX / 64] = {0}; /* bits: a message to this server */
         for (tg__post *m = s->first, *next; m != NULL; m = next) {
             next = m->next;
-            const bool to_server = m->peer >= p->transport->size;
-            if ((to_server && held) || !may_go(p, c, f, m)) {
-                held = held || to_server;
+            const int server = m->peer - p->transport->size;
+            const uint64_t bit = server < 0 ? 0 : UINT64_C(1) << server % 64;
+            uint64_t *bits = &held[server < 0 ? 0 : server / 64];
+            if ((*bits & bit) != 0 || !may_go(p, c, f, m)) {
+                *bits |= bit;
                 before = m;
                 continue;
             }
@@ -276,13 +282,14 @@ static tg_status complete(tg__pump *p, tg__flight *f, tg__post *m, size_t bytes)
         tg_clock_work(p->transport->clock, cost_ns(f, len));
     tg_status status = f->x->ops->done(f->x, m->id, len);
     say_overflow(f);
-    if (f->x->answered > f->unanswered)
-        return tg_fail(TG_E_CORRUPT, "server %d has answered what was not sent yet %s",
-                       m->peer - p->transport->size, tg__where_of(p, f, m->order).text);
     if (f->x->answered > 0) {
-        tg__server_window_answered(&tg__channel_of(p, f)->servers, f->x->answered,
+        const int server = m->peer - p->transport->size;
+        if (f->x->answered > f->x->unanswered[server])
+            return tg_fail(TG_E_CORRUPT, "server %d has answered what was not sent yet %s", server,
+                           tg__where_of(p, f, m->order).text);
+        tg__server_window_answered(&tg__channel_of(p, f)->window[server], f->x->answered,
                                    f->x->sent_ns[f->x->answered_part], begin);
-        f->unanswered -= f->x->answered;
+        f->x->unanswered[server] -= f->x->answered;
         f->x->answered = 0;
     }
     f->combine_ns += tg_now_ns(p->transport->clock) - begin;
@@ -395,11 +402,14 @@ static tg_status launch(tg__pump *p, tg__flight *f)
         TG_TRY(tg_alloc(2 * tg__peers_of(p->transport), sizeof *p->heard_ns, &p->heard_ns));
     if (!c->under_way)
         TG_TRY(tg_alloc(tg__peers_of(p->transport), sizeof *c->under_way, &c->under_way));
+    if (!c->window && f->x->servers > 0)
+        TG_TRY(tg_alloc(tg__peers_of(p->transport) - (size_t)p->transport->size, sizeof *c->window,
+                        &c->window));
     if (c->waits != NULL && !f->no_step)
         c->waits->step = f->step;
     f->flags_in = 0;
     f->finished = false;
-    f->bytes_sent = f->bytes_near = f->unanswered = 0;
+    f->bytes_sent = f->bytes_near = 0;
     f->sealed = NULL;
     f->order = UINT32_MAX;
     f->begin_ns = f->end_ns = f->order_ns = tg_now_ns(p->transport->clock);

@@ -42,8 +42,8 @@ typedef struct tg__channel {
     uint64_t bytes_near; /* the part sent to near ranks */
     /* (ranks and servers) bytes per peer that the transport has accepted and not yet sent */
     size_t *under_way;
-    size_t total_under_way; /* their sum: see TG__PUMP_WINDOW */
-    tg__server_window servers;
+    size_t total_under_way;    /* their sum: see TG__PUMP_WINDOW */
+    tg__server_window *window; /* (servers) */
 } tg__channel;
 /* Free what the channel holds. Nothing of it may be under way, unless the pump is dead. */
 void tg__channel_fini(tg__channel *c);
@@ -92,9 +92,8 @@ typedef struct tg__flight {
     struct tg__posts *posts;
     const uint8_t *sealed; /* the message sealed last, as message `sealed_order` */
     uint32_t sealed_order;
-    uint32_t order;    /* slice << 6 | round: the lowest one pending */
-    int64_t order_ns;  /* the time since when `order` has been pending */
-    size_t unanswered; /* bytes sent to servers */
+    uint32_t order;   /* slice << 6 | round: the lowest one pending */
+    int64_t order_ns; /* the time since when `order` has been pending */
 } tg__flight;
 
 typedef struct tg__pump {

@@ -1,11 +1,18 @@
 #include "exchange/server_window.h"
 #include "base/mem.h"
 
-bool tg__server_window_lets(tg__server_window *w, int ranks, size_t own, size_t len)
+/* The part of the window that may be sent after a pause. */
+static double first_part(int ranks, int servers)
+{
+    const double queued = TG__MAX(1 - (double)servers / ranks, 0);
+    return TG__SERVER_QUEUED_FIRST < queued ? TG__SERVER_QUEUED_FIRST / queued : 1;
+}
+
+bool tg__server_window_lets(tg__server_window *w, int ranks, int servers, size_t own, size_t len)
 {
     if (w->open <= 0)
         w->open = (double)TG__MAX(TG__SERVER_WINDOW_FIRST / (size_t)ranks, TG__SERVER_WINDOW_LEAST);
-    const double may = w->flows ? w->open : w->open / 2;
+    const double may = w->flows ? w->open : w->open * first_part(ranks, servers);
     if (own == 0 || (double)(w->out + len) <= may)
         return true;
     w->full = true;

@@ -1,4 +1,5 @@
-/* The window to servers: how much of what this rank has sent to servers may be unanswered.
+/* The window to a server: how much of what this rank has sent to it may be unanswered. Each server
+ * has a window of its own.
  *
  * Why     All ranks send to a server at the same time, each as fast as its own link. What the
  *         server's link cannot take waits in its queue, and what does not fit there is lost.
@@ -8,8 +9,11 @@
  *         begin later, so these only count if they are the shortest.
  * Size    The rule of send_window.h, in bytes:
  *         window * (shortest round trip + TG__SERVER_QUEUE_NS) / usual round trip
- *         After a pause, half of it may be sent before the first answer comes: the messages of all
- *         ranks arrive at once.
+ *         After a pause, the messages of all ranks arrive at once. A rank's link serves all
+ *         servers, so they arrive ranks / servers times as fast as a server's link takes them, if
+ *         all links are alike, and the part 1 - servers / ranks of them has to wait. So before the
+ *         first answer comes, each rank sends so much that TG__SERVER_QUEUED_FIRST of their windows
+ *         waits.
  * Order   It covers all exchanges of a channel, and one that has nothing unanswered may always send
  *         a message. So the lowest part of every exchange is under way on all ranks, and there is
  *         no deadlock, in whatever order ranks begin their exchanges. */
@@ -21,10 +25,11 @@
 #include <stdint.h>
 
 #define TG__SERVER_QUEUE_NS 30000000 /* queueing time in a round trip: 15 ms each way */
-/* Bytes: of all ranks together, when nothing is known yet; of a rank, at least, so that half of it
- * are two slices (TG__STAR_SLICE_BYTES), and at most. */
+#define TG__SERVER_QUEUED_FIRST 0.375
+/* Bytes: of all ranks together, when nothing is known yet; of a rank, at least, so that two slices
+ * (TG__STAR_SLICE_BYTES) may go after a pause; and at most. */
 #define TG__SERVER_WINDOW_FIRST ((size_t)1 << 20)
-#define TG__SERVER_WINDOW_LEAST ((size_t)144 << 10)
+#define TG__SERVER_WINDOW_LEAST ((size_t)96 << 10)
 #define TG__SERVER_WINDOW_MOST ((size_t)64 << 20)
 
 /* Zero it. */
@@ -38,7 +43,7 @@ typedef struct tg__server_window {
 } tg__server_window;
 
 /* Whether a message of this many bytes may be sent. own: bytes of its exchange that are out. */
-bool tg__server_window_lets(tg__server_window *w, int ranks, size_t own, size_t len);
+bool tg__server_window_lets(tg__server_window *w, int ranks, int servers, size_t own, size_t len);
 /* A message is sent. Returns what tg__server_window_answered needs of it: its time, or if it is one
  * of the first after a pause, its time times -1. */
 int64_t tg__server_window_sent(tg__server_window *w, size_t len, int64_t now_ns);

@@ -39,7 +39,7 @@ typedef struct tg__star_load {
 /* Bytes of an answer's slice, unless that takes more than TG__SLICES of them. A server answers the
  * first slice when all ranks' have come, so its link carries nothing else for a slice of each rank
  * at the beginning, and at the end. */
-#define TG__STAR_SLICE_BYTES ((size_t)32 << 10)
+#define TG__STAR_SLICE_BYTES ((size_t)16 << 10)
 #define TG__STAR_OPEN 32u /* slices in flight at once */
 
 /* Whether vectors of this codec go in slices: dense f32 does. Coded ones stay whole, so that a rule
