@@ -192,13 +192,19 @@ static tg_status post_send(tg__pump *p, tg__flight *f, tg__post *m)
     return TG_OK;
 }
 
+/* How many send to servers, at most. */
+static int senders(const tg_transport *t)
+{
+    return TG_HAS(tg_transport, t, seats) && t->seats > t->size ? t->seats : t->size;
+}
+
 /* Whether the windows let a message go. */
 static bool may_go(const tg__pump *p, tg__channel *c, const tg__flight *f, const tg__post *m)
 {
     if (c->total_under_way >= TG__PUMP_WINDOW && c->under_way[m->peer] > 0)
         return false;
     const int server = m->peer - p->transport->size;
-    return server < 0 || tg__server_window_lets(&c->window[server], p->transport->size,
+    return server < 0 || tg__server_window_lets(&c->window[server], senders(p->transport),
                                                 f->x->servers, f->x->unanswered[server], m->len);
 }
 
