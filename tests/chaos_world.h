@@ -280,7 +280,8 @@ static inline void note_answers(const life *l, const tg_session *s)
     }
 }
 
-/* All who see a part with so many tokens see the same bits. */
+/* All who see a part with so many tokens see the same bits. (Of coded answers each token comes as a
+ * whole, and in the same order to all.) */
 static inline void compare_parts(const life *l)
 {
     for (int q = 0; q < lines.shards; q++)
