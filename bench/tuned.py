@@ -25,7 +25,7 @@ MODELS = {
     "resnet20": (["--model", "resnet20", "--data", "cifar10:train=1-4,test=5", "--batch", "32", "--epochs", "30", "--precision", "bf16",
                   "--lr-schedule", "cosine:warmup=1ep", "--optimizer", "sgd:weight_decay=0.0005"], "0.025,0.05,0.1,0.2", True, "accuracy"),
     "gpt": (["--model", "gpt", "--data", "shakespeare", "--batch", "8", "--context", "128", "--epochs", "12", "--precision", "bf16",
-             "--lr-schedule", "cosine:warmup=100", "--optimizer", "adamw:weight_decay=0.1,exempt=1d"], "0.0005,0.001,0.002,0.004", False, "loss"),
+             "--lr-schedule", "cosine:warmup=100", "--optimizer", "adamw:weight_decay=0.1,exempt=1d"], "0.001,0.002,0.004,0.008", False, "loss"),
     "lstm": (["--model", "lstm:dropout=0.2", "--data", "wikitext-2", "--batch", "5", "--context", "35", "--epochs", "6", "--precision", "bf16",
               "--lr-schedule", "cosine", "--optimizer", "sgd:momentum=0,clip=0.25"], "5,10,20,40", False, "perplexity"),
     "lenet5": (["--model", "lenet5", "--data", "mnist", "--batch", "32", "--epochs", "5", "--lr-schedule", "cosine", "--optimizer", "sgd"],
