@@ -1,0 +1,80 @@
+/* Messages of one exchange to several servers, held back by the window, go in their order: a
+ * smaller one that overtakes is answered only when all ranks have sent theirs, and some of them
+ * hold back just that one until this rank has sent what it holds back. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "served_ranks.h"
+#include "exchange/server_window.h"
+#include "telegrad/reducer.h"
+#include <string.h>
+
+enum { RANKS = 8, SERVERS = 3, N = 220000, BLOCK = N / SERVERS, STEPS = 3 };
+
+/* Elements other than 0 in each server's part, all of which topk:density=0.2 sends: of a rank with
+ * an even number; of the others, those of servers 1 and 2 are exchanged. */
+enum { FIRST = 1000, LARGE = 31000, SMALL = 12000 };
+
+typedef struct member {
+    tg_status status;
+    char error[400];
+    float g[N], mean[N];
+} member;
+
+static member members[RANKS];
+
+static size_t count_of(int rank, int server)
+{
+    return server == 0 ? FIRST : (rank + server) % 2 == 1 ? LARGE : SMALL;
+}
+
+static tg_status reduce(member *m, tg_transport *t)
+{
+    const tg_reducer_config config = {.struct_size = sizeof config, .timeout_ms = 10000};
+    tg_reducer *r;
+    for (int q = 0; q < SERVERS; q++)
+        for (size_t i = 0; i < count_of(t->rank, q); i++)
+            m->g[(size_t)(BLOCK * q) + 100 + 2 * i] = 1;
+    TG_TRY(tg_reducer_create("topk:density=0.2,values=f32,exchange=star", t, N, &config, &r));
+    tg_status status = TG_OK;
+    for (int step = 0; step < STEPS && status == TG_OK; step++)
+        status = tg_reducer_mean(r, m->g, m->mean);
+    tg_reducer_destroy(r);
+    return status;
+}
+
+static void be_rank(tg_transport *t, void *arg)
+{
+    member *m = (member *)arg + t->rank;
+    m->status = reduce(m, t);
+    if (m->status != TG_OK)
+        snprintf(m->error, sizeof m->error, "%s", tg_error());
+}
+
+static void smaller_messages_do_not_overtake(void **state)
+{
+    const double window = (double)TG__SERVER_WINDOW_LEAST, small = 4.0 * SMALL + BLOCK / 8.0;
+    (void)state;
+    /* Behind the first part, a small one may go after a pause, but not a large one; and later not
+     * one beside the other. */
+    assert_true(RANKS * TG__SERVER_WINDOW_LEAST >= TG__SERVER_WINDOW_FIRST);
+    assert_true(4.0 * FIRST * 2 + small < window / 2 && 4.0 * LARGE > window / 2);
+    assert_true(4.0 * (SMALL + LARGE) > window);
+    served_job job = {.ranks = RANKS, .servers = SERVERS, .be_rank = be_rank, .arg = members};
+    served_run(&job);
+    for (int r = 0; r < RANKS; r++) {
+        if (members[r].status != TG_OK)
+            fail_msg("rank %d: %s", r, members[r].error);
+        for (size_t i = 0; i < N; i++)
+            if (members[r].mean[i] != (members[0].g[i] + members[1].g[i]) / 2)
+                fail_msg("rank %d: element %zu: %g", r, i, (double)members[r].mean[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(smaller_messages_do_not_overtake)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
