@@ -94,6 +94,7 @@ static tg_status post_recv(tg__pump *p, tg__flight *f, tg__post *m)
     if (status != TG_OK)
         return tg__late_blame(p, f, m, status);
     m->busy = true;
+    m->held = m->peer >= t->size;
     return TG_OK;
 }
 
@@ -164,6 +165,22 @@ static tg_status take_wishes(tg__pump *p, tg__flight *f)
     }
 }
 
+/* A message to a server is sent: its answer is waited for from now on. */
+static void note_asked(tg__pump *p, tg__flight *f, const tg__post *m)
+{
+    tg__posts *s = f->posts;
+    const size_t part = m->id - f->x->nparts;
+    const int server = m->peer - p->transport->size;
+    f->x->unanswered[server] += m->len;
+    f->x->sent_ns[part] =
+        tg__server_window_sent(&tg__channel_of(p, f)->window[server], m->len, m->since_ns);
+    for (size_t i = 0; i < s->used; i++)
+        if (s->slot[i].held && s->slot[i].id == part) {
+            s->slot[i].held = false;
+            s->slot[i].since_ns = m->since_ns;
+        }
+}
+
 static tg_status post_send(tg__pump *p, tg__flight *f, tg__post *m)
 {
     tg_transport *t = p->transport;
@@ -183,12 +200,8 @@ static tg_status post_send(tg__pump *p, tg__flight *f, tg__post *m)
     }
     c->under_way[m->peer] += len;
     c->total_under_way += len;
-    if (m->peer >= t->size) {
-        const int server = m->peer - t->size;
-        f->x->unanswered[server] += m->len;
-        f->x->sent_ns[m->id - f->x->nparts] =
-            tg__server_window_sent(&c->window[server], m->len, m->since_ns);
-    }
+    if (m->peer >= t->size)
+        note_asked(p, f, m);
     return TG_OK;
 }
 

@@ -3,7 +3,8 @@
  * A flight watches its lowest round with messages pending: everything later waits for that round. A
  * rank that itself waits for a late one must not be blamed, although its next message has been
  * missing just as long; so a wait begins when all earlier rounds are complete. It starts again with
- * every message from (to) the same rank: on a slow link messages queue, but the rank is alive. */
+ * every message from (to) the same rank: on a slow link messages queue, but the rank is alive. A
+ * server is waited for from the message on that it is to answer, which windows may hold back. */
 #include "exchange/pump_posts.h"
 #include "base/mem.h"
 #include "telegrad/clock.h"
@@ -42,7 +43,7 @@ static int64_t add_saturated(int64_t a, int64_t b)
 static bool is_late(const tg__pump *p, const tg__flight *f, const tg__post *m, int64_t now,
                     int64_t age_ns)
 {
-    return m->busy && m->order == f->order && now >= add_saturated(tg__late_since(p, f, m), age_ns);
+    return tg__late_waits(f, m) && now >= add_saturated(tg__late_since(p, f, m), age_ns);
 }
 
 /* Describe the peers, other than `except`, whose messages are late by is_late: "rank 1, rank 2 and
@@ -124,7 +125,7 @@ tg_status tg__late_check(tg__pump *p, int64_t now, int64_t *due_ns_p)
         const int64_t patience = patience_ns(f, timeout);
         int64_t flight_due = INT64_MAX;
         for (size_t i = 0; i < s->used; i++)
-            if (s->slot[i].busy && s->slot[i].order == f->order)
+            if (tg__late_waits(f, &s->slot[i]))
                 flight_due =
                     TG__MIN(flight_due, add_saturated(tg__late_since(p, f, &s->slot[i]), patience));
         if (flight_due != INT64_MAX && patience > timeout &&

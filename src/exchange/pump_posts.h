@@ -14,6 +14,7 @@ typedef struct tg__post {
     int peer;
     bool busy, send;
     bool waiting; /* sealed, but not yet given to the transport */
+    bool held;    /* to receive from a server: what it answers is not sent yet */
     struct tg__post *next;
 } tg__post;
 
@@ -49,6 +50,12 @@ static inline int64_t *tg__heard(const tg__pump *p, int peer, bool send)
 
 /* Update the watched round, which all later ones wait for. Call it when posts have changed. */
 void tg__late_watch(tg__flight *f, int64_t now);
+
+/* Whether message m of f is waited for: it is of the watched round, and the peer has its turn. */
+static inline bool tg__late_waits(const tg__flight *f, const tg__post *m)
+{
+    return m->busy && !m->held && m->order == f->order;
+}
 
 /* The time since when message m of f has been waited for. */
 int64_t tg__late_since(const tg__pump *p, const tg__flight *f, const tg__post *m);

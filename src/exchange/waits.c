@@ -32,7 +32,7 @@ static bool waits_to_receive(const tg__flight *f)
 {
     for (size_t i = 0; i < f->posts->used; i++) {
         const tg__post *m = &f->posts->slot[i];
-        if (m->busy && !m->send && m->order == f->order)
+        if (!m->send && tg__late_waits(f, m))
             return true;
     }
     return false;
@@ -40,7 +40,7 @@ static bool waits_to_receive(const tg__flight *f)
 
 static bool is_missing(const tg__flight *f, const tg__post *m, bool receive)
 {
-    return m->busy && m->order == f->order && m->send == !receive;
+    return m->send == !receive && tg__late_waits(f, m);
 }
 
 /* Start of the caller's wait; 0: no caller waits. */
