@@ -26,14 +26,15 @@ enum tg__star_holds {
 /* More is refused: numbers with the step remain exact. */
 #define TG__STAR_STEP_MOST (UINT64_C(1) << 53)
 /* In the three highest bits of the step in the answer to parameters: how many steps the server has
- * seen. 0: not told, as by servers of ranks that stay */
+ * seen. Of servers of ranks that stay: 0, or that ranks that are late leave out steps */
 enum { TG__STAR_AGE_AT = 61, TG__STAR_AGED = 100 };
 enum tg__star_age {
     TG__STAR_NEW = 1, /* none, and there is no journal */
     TG__STAR_EMPTY,   /* none, and the journal has none */
     TG__STAR_BEGUN,   /* no more than the first */
     TG__STAR_YOUNG,   /* less than TG__STAR_AGED */
-    TG__STAR_OLD
+    TG__STAR_OLD,
+    TG__STAR_LEAVES_OUT
 };
 
 /* Rounds of the exchange, in tags and envelopes. */

@@ -86,7 +86,7 @@ tg_status tg__gathering_answer(tg_server *s, tg__gathering *g)
     if (g->region != NULL && g->coded_len == 0 && !g->read)
         tg__gathering_read(g);
     uint64_t step = g->late ? g->told : s->hosts && g->only >= 0 ? s->in[g->only].base : 0;
-    if (s->hosts && g->star.combine == &tg__combine_parameters)
+    if (g->star.combine == &tg__combine_parameters)
         step |= (uint64_t)tg__clocks_age(s) << TG__STAR_AGE_AT;
     const size_t len = tg__gathering_seal(g, s->hosts ? 1 + s->shard : s->t->rank, step);
     for (int rank = 0; rank < s->ranks; rank++)

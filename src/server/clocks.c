@@ -24,6 +24,8 @@ uint64_t tg__clocks_newest(const tg_server *s, const tg__region *r)
 enum tg__star_age tg__clocks_age(const tg_server *s)
 {
     uint64_t newest = s->step;
+    if (!s->hosts)
+        return s->deadline_ns > 0 ? TG__STAR_LEAVES_OUT : 0;
     if (!s->founded)
         return s->journal.dir == NULL ? TG__STAR_NEW : TG__STAR_EMPTY;
     for (const tg__region *r = s->regions; r != NULL; r = r->next)

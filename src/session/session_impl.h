@@ -139,6 +139,7 @@ struct tg_session {
     uint64_t dropped; /* 1 + the step counted last in `skipped`; 0: none */
     bool told_spoils; /* the log says that the server did not apply a gradient */
     bool told_late;   /* ... or that it did not wait for it */
+    bool leaves_out;  /* servers have a deadline, so ranks may be at different steps */
     uint64_t told;    /* the step at which servers have said that this rank goes on */
     double lr;
     size_t next_ready; /* buckets are planned from last to first: the number left */

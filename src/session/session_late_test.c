@@ -19,6 +19,7 @@ typedef struct job {
     tg_overlap overlap;
     int late_every;  /* of the last rank: every so many own steps are late; 0: none */
     int stops_at;    /* the own step after which the last rank asks to stop; 0: it does not */
+    bool saves;      /* the last rank tries to, alone: it is refused at once */
     atomic_int done; /* steps of rank 0 */
     struct member {
         float w[TENSORS][N], g[TENSORS][N], residual[TENSORS][N];
@@ -79,13 +80,27 @@ static tg_status step(job *j, struct member *m, tg_session *s, int rank, const u
     return TG_OK;
 }
 
+static void save(tg_session *s)
+{
+    const void *bytes;
+    size_t len;
+    assert_int_equal(tg_session_save(s, "/tmp/no-checkpoint", NULL, 0), TG_E_UNSUPPORTED);
+    assert_non_null(strstr(tg_error(), "tg_session_save: servers with a deadline cannot be saved"));
+    assert_non_null(strstr(tg_error(), "deadline_ms=0, or tg_session_save_weights"));
+    assert_int_equal(tg_session_save_memory(s, &bytes, &len), TG_E_UNSUPPORTED);
+    assert_non_null(strstr(tg_error(), "tg_session_save_memory: servers with a deadline"));
+}
+
 static tg_status work(job *j, struct member *m, tg_transport *t, tg_session *s)
 {
     uint32_t id[TENSORS];
     bool stop = false;
     TG_TRY(add(s, m, id));
-    while (tg_session_steps(s) < STEPS && !stop)
+    while (tg_session_steps(s) < STEPS && !stop) {
+        if (j->saves && t->rank == PROMPT)
+            save(s);
         TG_TRY(step(j, m, s, t->rank, id, &stop));
+    }
     TG_TRY(tg_session_finish(s));
     m->end = tg_session_steps(s);
     m->sum = t->rank + 1;
@@ -204,13 +219,14 @@ static void test_tokens(void **state)
     free(j);
 }
 
-/* A deadline that nobody misses changes no bit. */
+/* A deadline that nobody misses changes no bit, nor does a rank that tries to save. */
 static void test_in_time(void **state)
 {
     (void)state;
     for (int k = 0; k < 3; k++) {
         job *without = new_job(k, 0), *with = new_job(k, 0);
         run(without, PROMPT + 1, 1 + k % 2, 0, 0);
+        with->saves = true;
         assert_int_equal(run(with, PROMPT + 1, 1 + k % 2, 10000, 0), 0);
         assert_memory_equal(with->member[0].w, without->member[0].w, sizeof with->member->w);
         free(without);

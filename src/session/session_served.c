@@ -90,6 +90,7 @@ static tg_status share(tg_session *s, uint32_t index, tg_codec *codec, float *va
     TG_TRY(tg__engine_wait(s->engine, op));
     op->x->ops->result(op->x, values);
     *step_p = TG__MAX(*step_p, op->x->step);
+    s->leaves_out = s->leaves_out || op->x->oldest == TG__STAR_LEAVES_OUT;
     return check_ages(op->x);
 }
 
@@ -176,6 +177,12 @@ tg_status tg__session_share_parameters(tg_session *s)
 
 tg_status tg__session_can_save(const tg_session *s, const char *call)
 {
+    if (s->leaves_out)
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "%s: servers with a deadline cannot be saved: ranks that are late leave out "
+                       "steps, and do not meet: allowed: tg_server_config.deadline_ms=0, or "
+                       "tg_session_save_weights",
+                       call);
     if (!s->strategy->ops->served || !tg__has_seat(s->transport))
         return TG_OK;
     return tg_fail(TG_E_UNSUPPORTED,
