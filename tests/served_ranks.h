@@ -29,6 +29,9 @@ typedef struct served_job {
     served_one rank[SERVED_MOST], server[SERVED_MOST];
 } served_job;
 
+/* Put something between servers and their transport; NULL: nothing. It owns what it gets. */
+static tg_transport *(*served_wrap_server)(tg_transport *inner);
+
 static inline void *served_be_rank(void *one)
 {
     served_one *o = one;
@@ -56,6 +59,8 @@ static inline void *served_be_server(void *one)
                                      .mode = o->job->mode,
                                      .optimizer = o->job->optimizer};
     tg_server *s;
+    if (served_wrap_server != NULL)
+        o->inner = served_wrap_server(o->inner);
     assert_int_equal(tg_server_create(o->inner, o->job->servers, &config, &s), TG_OK);
     o->status = tg_server_run(s);
     if (o->status != TG_OK)

@@ -34,8 +34,9 @@
  * has the bits of one that was not stopped; other servers take over element by element. With async,
  * where ranks are at different steps, the call waits until all have made the same number, and all
  * go on with the parameters of that moment, which are saved. Servers with deadline_ms, whose ranks
- * leave out steps, and those whose workers come and go, which have a journal, are not saved:
- * TG_E_UNSUPPORTED. A reducer's slots (tg_reducer_slot_get) do not include servers.
+ * leave out steps, and those whose workers come and go, which have a journal, are not saved: each
+ * rank gets TG_E_UNSUPPORTED at once. A reducer's slots (tg_reducer_slot_get) do not include
+ * servers.
  * Source   Li et al. 2014, Scaling Distributed Machine Learning with the Parameter Server, OSDI; Ho
  *          et al. 2013, NIPS (staleness); Zheng et al. 2017, arXiv:1609.08326 (compensate);
  *          Yin et al. 2018, arXiv:1803.01498 (median, trimmed); Blanchard et al. 2017,

@@ -114,6 +114,45 @@ tg_status tg__keeping_restore(tg_server *s, tg__region *r)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
+static tg_status copy_of(tg_server *s, uint16_t channel, tg__state_copy **c_p)
+{
+    tg__state_copy *c = s->copies;
+    while (c != NULL && c->channel != channel)
+        c = c->next;
+    if (c == NULL) {
+        TG_TRY(tg_alloc(1, sizeof *c, &c));
+        *c = (tg__state_copy){.next = s->copies, .channel = channel};
+        s->copies = c;
+    }
+    *c_p = c;
+    return TG_OK;
+}
+
+static void free_saved(tg__state_copy *c)
+{
+    free(c->saved);
+    c->saved = NULL;
+}
+
+static void free_given(tg__state_copy *c)
+{
+    free(c->given);
+    c->given = NULL;
+    c->given_len = c->given_cap = 0;
+    c->expected = 0;
+}
+
+void tg__keeping_fini(tg_server *s)
+{
+    while (s->copies != NULL) {
+        tg__state_copy *c = s->copies;
+        s->copies = c->next;
+        free_saved(c);
+        free_given(c);
+        free(c);
+    }
+}
+
 /* Where a checkpoint is that of one moment. */
 static tg_status can_keep(const tg_server *s)
 {
@@ -169,15 +208,15 @@ static tg_status put_all(const tg_server *s, tg__kept_writer *w)
     return put_waiting(s, w);
 }
 
-static tg_status collect(tg_server *s, const tg__gathering *g, tg__state_head *head)
+static tg_status collect(tg_server *s, const tg__gathering *g, tg__state_copy *c,
+                         tg__state_head *head)
 {
     char identity[1024];
     tg__kept_writer w;
     TG_TRY(can_keep(s));
     if (is_at_work(s, g))
         return tg_fail(TG_E_STATE, "a checkpoint is asked for while a step is under way");
-    free(s->saved);
-    s->saved = NULL;
+    free_saved(c);
     write_identity(s, identity, sizeof identity);
     TG_TRY(tg__kept_begin(&w, g->id.channel, identity));
     const tg_status status = put_all(s, &w);
@@ -185,43 +224,22 @@ static tg_status collect(tg_server *s, const tg__gathering *g, tg__state_head *h
         tg__kept_abandon(&w);
         return status;
     }
-    TG_TRY(tg__kept_end(&w, &s->saved, &s->saved_len));
-    head->at = s->saved_len;
+    TG_TRY(tg__kept_end(&w, &c->saved, &c->saved_len));
+    head->at = c->saved_len;
     return TG_OK;
 }
 
 /* The copy is needed until its last byte is read. */
-static tg_status read_saved(tg_server *s, uint8_t *body, size_t room, tg__state_head *head)
+static tg_status read_saved(tg__state_copy *c, uint8_t *body, size_t room, tg__state_head *head)
 {
-    if (head->at > s->saved_len || (s->saved == NULL && head->at < s->saved_len))
+    if (head->at > c->saved_len || (c->saved == NULL && head->at < c->saved_len))
         return tg_fail(TG_E_CORRUPT, "byte %llu of a state of %zu is asked for",
-                       (unsigned long long)head->at, s->saved_len);
-    head->len = (uint32_t)TG__MIN(room, s->saved_len - (size_t)head->at);
+                       (unsigned long long)head->at, c->saved_len);
+    head->len = (uint32_t)TG__MIN(room, c->saved_len - (size_t)head->at);
     if (head->len > 0)
-        memcpy(body, (const uint8_t *)s->saved + head->at, head->len);
-    if (head->at + head->len < s->saved_len)
-        return TG_OK;
-    free(s->saved);
-    s->saved = NULL;
-    return TG_OK;
-}
-
-static tg_status write_given(tg_server *s, const uint8_t *body, size_t room,
-                             const tg__state_head *head)
-{
-    if (head->at == 0)
-        s->given_len = 0;
-    if (head->at != s->given_len || head->len > room)
-        return tg_fail(TG_E_CORRUPT,
-                       "%u bytes of a state from byte %llu on, in a message of %zu: "
-                       "%zu have come",
-                       head->len, (unsigned long long)head->at, room, s->given_len);
-    TG_TRY(tg__grow(&s->given, &s->given_cap, s->given_len + head->len, 1,
-                    "the state of a "
-                    "server"));
-    if (head->len > 0)
-        memcpy(s->given + s->given_len, body, head->len);
-    s->given_len += head->len;
+        memcpy(body, (const uint8_t *)c->saved + head->at, head->len);
+    if (head->at + head->len == c->saved_len)
+        free_saved(c);
     return TG_OK;
 }
 
@@ -233,17 +251,59 @@ static bool has_begun(const tg_server *s, uint16_t channel)
     return tg__recoders_any(s->recoders, channel) || tg__robust_any(&s->robust, channel);
 }
 
-static tg_status take_given(tg_server *s, uint16_t channel)
+static tg_status can_take(const tg_server *s, uint16_t channel)
+{
+    TG_TRY(can_keep(s));
+    return has_begun(s, channel)
+               ? tg_fail(TG_E_STATE, "a state is given to a server that has begun already")
+               : TG_OK;
+}
+
+static tg_status expect_given(const tg_server *s, tg__state_copy *c, const uint8_t *body,
+                              const tg__state_head *head)
+{
+    TG_TRY(can_take(s, c->channel));
+    TG_TRY(tg__state_check((tg__state_of){tg__get64(body), tg__get64(body + 8)}, head->at));
+    free_given(c);
+    c->expected = head->at;
+    return TG_OK;
+}
+
+static tg_status write_given(tg__state_copy *c, const uint8_t *body, size_t room,
+                             const tg__state_head *head)
+{
+    if (head->at != c->given_len || head->len > room)
+        return tg_fail(TG_E_CORRUPT,
+                       "%u bytes of a state from byte %llu on, in a message of %zu: "
+                       "%zu have come",
+                       head->len, (unsigned long long)head->at, room, c->given_len);
+    if (head->len > c->expected - c->given_len)
+        return tg_fail(TG_E_CORRUPT, "%u bytes of a state from byte %llu on: it has %llu bytes",
+                       head->len, (unsigned long long)head->at, (unsigned long long)c->expected);
+    TG_TRY(tg__grow(&c->given, &c->given_cap, c->given_len + head->len, 1,
+                    "the state of a "
+                    "server"));
+    if (head->len > 0)
+        memcpy(c->given + c->given_len, body, head->len);
+    c->given_len += head->len;
+    return TG_OK;
+}
+
+static tg_status add_given(tg_server *s, const tg__state_copy *c)
 {
     char identity[1024];
-    TG_TRY(can_keep(s));
-    if (has_begun(s, channel))
-        return tg_fail(TG_E_STATE, "a state is given to a server that has begun already");
+    TG_TRY(can_take(s, c->channel));
+    if (c->given_len < c->expected)
+        return tg_fail(TG_E_CORRUPT, "a state of %llu bytes, of which %zu have come",
+                       (unsigned long long)c->expected, c->given_len);
     write_identity(s, identity, sizeof identity);
-    const tg_status status = tg__kept_add(&s->kept, s->given, s->given_len, channel, identity);
-    free(s->given);
-    s->given = NULL;
-    s->given_len = s->given_cap = 0;
+    return tg__kept_add(&s->kept, c->given, c->given_len, c->channel, identity);
+}
+
+static tg_status take_given(tg_server *s, tg__state_copy *c)
+{
+    const tg_status status = add_given(s, c);
+    free_given(c);
     return status;
 }
 
@@ -251,21 +311,25 @@ static tg_status answer(tg_server *s, const tg__gathering *g, uint8_t *body, siz
                         tg__state_head *head)
 {
     const int servers = s->t->size - s->first_server;
+    tg__state_copy *c;
+    TG_TRY(copy_of(s, g->id.channel, &c));
     switch (head->what) {
     case TG__ASK_COLLECT:
-        return collect(s, g, head);
+        return collect(s, g, c, head);
     case TG__ASK_READ:
-        return read_saved(s, body, room, head);
+        return read_saved(c, body, room, head);
+    case TG__ASK_EXPECT:
+        return expect_given(s, c, body, head);
     case TG__ASK_WRITE:
-        return write_given(s, body, room, head);
+        return write_given(c, body, room, head);
     case TG__ASK_TAKE:
-        return take_given(s, g->id.channel);
+        return take_given(s, c);
     case TG__ASK_CUT:
         tg__kept_cut(&s->kept, g->id.channel, s->t->rank - s->first_server, servers);
         return TG_OK;
     default:
         return tg_fail(TG_E_CORRUPT, "request %u about a state: allowed: 1 to %d", head->what,
-                       TG__ASK_CUT);
+                       TG__ASK_EXPECT);
     }
 }
 

@@ -374,8 +374,7 @@ void tg_server_destroy(tg_server *s)
         tg__robust_fini(&s->robust);
         tg__mode_free(&s->mode);
         tg__kept_free(&s->kept);
-        free(s->saved);
-        free(s->given);
+        tg__keeping_fini(s);
         tg__journal_close(&s->journal);
         tg__nodes_destroy(s->nodes);
         free(s->in);

@@ -39,6 +39,16 @@ typedef struct tg__heard_on {
     size_t settings_len;
 } tg__heard_on;
 
+/* The state of this server for the session of a channel, on its way to or from a rank. */
+typedef struct tg__state_copy {
+    struct tg__state_copy *next;
+    uint16_t channel;
+    void *saved;    /* (saved_len) that is being read; NULL: none */
+    uint8_t *given; /* (given_len) that is being written */
+    size_t saved_len, given_len, given_cap;
+    uint64_t expected; /* bytes that are going to be written */
+} tg__state_copy;
+
 struct tg_server {
     tg_transport *t;
     int ranks;         /* that send gradients */
@@ -68,9 +78,7 @@ struct tg_server {
     uint64_t journal_bytes; /* a longer log is replaced by a snapshot */
     bool unsynced;          /* a gradient that was logged is not on disk yet */
     tg__kept kept;          /* of a checkpoint: what has not been taken up yet */
-    void *saved;            /* (saved_len) the state that is being read; NULL: none */
-    uint8_t *given;         /* (given_len) the state that is being written */
-    size_t saved_len, given_len, given_cap;
+    tg__state_copy *copies; /* for ranks that read or write it */
     tg_server_stats stats;
     int culprit; /* after an error: the rank to blame; -1: the sender of the message */
     bool ran;
@@ -163,6 +171,8 @@ int tg__gathering_waits_for(const tg_server *s, const tg__gathering *g);
 TG_NODISCARD tg_status tg__keeping_check(const tg_server *s, const tg__gathering *g);
 /* Put the answer in place of the request. */
 void tg__keeping_answer(tg_server *s, tg__gathering *g);
+/* Free what is on its way. */
+void tg__keeping_fini(tg_server *s);
 /* A region has been created: take over what a checkpoint holds of it.
  * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__keeping_restore(tg_server *s, tg__region *r);

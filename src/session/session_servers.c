@@ -172,6 +172,24 @@ static size_t longest(const tg_session *s)
     return most;
 }
 
+static tg__state_of own_elements(const tg_session *s)
+{
+    tg__state_of of = {.tensors = s->ntensors};
+    for (size_t b = 0; b < s->nbuckets; b++)
+        of.elements += s->bucket[b].n;
+    return of;
+}
+
+static tg_status make_room(tg_session *s, const talk *t, int server)
+{
+    struct tg__server_state *state = &s->states.of[server];
+    const uint64_t len = tg__state_head_read(part_of(t, server)).at;
+    if (tg__state_check(own_elements(s), len) != TG_OK)
+        return tg_fail(TG_E_CORRUPT, "server %d: %s", server, tg_error());
+    state->len = (size_t)len;
+    return tg_alloc(state->len, 1, &state->bytes);
+}
+
 /* Find how long the states are, and make room for them. */
 static tg_status prepare(tg_session *s, talk *t)
 {
@@ -183,11 +201,8 @@ static tg_status prepare(tg_session *s, talk *t)
         tg__engine_skip(s->engine, 1);
     if (status == TG_OK)
         status = make_states(s, first.servers);
-    for (int q = 0; status == TG_OK && q < first.servers; q++) {
-        struct tg__server_state *state = &s->states.of[q];
-        state->len = (size_t)tg__state_head_read(part_of(&first, q)).at;
-        status = tg_alloc(state->len, 1, &state->bytes);
-    }
+    for (int q = 0; status == TG_OK && q < first.servers; q++)
+        status = make_room(s, &first, q);
     hang_up(&first);
     return status == TG_OK ? call(s, longest(s), t) : status;
 }
@@ -257,6 +272,21 @@ tg_status tg__session_fetch_states(tg_session *s)
 
 /* ---- giving ---------------------------------------------------------------------------------- */
 
+static tg_status announce(const tg_session *s, talk *t, int only)
+{
+    const tg__state_of of = own_elements(s);
+    for (int q = 0; q < t->servers; q++) {
+        const struct tg__server_state *state = &s->states.of[only < 0 ? q : only];
+        uint8_t *body = part_of(t, q) + TG__ASK_HEAD;
+        tg__put64(body, of.elements);
+        tg__put64(body + 8, of.tensors);
+        tg__state_head_write(
+            part_of(t, q),
+            (tg__state_head){.what = TG__ASK_EXPECT, .len = sizeof of, .at = state->len});
+    }
+    return ask(t);
+}
+
 /* Send the state of each server, or one of them to all, from byte `at` on. */
 static tg_status write_some(const tg_session *s, talk *t, int only, size_t at)
 {
@@ -271,15 +301,17 @@ static tg_status write_some(const tg_session *s, talk *t, int only, size_t at)
     return ask(t);
 }
 
+/* EXPECT, WRITE, TAKE */
 static size_t messages_of(const tg_session *s, const talk *t, int only)
 {
-    return messages_for(t, only < 0 ? longest(s) : s->states.of[only].len);
+    return messages_for(t, only < 0 ? longest(s) : s->states.of[only].len) + 2;
 }
 
 static tg_status write_state(const tg_session *s, talk *t, int only)
 {
     tg__latch failure = {0};
-    for (size_t i = 0; i < messages_of(s, t, only); i++)
+    tg__latch_set(&failure, announce(s, t, only));
+    for (size_t i = 0; i + 2 < messages_of(s, t, only); i++)
         tg__latch_set(&failure, write_some(s, t, only, i * room_of(t)));
     tg__latch_set(&failure, ask_all(t, TG__ASK_TAKE));
     return tg__latch_get(&failure);
@@ -310,11 +342,9 @@ typedef struct plan {
 static tg_status plan_all(tg_session *s, talk *t, plan *p)
 {
     TG_TRY(call(s, longest(s), t));
-    uint64_t messages = 1; /* TAKE, or at the end CUT */
-    if (same_servers(s))
-        messages += messages_of(s, t, -1);
+    uint64_t messages = same_servers(s) ? messages_of(s, t, -1) : 1; /* CUT */
     for (int q = 0; !same_servers(s) && q < s->states.count; q++)
-        messages += messages_of(s, t, q) + 1;
+        messages += messages_of(s, t, q);
     *p = (plan){.any = 1, .messages = messages};
     return TG_OK;
 }
