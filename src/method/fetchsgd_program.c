@@ -9,7 +9,8 @@
  *             masking: delta's cells of u become 0
  *             aggregate = delta
  *
- * Units     e is in units of the gradient, as in the authors' code: the optimizer applies the
+ * Units     e is in units of the gradient, as in the authors' code (_server_helper_sketched in
+ *           github.com/kiddyboots216/CommEfficient, fed_aggregator.py): the optimizer applies the
  *           learning rate to delta. (Algorithm 1 of the paper adds eta u to e; that is the same as
  *           long as eta does not change.)
  * Zeroing   The paper's algorithm subtracts. But an estimate holds the noise of its cells, and a
