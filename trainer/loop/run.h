@@ -119,6 +119,9 @@ TG_NODISCARD tg_status run_context(const char *model_spec, size_t context, train
 tg_session_config run_session_config(const train_job *job, uint64_t steps_per_epoch,
                                      uint64_t steps);
 
+/* The method of the job's first rule that matches the tensor's name; NULL: none does. */
+const char *run_rule_of(const train_job *job, const char *tensor);
+
 /* Do everything up to the first step: model, session, handshake, checkpoint. */
 TG_NODISCARD tg_status run_setup(run *r);
 /* How training batches are drawn, from the current step of r on. */

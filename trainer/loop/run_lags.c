@@ -4,7 +4,6 @@
 #include "telegrad/spec.h"
 #include "telegrad/tools.h"
 
-#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,17 +63,6 @@ tg_status lags_method(const char *method, double density, char **text_p)
     return TG_OK;
 }
 
-static bool has_rule(const train_job *job, const char *tensor)
-{
-    for (size_t i = 0; i < job->nrules; i++) {
-        char pattern[256];
-        snprintf(pattern, sizeof pattern, "%.*s", (int)strcspn(job->rules[i], "="), job->rules[i]);
-        if (fnmatch(pattern, tensor, 0) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* Add "TENSOR=METHOD". */
 static tg_status add_rule(run *r, const char *tensor, double density)
 {
@@ -107,7 +95,7 @@ tg_status lags_rules(run *r)
         if (left == 0)
             left = r->buckets[++bucket];
         left--;
-        if (!has_rule(job, m->tensors[i].name))
+        if (run_rule_of(job, m->tensors[i].name) == NULL)
             TG_TRY(add_rule(r, m->tensors[i].name, r->density[bucket]));
     }
     return TG_OK;

@@ -6,6 +6,7 @@
 #include "trainer/data/shard.h"
 #include "trainer/model/memory.h"
 #include "telegrad/tools.h"
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -164,6 +165,18 @@ static tg_status job_text(const run *r, char *text, size_t room)
                ? TG_OK
                : tg_fail(TG_E_ARG, "the job's settings have %d bytes: allowed: less than %zu", len,
                          room);
+}
+
+const char *run_rule_of(const train_job *job, const char *tensor)
+{
+    for (size_t i = 0; i < job->nrules; i++) {
+        const size_t len = strcspn(job->rules[i], "=");
+        char pattern[256];
+        snprintf(pattern, sizeof pattern, "%.*s", (int)len, job->rules[i]);
+        if (fnmatch(pattern, tensor, 0) == 0)
+            return job->rules[i] + len + 1;
+    }
+    return NULL;
 }
 
 tg_session_config run_session_config(const train_job *job, uint64_t steps_per_epoch, uint64_t steps)

@@ -1,7 +1,6 @@
 #include "trainer/loop/run.h"
 #include "trainer/loop/run_share.h"
 #include "trainer/loop/run_times.h"
-#include <fnmatch.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -79,24 +78,14 @@ static tg_status close_epoch(run *r, bool test)
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-/* Whether the tensor has the method of a rule, which is another than the job's. */
-static bool has_rule(const train_job *job, const char *name)
-{
-    for (size_t i = 0; i < job->nrules; i++) {
-        const size_t len = strcspn(job->rules[i], "=");
-        char pattern[256];
-        snprintf(pattern, sizeof pattern, "%.*s", (int)len, job->rules[i]);
-        if (fnmatch(pattern, name, 0) == 0)
-            return !job->method || strcmp(job->rules[i] + len + 1, job->method) != 0;
-    }
-    return false;
-}
-
+/* Whether rules give all tensors other methods than the job's. */
 static bool is_covered(const run *r)
 {
+    const char *method = r->job->method;
     for (size_t i = 0; i < r->model->ntensors; i++) {
         const model_tensor *t = &r->model->tensors[i];
-        if (t->kind == MODEL_TRAINED && !has_rule(r->job, t->name))
+        const char *rule = run_rule_of(r->job, t->name);
+        if (t->kind == MODEL_TRAINED && (rule == NULL || (method && strcmp(rule, method) == 0)))
             return false;
     }
     return true;
