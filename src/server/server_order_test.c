@@ -1,12 +1,14 @@
-/* Messages of one exchange to several servers, held back by the window, go in their order: a
- * smaller one that overtakes is answered only when all ranks have sent theirs, and some of them
- * hold back just that one until this rank has sent what it holds back. */
+/* Ranks whose parts for several servers differ in size. What windows hold back, and in which order,
+ * must not make ranks wait for each other: a part is answered when all ranks have sent theirs. With
+ * one window for all servers, in which smaller messages overtake, some of these ranks hold back
+ * server 1's part until server 2 answers, and the others server 2's until server 1 does. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
 #include "served_ranks.h"
+#include "base/mem.h"
 #include "exchange/server_window.h"
 #include "telegrad/reducer.h"
 #include <string.h>
@@ -14,14 +16,16 @@
 /* Elements other than 0 in each server's part, all of which topk:density=0.2 sends: of a rank with
  * an even number; of the others, those of servers 1 and 2 are exchanged. Their frames are 1/20,
  * 9/10 and 4/10 of a window. So behind the first part, half a window takes a small one, but not a
- * large one; and later a window does not take both. */
+ * large one; and a window does not take both. */
+enum { RANKS = 8, SERVERS = 3, STEPS = 3 };
 enum {
-    WINDOW = TG__SERVER_WINDOW_LEAST,
+    WINDOW = TG__MAX(TG__SERVER_WINDOW_FIRST / RANKS, TG__SERVER_WINDOW_LEAST), /* the first one */
     FIRST = WINDOW / 144,
     LARGE = 5 * (WINDOW / 24),
-    SMALL = WINDOW / 12
+    SMALL = WINDOW / 12,
+    N = 5 * (FIRST + LARGE + SMALL),
+    BLOCK = N / SERVERS
 };
-enum { RANKS = 8, SERVERS = 3, N = 5 * (FIRST + LARGE + SMALL), BLOCK = N / SERVERS, STEPS = 3 };
 
 typedef struct member {
     tg_status status;
@@ -59,7 +63,7 @@ static void be_rank(tg_transport *t, void *arg)
         snprintf(m->error, sizeof m->error, "%s", tg_error());
 }
 
-static void smaller_messages_do_not_overtake(void **state)
+static void unequal_parts(void **state)
 {
     (void)state;
     served_job job = {.ranks = RANKS, .servers = SERVERS, .be_rank = be_rank, .arg = members};
@@ -75,6 +79,6 @@ static void smaller_messages_do_not_overtake(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(smaller_messages_do_not_overtake)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(unequal_parts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
