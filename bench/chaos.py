@@ -40,7 +40,8 @@ WORKER = os.path.abspath(os.environ.get("TOKEN_WORKER", os.path.join(os.path.dir
 EPISODES = [("async", "topk:density=0.001", FEW, []), ("async:staleness=4", "dense", MANY, []),
             ("sync", "topk:density=0.001", FEW, ["--min", "2", "--deadline", "300ms"]), ("sync", "topk:density=0.001", FEW, ["--min", "2"]),
             ("async:compensate=0.04", "fp16", MANY, []), ("sync", "dense", MANY, []), ("sync", "topk:density=0.001", FEW, ["--deadline", "1s"]),
-            ("async:staleness=1", "topk:density=0.001", FEW, []), ("async:staleness=0", "fp16", FEW, ["--min", "3"])]
+            ("async:staleness=1", "topk:density=0.001", FEW, []), ("async:staleness=0", "fp16", FEW, ["--min", "3"]),
+            ("sync", "topk:density=0.001,values=f32,exchange=twoway", FEW, ["--min", "2"])]
 FAULTS = {"kill worker": 5, "kill server": 2, "end worker": 1, "end server": 1, "stop worker": 2, "stop server": 2, "cut worker": 3, "cut server": 2,
           "vanish worker": 1, "vanish server": 1}
 # Why a worker may end although nobody told it to: the server went on without it, or it comes after the seat was given away.
