@@ -281,10 +281,11 @@ static inline void note_answers(const life *l, const tg_session *s)
 }
 
 /* All who see a part with so many tokens see the same bits. (Of coded answers each token comes as a
- * whole, and in the same order to all.) */
+ * whole, and in the same order to all, unless each worker lacks something of its own.) */
 static inline void compare_parts(const life *l)
 {
-    for (int q = 0; q < lines.shards; q++)
+    const bool apart = !world.gathers && strstr(world.method, "twoway") != NULL;
+    for (int q = apart ? lines.shards : 0; q < lines.shards; q++)
         for (int b = 0; b < BUCKETS; b++) {
             const size_t begin = tg__block_begin(N, lines.shards, q),
                          n = tg__block_len(N, lines.shards, q);

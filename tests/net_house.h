@@ -256,6 +256,7 @@ typedef struct spender {
     int life;
     bool vanishes;         /* after its last step, without a word */
     const char *optimizer; /* NULL: as tokens need */
+    const char *method;    /* NULL: dense */
     float w[TOKENS], g[TOKENS];
     char error[400];
 } spender;
@@ -279,7 +280,7 @@ static inline void *be_spender(void *arg)
 {
     spender *p = arg;
     const tg_session_config config = {.struct_size = sizeof config,
-                                      .method = "dense:exchange=star",
+                                      .method = p->method ? p->method : "dense:exchange=star",
                                       .strategy = "server",
                                       .optimizer =
                                           p->optimizer ? p->optimizer : "sgd:lr=1,momentum=0"};

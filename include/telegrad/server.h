@@ -22,10 +22,14 @@
  * keeps the residual from before the last answer, for steps that ranks drop. Methods with one round
  * whose result is a mean have it (fp16, bf16, int8, qsgd, topk, dgc, adacomp, strom, 2bit, 1bit,
  * efsign), with one coded exchange of a bucket in flight. All ranks get the same bits. With as many
- * servers as ranks, 1bit has the bits of twoway=yes. Servers of mode sync code what ranks lack of
- * the parameters: w - v, where all ranks have v; both add the decoded values to v. They keep two
- * more vectors of their block. A rank that was late, or comes back, gets v in f32. Mode async,
- * except async:staleness=0, refuses it, and so do methods with a threshold that is not auto.
+ * servers as ranks, 1bit has the bits of twoway=yes. Servers that keep the parameters code
+ * what ranks lack of these: w - v, where ranks have v; both add the decoded values to v. With sync
+ * all ranks have the same v, and a server keeps two more vectors of its block. A rank that was
+ * late, or comes back, gets v in f32. With async each rank has a v of its own, for which the server
+ * keeps a vector once the rank has asked for coded answers; a rank that lacks an earlier answer
+ * gets w in f32, which then is its v. One rank alone has the bits of sync. With compensate, v is
+ * what the rank has computed its gradient with; a server that also has a journal refuses coded
+ * answers. Methods with a threshold that is not auto are refused.
  *
  * Checkpoints of the ranks' session (tg_session_save, tg_session_save_memory) hold what servers
  * have: residuals, the last results of combine=clipped, the optimizer's memory and numbers of

@@ -15,13 +15,13 @@ static void shell(const char *format, const char *a, const char *b)
     assert_int_equal(system(command), 0);
 }
 
-static void spend_all(const house *h, int from, int to)
+static void spend_all(const house *h, const char *method, int from, int to)
 {
     spender *p = calloc(LIVES, sizeof *p);
     pthread_t thread[LIVES];
     assert_non_null(p);
     for (int i = from; i < to; i++) {
-        p[i] = (spender){.h = h, .life = i, .optimizer = h->optimizer};
+        p[i] = (spender){.h = h, .life = i, .optimizer = h->optimizer, .method = method};
         assert_int_equal(pthread_create(&thread[i], NULL, be_spender, &p[i]), 0);
     }
     for (int i = from; i < to; i++) {
@@ -43,25 +43,36 @@ static long log_bytes(const char *folder)
  * when the folder was copied while that one ran. */
 static void test_journal(void **state)
 {
-    static const char *const modes[] = {"async", "async:compensate=0.5", "async:staleness=3"};
+    static const char topk[] = "topk:density=0.02,values=f32,exchange=twoway";
+    static const struct {
+        const char *mode, *method, *optimizer;
+        bool snapshots; /* many; else only the first one */
+    } cases[] = {{"async", NULL, "adam:lr=0.01", true},
+                 {"async:compensate=0.5", NULL, "sgd:lr=0.1,momentum=0.9", true},
+                 {"async:staleness=3", NULL, "adam:lr=0.01", false},
+                 {"async", NULL, "sgd:lr=0.1,momentum=0.9", false},
+                 {"async", topk, "adam:lr=0.01", true},
+                 {"async:staleness=3", topk, "adam:lr=0.01", false},
+                 {"async", "qsgd:exchange=twoway", "sgd:lr=0.1,momentum=0.9", false}};
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *method = cases[i].method;
         house *h = calloc(1, sizeof *h), *after = calloc(1, sizeof *after);
         char folder[] = "/tmp/tg-house-XXXXXX", copy[40];
         float *w = calloc(3 * TOKENS, sizeof *w);
         assert_true(h && after && w && mkdtemp(folder));
         snprintf(copy, sizeof copy, "%s.copy", folder);
         h->shards = 1;
-        h->mode = modes[i % 3];
-        h->optimizer = i % 2 == 0 ? "adam:lr=0.01" : "sgd:lr=0.1,momentum=0.9";
+        h->mode = cases[i].mode;
+        h->optimizer = cases[i].optimizer;
         h->journal = folder;
-        h->journal_bytes = i < 2 ? 20000 : 0; /* many snapshots; only the first one */
+        h->journal_bytes = cases[i].snapshots ? 20000 : 0;
         house_open(h);
-        spend_all(h, 0, SEATS);
-        spend_all(h, SEATS, SEATS + 2);
+        spend_all(h, method, 0, SEATS);
+        spend_all(h, method, SEATS, SEATS + 2);
         const long before = log_bytes(folder);
         look(h, w);
-        if (i >= 2) /* one that comes adds its records, not the model that it offers */
+        if (!cases[i].snapshots) /* one that comes adds its records, not the model that it offers */
             assert_in_range(log_bytes(folder), before + 1, before + (long)(TOKENS * sizeof *w) / 2);
         shell("cp -r '%s' '%s'", folder, copy); /* as if the machine had died now */
         *after = (house){.shards = 1, .mode = h->mode, .optimizer = h->optimizer, .journal = copy};
@@ -73,13 +84,39 @@ static void test_journal(void **state)
         *after =
             (house){.shards = 1, .mode = h->mode, .optimizer = h->optimizer, .journal = folder};
         house_open(after);
-        spend_all(after, SEATS + 2, SEATS + 3); /* it goes on */
+        spend_all(after, method, SEATS + 2, SEATS + 3); /* it goes on */
         look(after, w + 2 * TOKENS);
         assert_memory_not_equal(w, w + 2 * TOKENS, TOKENS * sizeof *w);
         house_close(after);
         shell("rm -r '%s' '%s'", folder, copy);
         free(w);
         free(after);
+        free(h);
+    }
+}
+
+/* The journal cannot say what coded answers have led to, which compensation must know. */
+static void test_compensated(void **state)
+{
+    (void)state;
+    for (int keeps = 0; keeps < 2; keeps++) {
+        house *h = calloc(1, sizeof *h);
+        spender *p = calloc(1, sizeof *p);
+        char folder[] = "/tmp/tg-house-XXXXXX";
+        assert_true(h && p && mkdtemp(folder));
+        *h = (house){.shards = 1,
+                     .mode = "async:compensate=0.5",
+                     .optimizer = "sgd:lr=1,momentum=0",
+                     .journal = keeps ? folder : NULL};
+        house_open(h);
+        *p = (spender){.h = h, .method = "topk:density=0.02,values=f32,exchange=twoway"};
+        be_spender(p);
+        if (!strstr(p->error, keeps ? "compensates (compensate=0.5), and the journal" : ""))
+            fail_msg("%s", p->error);
+        assert_true(keeps || *p->error == 0);
+        house_close(h);
+        shell("rm -r '%s'%s", folder, "");
+        free(p);
         free(h);
     }
 }
@@ -117,6 +154,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_journal),
+        cmocka_unit_test(test_compensated),
         cmocka_unit_test(test_journal_of_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

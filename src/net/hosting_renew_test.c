@@ -13,7 +13,8 @@ typedef struct cutter {
     const house *h;
     int life;
     uint32_t seed;
-    bool quiet; /* it cuts nothing */
+    const char *method; /* NULL: dense */
+    bool quiet;         /* it cuts nothing */
     bool slow;
     bool early; /* its connections are cut before its first gradient */
     double again_s;
@@ -21,6 +22,7 @@ typedef struct cutter {
     atomic_bool stops;  /* while it calls */
     int cuts;
     float w[TOKENS], g[TOKENS];
+    float kept[TOKENS]; /* what the server has in the end */
     tg_status status;
     char error[700];
 } cutter;
@@ -75,7 +77,7 @@ static void *be_cutter(void *arg)
 {
     cutter *c = arg;
     const tg_session_config config = {.struct_size = sizeof config,
-                                      .method = "dense:exchange=star",
+                                      .method = c->method ? c->method : "dense:exchange=star",
                                       .strategy = "server",
                                       .optimizer = c->h->optimizer,
                                       .driver = TG_DRIVER_INLINE,
@@ -117,17 +119,24 @@ static void count_tokens(const house *h, int lives, float token)
                      i / TOKEN_STEPS, (double)-w[i], (double)token);
 }
 
+/* A token is all that there is to send of a gradient; others' tokens come one after the other. */
+static const char coded[] = "topk:density=0.02,values=f32,exchange=twoway";
+
 static void test_cuts(void **state)
 {
     static const struct {
         int shards;
         const char *mode;
         bool secure, keeps;
-    } cases[] = {{1, "async", false, false},
-                 {2, "async:staleness=3", true, false},
-                 {1, "async:staleness=2", false, true},
-                 {1, "sync", false, true},
-                 {2, "sync", false, false}};
+        const char *method;
+    } cases[] = {{1, "async", false, false, NULL},
+                 {2, "async:staleness=3", true, false, NULL},
+                 {1, "async:staleness=2", false, true, NULL},
+                 {1, "sync", false, true, NULL},
+                 {2, "sync", false, false, NULL},
+                 {1, "async", false, true, coded},
+                 {2, "async", false, false, coded},
+                 {2, "async:staleness=3", false, false, coded}};
     (void)state;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         house *h = calloc(1, sizeof *h);
@@ -145,13 +154,18 @@ static void test_cuts(void **state)
                      .timeout_ms = 20000};
         house_open(h);
         for (int i = 0; i < SEATS - 1; i++) {
-            c[i] = (cutter){.h = h, .life = i, .seed = (uint32_t)(100 * k) + (uint32_t)i};
+            c[i] = (cutter){.h = h,
+                            .life = i,
+                            .seed = (uint32_t)(100 * k) + (uint32_t)i,
+                            .method = cases[k].method};
             start(&c[i], &thread[i]);
         }
         for (int i = 0; i < SEATS - 1; i++) {
             pthread_join(thread[i], NULL);
             assert_string_equal(c[i].error, "");
             cuts += c[i].cuts;
+            for (int e = 0; cases[k].method != NULL && e < TOKENS; e++)
+                assert_true(c[i].w[e] == 0 || c[i].w[e] == -1);
         }
         /* with sync, a token is part of a mean */
         count_tokens(h, SEATS - 1, h->min_workers > 0 ? 1 / (float)h->min_workers : 1);
@@ -166,7 +180,7 @@ static void test_cuts(void **state)
 }
 
 /* The server is started again, with and without its journal, while a worker works. */
-static void restart(const char *journal, cutter *c)
+static void restart(const char *journal, const char *method, cutter *c)
 {
     house *h = calloc(1, sizeof *h);
     pthread_t thread;
@@ -177,7 +191,7 @@ static void restart(const char *journal, cutter *c)
                  .journal = journal,
                  .timeout_ms = 20000};
     house_open(h);
-    *c = (cutter){.h = h, .quiet = true, .slow = true};
+    *c = (cutter){.h = h, .method = method, .quiet = true, .slow = true};
     start(c, &thread);
     await_event(h, "has come");
     for (int turn = 0; turn < 3; turn++) {
@@ -185,21 +199,26 @@ static void restart(const char *journal, cutter *c)
         house_again(h);
     }
     pthread_join(thread, NULL);
+    if (c->status == TG_OK)
+        look(h, c->kept);
     house_close(h);
     free(h);
 }
 
 static void test_server_again(void **state)
 {
-    static cutter kept, lost, alone;
-    char folder[] = "/tmp/tg-house-XXXXXX", command[60];
+    static cutter kept, lost, alone, coder;
+    char folder[] = "/tmp/tg-house-XXXXXX", other[] = "/tmp/tg-house-XXXXXX", command[80];
     house *h = calloc(1, sizeof *h);
     pthread_t thread;
     (void)state;
-    assert_true(h && mkdtemp(folder));
-    restart(folder, &kept);
+    assert_true(h && mkdtemp(folder) && mkdtemp(other));
+    restart(folder, NULL, &kept);
     assert_string_equal(kept.error, "");
-    restart(NULL, &lost);
+    restart(other, coded, &coder); /* the gradients are the same */
+    assert_string_equal(coder.error, "");
+    assert_memory_equal(coder.kept, kept.kept, sizeof kept.kept);
+    restart(NULL, NULL, &lost);
     assert_int_equal(lost.status, TG_E_PEER);
     if (!strstr(lost.error, "does not remember it"))
         fail_msg("%s", lost.error);
@@ -211,7 +230,8 @@ static void test_server_again(void **state)
     house_close(h);
     assert_string_equal(alone.error, "");
     assert_memory_equal(kept.w, alone.w, sizeof alone.w); /* bit for bit */
-    snprintf(command, sizeof command, "rm -r '%s'", folder);
+    assert_memory_equal(kept.w, kept.kept, sizeof kept.w);
+    snprintf(command, sizeof command, "rm -r '%s' '%s'", folder, other);
     assert_int_equal(system(command), 0);
     free(h);
 }

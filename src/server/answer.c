@@ -72,17 +72,41 @@ static tg_status answer_one(tg_server *s, tg__gathering *g, int rank, size_t len
 void tg__gathering_read(tg__gathering *g)
 {
     tg__region *r = g->region;
+    const tg__sent *sent = tg__region_sent(r, g->only);
     g->read = true;
     tg__region_read(r, g->only, (size_t)g->star.begin, tg__gathering_values(g), g->n);
-    g->given = r->sent == NULL ? 0 : r->sent->number;
+    g->given = sent == NULL ? 0 : sent->number;
     if (g->only >= 0)
         r->rank[g->only].has |= tg__slice_bits(r, g->id.slice, g->n);
+}
+
+/* After the gradients of g: code what its ranks lack. */
+static tg_status send_region(tg__gathering *g)
+{
+    tg__region *r = g->region;
+    const bool dropped = (g->flags & TG__FLAG_NONFINITE) != 0;
+    TG_TRY(tg__region_send(r, g->only, &g->star, g->n, g->codec, g->id.step, g->coding, dropped));
+    if (r->frame_len > 0)
+        tg__gathering_code(g, r->frame, r->frame_len, tg__region_sent(r, g->only)->number);
+    return TG_OK;
+}
+
+/* The same of a rank that has something of its own, when it is answered. If its answer was lost, it
+ * lacks that. */
+static tg_status send_to_one(tg__gathering *g)
+{
+    const tg__pace_of *p = g->coding == NULL || g->only < 0 ? NULL : &g->region->rank[g->only];
+    if (p == NULL || p->sent == NULL || p->has != UINT64_MAX || g->again)
+        return TG_OK;
+    tg__region_answered(g->region, g->only, g->star.begin);
+    return send_region(g);
 }
 
 tg_status tg__gathering_answer(tg_server *s, tg__gathering *g)
 {
     if (g->region != NULL && s->journal.dir != NULL && s->mode.compensate > 0)
         TG_TRY(tg__gathering_note_answer(s, g));
+    TG_TRY(send_to_one(g));
     if (g->region != NULL && g->coded_len == 0 && !g->read)
         tg__gathering_read(g);
     uint64_t step = g->late ? g->told : s->hosts && g->only >= 0 ? s->in[g->only].base : 0;
@@ -186,7 +210,7 @@ static tg_status find_recoder(tg_server *s, tg__gathering *g, const uint8_t *pay
                        (unsigned long long)g->star.begin,
                        (unsigned long long)(g->star.begin + g->n), g->id.bucket, r->lo,
                        r->lo + r->n);
-    TG_TRY(tg__sent_check(r->sent, g->n, g->codec, &g->star, coding));
+    TG_TRY(tg__sent_check(tg__region_sent(r, g->only), g->n, g->codec, &g->star, coding));
     return tg__gathering_keep_coding(g, coding);
 }
 
@@ -197,12 +221,12 @@ static tg_status find_place(tg_server *s, tg__gathering *g, int rank)
         g->only = rank;
         return tg__keeping_check(s, g);
     }
-    if ((g->star.flags & TG__STAR_CODED) != 0 && s->mode.keeps && !s->mode.gathers)
+    if ((g->star.flags & TG__STAR_CODED) != 0 && s->mode.compensate > 0 && s->journal.dir != NULL)
         return tg_fail(TG_E_MISMATCH,
-                       "it asks for coded answers (exchange=twoway), but this server's mode is "
-                       "%s, in which each worker has parameters of its own: allowed: sum, sync, "
-                       "async:staleness=0",
-                       tg_spec_name(s->mode.spec));
+                       "it asks for coded answers (exchange=twoway), but this server has a journal "
+                       "and compensates (compensate=%g), and the journal cannot say what such "
+                       "answers have led to: allowed: exchange=star, compensate=0, or no journal",
+                       s->mode.compensate);
     TG_TRY(place(s, g));
     if (g->star.combine == &tg__combine_parameters ||
         (g->region != NULL && (s->hosts || !s->mode.gathers || s->deadline_ns > 0)))
@@ -274,7 +298,7 @@ tg_status tg__regions_abandon(tg_server *s)
         return TG_OK;
     for (tg__region *r; (r = s->regions) != NULL;) {
         s->regions = r->next;
-        tg__region_destroy(r, s->ranks);
+        tg__region_destroy(r);
     }
     for (int rank = 0; rank < s->ranks; rank++) /* their workers are unknown now */
         s->in[rank].worker = 0;
@@ -347,19 +371,6 @@ static tg_status code_answer(tg_server *s, tg__gathering *g)
     return status;
 }
 
-/* After an update by the gradients of all ranks, who have the same parameters. */
-static tg_status send_region(tg__gathering *g)
-{
-    bool coded;
-    const bool dropped = (g->flags & TG__FLAG_NONFINITE) != 0;
-    TG_TRY(tg__region_send(g->region, &g->star, g->n, g->codec, g->id.step, g->coding, dropped,
-                           &coded));
-    if (coded)
-        tg__gathering_code(g, g->region->sent->frame, g->region->sent->frame_len,
-                           g->region->sent->number);
-    return TG_OK;
-}
-
 /* Apply g, whose frames have all arrived. */
 static tg_status apply(tg_server *s, tg__gathering *g)
 {
@@ -385,7 +396,7 @@ static tg_status apply(tg_server *s, tg__gathering *g)
         return TG_OK;
     s->founded = s->hosts;
     if (g->coding != NULL) {
-        TG_TRY(tg__region_begin_sending(g->region, &g->star, g->codec, g->coding));
+        TG_TRY(tg__region_begin_sending(g->region, g->only, &g->star, g->codec, g->coding));
         tg__keeping_restore_coder(s, g->region);
     }
     if (g->only >= 0 && g->star.begin == g->region->lo)

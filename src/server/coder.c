@@ -35,6 +35,12 @@ tg_status tg__coder_begin(tg__coder *c, size_t n, int codec, const tg__coding *c
     return status;
 }
 
+void tg__coder_clear(tg__coder *c)
+{
+    if (c->memory != NULL)
+        memset(c->memory, 0, tg__coder_memory(c) * sizeof *c->memory);
+}
+
 size_t tg__coder_memory(const tg__coder *c)
 {
     return c->codec == NULL ? 0 : c->nsegments * tg_codec_memory(c->codec);

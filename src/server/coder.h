@@ -20,6 +20,8 @@ typedef struct tg__coder {
  * Errors  TG_E_CORRUPT (frames of another codec), TG_E_SPEC, TG_E_NOMEM; c is then released */
 TG_NODISCARD tg_status tg__coder_begin(tg__coder *c, size_t n, int codec, const tg__coding *coding);
 void tg__coder_release(tg__coder *c);
+/* The codec's memory is as at the beginning. */
+void tg__coder_clear(tg__coder *c);
 /* Elements of the codec's memory. */
 size_t tg__coder_memory(const tg__coder *c);
 /* The largest frame, in bytes. */

@@ -325,8 +325,11 @@ tg_status tg__intake_vacate(tg_server *s, int rank)
     tg__store_fini(&s->store); /* the other workers may not need as much */
     s->stats.ranks -= in->here;
     in->here = in->met = false;
-    for (tg__region *r = s->regions; r != NULL; r = r->next)
-        r->rank[rank].has = 0;               /* answers may be lost */
+    for (tg__region *r = s->regions; r != NULL; r = r->next) {
+        r->rank[rank].has = 0; /* answers may be lost */
+        if (in->worker == 0)
+            tg__region_forget(r, rank);
+    }
     if (!s->mode.gathers || in->worker == 0) /* else it may be back in time */
         TG_TRY(tg__rounds_pass(s, rank));
     TG_TRY(tg__gatherings_forget(s, rank));

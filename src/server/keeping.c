@@ -79,6 +79,7 @@ static tg_status restore_sent(tg_server *s, tg__region *r)
         return TG_OK;
     TG_TRY(tg__sent_create(r->w, r->n, &r->sent));
     r->told = tg__kept_take(&s->kept, key, r->lo, r->n, r->sent->v);
+    r->told = r->told && s->mode.gathers; /* else all get w, which then is what each has */
     if (r->told)
         return TG_OK;
     tg__sent_destroy(r->sent);

@@ -218,13 +218,16 @@ static void check_tokens(const job *j, int steps)
  * ranks have made the same number of steps: it has each token once, and so has the resumed run. */
 static void tokens_are_kept(void **state)
 {
-    static const char *const modes[] = {"async", "async:staleness=1",
-                                        "async:staleness=3,compensate=0.1"};
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+    static const struct {
+        const char *mode, *method;
+    } all[] = {{"async", "dense:exchange=star"},
+               {"async:staleness=1", "topk:density=1,values=f32,exchange=star"},
+               {"async:staleness=1", "topk:density=1,values=f32,exchange=twoway"},
+               {"async:staleness=3,compensate=0.1", "dense:exchange=star"},
+               {"async:compensate=0.1", "topk:density=1,values=f32,exchange=twoway"}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int servers = 1; servers <= 2; servers++) {
-            job j =
-                job_of(i == 1 ? "topk:density=1,values=f32,exchange=star" : "dense:exchange=star",
-                       "server", "sgd:lr=1", modes[i]);
+            job j = job_of(all[i].method, "server", "sgd:lr=1", all[i].mode);
             clear(*state);
             j.spends = true;
             j.servers = servers;
@@ -248,6 +251,46 @@ static void one_rank_in_async(void **state)
                        i == 0 ? "adam:lr=0.01" : SGD, modes[i]);
         j.ranks = 1;
         resumes(*state, j, 2);
+    }
+}
+
+/* When a job is saved, all get the parameters of that moment, also where answers are coded: then
+ * the run that resumes goes on like the one that saves. */
+static void coded_in_async(void **state)
+{
+    static const char *const methods[] = {
+        "topk:density=0.05,exchange=twoway", "dgc:density=0.05,warmup=2,exchange=twoway",
+        "2bit:threshold=auto,exchange=twoway", "int8:exchange=twoway"};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        job j = job_of(methods[i], "server", SGD, i == 0 ? "async:compensate=0.5" : "async");
+        j.ranks = 1;
+        clear(*state);
+        j.save_dir = *state;
+        const uint64_t hash = hash_of(&j);
+        j.save_dir = NULL;
+        j.load_dir = *state;
+        has_bits(&j, hash, "after resuming");
+    }
+}
+
+/* What workers had of the parameters, where all had the same, does not matter where each has
+ * something of its own. */
+static void modes_follow(void **state)
+{
+    for (int i = 0; i < 2; i++) {
+        job j = job_of("topk:density=1,values=f32,exchange=twoway", "server", "sgd:lr=1",
+                       i == 0 ? "sync" : "async");
+        j.ranks = 1;
+        j.spends = true;
+        clear(*state);
+        j.save_dir = *state;
+        run(&j);
+        check_tokens(&j, SAVE);
+        j.load_dir = *state;
+        j.save_dir = NULL;
+        j.mode = i == 0 ? "async" : "sync";
+        run(&j);
+        check_tokens(&j, STEPS);
     }
 }
 
@@ -304,7 +347,8 @@ int main(void)
         cmocka_unit_test(centers_are_kept),   cmocka_unit_test(optimizers_are_kept),
         cmocka_unit_test(coded_parameters),   cmocka_unit_test(other_servers),
         cmocka_unit_test(other_ranks),        cmocka_unit_test(tokens_are_kept),
-        cmocka_unit_test(one_rank_in_async),  cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(one_rank_in_async),  cmocka_unit_test(coded_in_async),
+        cmocka_unit_test(modes_follow),       cmocka_unit_test(what_is_refused),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

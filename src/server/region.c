@@ -22,11 +22,12 @@ tg_status tg__region_create(const tg__mode *m, int ranks, size_t lo, const float
 {
     tg__region *r;
     TG_TRY(tg_alloc(1, sizeof *r + (size_t)ranks * sizeof r->rank[0], &r));
+    r->ranks = ranks;
     r->lo = lo;
     r->n = n;
     const tg_status status = allocate(r, m);
     if (status != TG_OK) {
-        tg__region_destroy(r, ranks);
+        tg__region_destroy(r);
         return status;
     }
     memcpy(r->w, w, n * sizeof *w);
@@ -34,15 +35,16 @@ tg_status tg__region_create(const tg__mode *m, int ranks, size_t lo, const float
     return TG_OK;
 }
 
-void tg__region_destroy(tg__region *r, int ranks)
+void tg__region_destroy(tg__region *r)
 {
     free(r->w);
     free(r->g);
+    free(r->frame);
     tg__sent_destroy(r->sent);
     for (size_t i = 0; i < TG__REGION_SLOTS; i++)
         free(r->slot[i]);
-    for (int rank = 0; rank < ranks; rank++)
-        free(r->rank[rank].seen);
+    for (int rank = 0; rank < r->ranks; rank++)
+        tg__sent_destroy(r->rank[rank].sent);
     free(r);
 }
 
@@ -53,12 +55,17 @@ tg__region *tg__region_find(tg__region *list, const tg__envelope *id)
     return list;
 }
 
+tg__sent *tg__region_sent(const tg__region *r, int rank)
+{
+    return rank < 0 || r->rank[rank].sent == NULL ? r->sent : r->rank[rank].sent;
+}
+
 /* g + lambda g g (w - what the rank has computed it with): the first order of what the gradient
  * would be at w (Zheng et al. 2017, arXiv:1609.08326, with the outer product's diagonal). */
-static void compensate(float *g, const float *w, const float *seen, float lambda, size_t n)
+static void compensate(float *g, const float *w, const float *v, float lambda, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        g[i] += lambda * g[i] * g[i] * (w[i] - seen[i]);
+        g[i] += lambda * g[i] * g[i] * (w[i] - v[i]);
 }
 
 /* The number of the next update of a slice. A coded gradient updates the whole region at once. */
@@ -110,8 +117,8 @@ bool tg__region_update(tg__region *r, const tg__mode *m, const tg__star *star, u
     const bool plain = (star->flags & TG__STAR_OWNS_MOMENTUM) != 0 && m->plain != NULL;
     const tg_optimizer *o = plain ? m->plain : m->optimizer;
     float *slot[TG__REGION_SLOTS];
-    if (rank >= 0 && r->rank[rank].seen != NULL)
-        compensate(g, r->w + at, r->rank[rank].seen + at, (float)m->compensate, n);
+    if (m->compensate > 0 && rank >= 0 && r->rank[rank].sent != NULL)
+        compensate(g, r->w + at, r->rank[rank].sent->v + at, (float)m->compensate, n);
     for (size_t i = 0; i < TG__REGION_SLOTS; i++)
         slot[i] = r->slot[i] == NULL ? NULL : r->slot[i] + at;
     const tg_update u = {
@@ -119,31 +126,48 @@ bool tg__region_update(tg__region *r, const tg__mode *m, const tg__star *star, u
     if (!stays_finite(o, &u, r->w + at, g, n, slot))
         return false;
     note_number(r, slice, n, u.number);
+    for (int other = 0; other < r->ranks; other++) /* what was w is w no more */
+        if (tg__region_sent(r, other) == NULL)
+            r->rank[other].has &= ~tg__slice_bits(r, slice, n);
     o->ops->step(o, &u, r->w + at, r->w + at, g, n, slot);
     return true;
 }
 
-tg_status tg__region_begin_sending(tg__region *r, const tg__star *star, uint8_t codec,
-                                   const uint8_t *coding)
+/* One frame serves all ranks. */
+static tg_status make_room(tg__region *r, const tg__coder *c)
 {
-    if (r->sent == NULL)
-        TG_TRY(tg__sent_create(r->w, r->n, &r->sent));
-    return (star->flags & TG__STAR_FIRST) != 0
-               ? tg__sent_adopt(r->sent, codec, coding, star->coding)
-               : TG_OK;
+    const size_t room = c->codec == NULL ? 0 : tg__coder_room(c);
+    if (room <= r->frame_room)
+        return TG_OK;
+    free(r->frame);
+    r->frame = NULL;
+    r->frame_room = 0;
+    TG_TRY(tg_alloc(room, 1, &r->frame));
+    r->frame_room = room;
+    return TG_OK;
 }
 
-tg_status tg__region_send(tg__region *r, const tg__star *star, size_t n, uint8_t codec,
-                          uint64_t step, const uint8_t *coding, bool dropped, bool *coded_p)
+tg_status tg__region_begin_sending(tg__region *r, int rank, const tg__star *star, uint8_t codec,
+                                   const uint8_t *coding)
 {
-    *coded_p = false;
-    if (coding == NULL) {
-        if (!dropped && r->sent != NULL)
-            tg__sent_copy(r->sent, r->w, (size_t)star->begin - r->lo, n);
-        return TG_OK;
-    }
-    TG_TRY(tg__sent_code(r->sent, r->w, codec, step, coding, dropped));
-    *coded_p = r->sent->frame_len > 0;
+    tg__sent **sent = rank < 0 ? &r->sent : &r->rank[rank].sent;
+    if (*sent == NULL)
+        TG_TRY(tg__sent_create(r->w, r->n, sent));
+    if ((star->flags & TG__STAR_FIRST) != 0)
+        TG_TRY(tg__sent_adopt(*sent, codec, coding, star->coding));
+    return make_room(r, &(*sent)->coder);
+}
+
+tg_status tg__region_send(tg__region *r, int rank, const tg__star *star, size_t n, uint8_t codec,
+                          uint64_t step, const uint8_t *coding, bool dropped)
+{
+    tg__sent *sent = tg__region_sent(r, rank);
+    r->frame_len = 0;
+    if (coding != NULL)
+        return tg__sent_code(sent, r->w, codec, step, coding, dropped, r->g, r->frame,
+                             &r->frame_len);
+    if (!dropped)
+        tg__sent_copy(sent, r->w, (size_t)star->begin - r->lo, n);
     return TG_OK;
 }
 
@@ -160,11 +184,12 @@ void tg__region_answered(tg__region *r, int rank, uint64_t begin)
 
 void tg__region_read(tg__region *r, int rank, size_t begin, float *w, size_t n)
 {
-    const float *from = (r->sent == NULL ? r->w : r->sent->v) + (begin - r->lo);
-    memcpy(w, from, n * sizeof *w);
+    const float *from = r->sent == NULL ? r->w : r->sent->v;
+    const size_t at = begin - r->lo;
+    memcpy(w, from + at, n * sizeof *w);
     tg__region_answered(r, rank, begin);
-    if (rank >= 0 && r->rank[rank].seen != NULL)
-        memcpy(r->rank[rank].seen + (begin - r->lo), from, n * sizeof *w);
+    if (rank >= 0)
+        tg__sent_copy(r->rank[rank].sent, from, at, n);
 }
 
 uint64_t tg__region_staleness(const tg__region *r, int rank)
@@ -199,13 +224,21 @@ void tg__pace_move(tg__pace_of *p, uint64_t step)
 
 tg_status tg__region_see(tg__region *r, const tg__mode *m, int rank)
 {
-    return m->compensate > 0 && r->rank[rank].seen == NULL
-               ? tg_alloc(TG__MAX(r->n, (size_t)1), sizeof *r->w, &r->rank[rank].seen)
+    if (r->rank[rank].sent != NULL)
+        tg__coder_clear(&r->rank[rank].sent->coder);
+    return m->compensate > 0 && r->rank[rank].sent == NULL
+               ? tg__sent_create(r->w, r->n, &r->rank[rank].sent)
                : TG_OK;
 }
 
 void tg__region_admit(tg__region *r, int rank, uint64_t base)
 {
-    tg__pace_of *p = &r->rank[rank];
-    *p = (tg__pace_of){.counts = true, .fresh = true, .clock = base, .seen = p->seen};
+    tg__region_forget(r, rank);
+    r->rank[rank] = (tg__pace_of){.counts = true, .fresh = true, .clock = base};
+}
+
+void tg__region_forget(tg__region *r, int rank)
+{
+    tg__sent_destroy(r->rank[rank].sent);
+    r->rank[rank].sent = NULL;
 }

@@ -19,19 +19,23 @@ typedef struct tg__pace_of {
     uint64_t came;   /* with rounds: the slices of its step `clock` that have come: bits */
     uint64_t late, late_step; /* its last late gradient: bits of slices, and its step */
     uint64_t known;           /* updates[0] when the rank was last answered */
-    float *seen;  /* (n) the parameters of its last answer, for compensation; NULL: not needed */
-    uint64_t has; /* with rounds: the slices of which it has what all have: bits */
+    uint64_t has;   /* the slices of which it has what it was last sent (tg__region_sent): bits */
+    tg__sent *sent; /* what it has, if each rank has something of its own, and its answers are coded
+                       or the mode compensates; NULL: not needed */
 } tg__pace_of;
 
 typedef struct tg__region tg__region;
 struct tg__region {
     uint16_t channel, bucket;
+    int ranks;
     size_t lo, n; /* elements [lo, lo + n) of the bucket */
     float *w;
     float *slot[TG__REGION_SLOTS];
     float *g;       /* scratch */
-    tg__sent *sent; /* what workers have, once answers are coded; NULL: w */
+    tg__sent *sent; /* what all ranks have, once answers are coded; NULL: w, or rank[].sent */
     bool told;      /* ... a checkpoint has told it, but not yet the memory of its codec */
+    uint8_t *frame; /* (frame_room) the last coded answer */
+    size_t frame_len, frame_room;
     uint64_t updates[TG__REGION_SLICES];
     uint64_t ended[TG__REGION_SLICES]; /* with rounds: 1 + the step of the last that has ended */
     uint64_t began;                    /* clock of the fastest rank when the server was restarted */
@@ -43,7 +47,7 @@ struct tg__region {
  * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__region_create(const tg__mode *m, int ranks, size_t lo, const float *w,
                                          size_t n, tg__region **r_p);
-void tg__region_destroy(tg__region *r, int ranks);
+void tg__region_destroy(tg__region *r);
 /* The region that a message is about; NULL: none. */
 tg__region *tg__region_find(tg__region *list, const tg__envelope *id);
 
@@ -56,29 +60,35 @@ tg__region *tg__region_find(tg__region *list, const tg__envelope *id);
  *          changed */
 TG_NODISCARD bool tg__region_update(tg__region *r, const tg__mode *m, const tg__star *star,
                                     uint16_t slice, int rank, float *g, size_t n);
-/* If the mode compensates: remember the parameters that the rank is answered from now on.
+/* What the rank was last sent; -1: all ranks. NULL: w */
+tg__sent *tg__region_sent(const tg__region *r, int rank);
+/* The rank asks for parameters: the codec of its answers begins anew. If the mode compensates,
+ * remember what it is answered from now on.
  * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__region_see(tg__region *r, const tg__mode *m, int rank);
-/* Include a rank in the bound of staleness from now on, as if it had made `base` steps. */
+/* Include a new rank in the bound of staleness from now on, as if it had made `base` steps. */
 void tg__region_admit(tg__region *r, int rank, uint64_t base);
+/* The rank will not be back. */
+void tg__region_forget(tg__region *r, int rank);
 /* Before the update by gradients that ask for coded answers: note by which coding, of the message
  * `star` with frames in this codec. (Only complete codings matter.)
+ * rank    whose gradient it is; -1: those of all ranks, who have the same
  * Errors  those of tg__sent_adopt */
-TG_NODISCARD tg_status tg__region_begin_sending(tg__region *r, const tg__star *star, uint8_t codec,
-                                                const uint8_t *coding);
-/* The ranks' gradients of elements [begin, begin + n), of which `star` is one, are applied, or
- * dropped: what workers have changes to what they are sent.
+TG_NODISCARD tg_status tg__region_begin_sending(tg__region *r, int rank, const tg__star *star,
+                                                uint8_t codec, const uint8_t *coding);
+/* The gradients of elements [begin, begin + n), of which `star` is one, are applied, or dropped:
+ * what their ranks have changes to what they are sent. Unless r->frame_len is 0, r->frame is for
+ * those who have what they were last sent; all others must read elements.
+ * rank    -1: all ranks
  * codec   of their frames
  * step    for random numbers
  * coding  behind a frame; NULL: they do not ask for coded answers, and get w
- * Returns in *coded_p whether r->sent has a frame for those who have what all have; otherwise all
- * must read elements
  * Errors  TG_E_NOMEM */
-TG_NODISCARD tg_status tg__region_send(tg__region *r, const tg__star *star, size_t n, uint8_t codec,
-                                       uint64_t step, const uint8_t *coding, bool dropped,
-                                       bool *coded_p);
-/* Copy elements [begin, begin + n) of what workers have to w, as the answer to a rank; -1: to all
- * ranks. */
+TG_NODISCARD tg_status tg__region_send(tg__region *r, int rank, const tg__star *star, size_t n,
+                                       uint8_t codec, uint64_t step, const uint8_t *coding,
+                                       bool dropped);
+/* Copy elements [begin, begin + n) of what all ranks have, or else those of now, to w, as the
+ * answer to a rank; -1: to all ranks. */
 void tg__region_read(tg__region *r, int rank, size_t begin, float *w, size_t n);
 /* The rank has the parameters of now, from element `begin` on; also without reading them, when a
  * journal is replayed. r NULL: nothing */

@@ -275,13 +275,12 @@ tg_status tg__rounds_add(tg_server *s, tg__gathering *g)
 static void give(const tg_server *s, const tg__round *round)
 {
     const tg__region *r = round->region;
-    const tg__sent *sent = r->sent;
     const uint64_t bits = tg__slice_bits(r, round->slice, round->n);
     for (int rank = 0; rank < s->ranks; rank++) {
         tg__gathering *g = round->of[rank];
         uint64_t *has = &round->region->rank[rank].has;
-        if (g != NULL && g->coding != NULL && sent->frame_len > 0 && *has == UINT64_MAX)
-            tg__gathering_code(g, sent->frame, sent->frame_len, sent->number);
+        if (g != NULL && g->coding != NULL && r->frame_len > 0 && *has == UINT64_MAX)
+            tg__gathering_code(g, r->frame, r->frame_len, r->sent->number);
         else
             *has &= ~bits;
     }
@@ -291,9 +290,8 @@ static void give(const tg_server *s, const tg__round *round)
 static tg_status send(tg_server *s, const tg__round *round, const tg__gathering *first,
                       bool dropped)
 {
-    bool coded;
-    TG_TRY(tg__region_send(round->region, &first->star, round->n, first->codec, first->id.step,
-                           first->coding, dropped, &coded));
+    TG_TRY(tg__region_send(round->region, -1, &first->star, round->n, first->codec, first->id.step,
+                           first->coding, dropped));
     if (first->coding != NULL || !dropped)
         give(s, round);
     return TG_OK;
@@ -331,7 +329,7 @@ static tg_status begin_sending(tg_server *s, const tg__round *round)
     for (int rank = 0; rank < s->ranks; rank++) {
         const tg__gathering *g = round->of[rank];
         if (g != NULL)
-            TG_TRY(tg__region_begin_sending(round->region, &g->star, g->codec, g->coding));
+            TG_TRY(tg__region_begin_sending(round->region, -1, &g->star, g->codec, g->coding));
     }
     return TG_OK;
 }

@@ -1,6 +1,7 @@
 /* Workers come, leave, break off and come back at random, and the server dies at random. All who
  * make a step have the same parameters after it; without changes, those of a job in which nothing
- * happens. */
+ * happens. Where they make steps one by one, each has what the server believes it to have, and each
+ * gradient is applied once. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -21,8 +22,9 @@ typedef struct member {
     bool away, leaves; /* its connection is cut; for good */
     bool later;
     bool answered[PARTS];
-    uint64_t told; /* the step at which it goes on, because it was late */
-    bool back;     /* in this step */
+    uint64_t begun; /* its first step */
+    uint64_t told;  /* the step at which it goes on, because it was late */
+    bool back;      /* in this step */
     /* with coded answers: the bucket's first gradient that told the coding; what it has, and its
      * number */
     uint64_t first[BUCKETS], has[BUCKETS];
@@ -38,7 +40,7 @@ static struct sim {
     float w[STEPS][PARTS]; /* what all were answered after a step */
     bool known[STEPS][PARTS];
     unsigned took[STEPS][PARTS]; /* bits of the seats whose gradients were not late */
-    bool deadline;
+    bool deadline, apart;
     uint64_t most;              /* steps */
     float v[STEPS][BUCKETS][N]; /* with coded answers: what all have after a step */
     uint64_t changes_of[SEATS]; /* answers that were coded */
@@ -131,10 +133,12 @@ static void check_has(int i)
     for (const tg__gathering *g = s->active; g != NULL; g = g->link)
         if (g->only == i)
             return;
-    for (const tg__region *r = s->regions; r != NULL; r = r->next)
+    for (const tg__region *r = s->regions; r != NULL; r = r->next) {
+        const tg__sent *of = tg__region_sent(r, i);
         if (r->rank[i].has == UINT64_MAX &&
-            memcmp(m->have[r->bucket], r->sent == NULL ? r->w : r->sent->v, N * sizeof *r->w) != 0)
+            memcmp(m->have[r->bucket], of == NULL ? r->w : of->v, N * sizeof *r->w) != 0)
             fail_msg("seat %d, bucket %u: it has something else", i, r->bucket);
+    }
 }
 
 /* An answer to part `part` of a step: all who made that step have the same. */
@@ -142,6 +146,10 @@ static void check_answer(int i, int part, const answer *a)
 {
     member *m = &sim.at[i];
     assert_true(m->step < STEPS);
+    if (sim.apart) {
+        assert_true(!a->told);
+        return;
+    }
     if (a->told) {
         assert_true(a->step > m->step);
         assert_true((sim.took[m->step][part] >> i & 1) == 0);
@@ -199,6 +207,7 @@ static void move(int i)
         m->step = TG__MAX(m->step, m->told);
     if (all) {
         sim.most = TG__MAX(sim.most, m->step);
+        m->begun = m->state == JOINS ? m->step : m->begun;
         m->state = TRAINS;
         begin_step(m);
         step_of = is_whole(m) ? SLICES : 1;
@@ -317,6 +326,28 @@ static void check_sums(const tg_server *s)
     }
 }
 
+/* Without changes, where each gradient is an update: each that the server has taken was applied
+ * once. */
+static void check_each(const tg_server *s)
+{
+    for (int part = 0; part < PARTS; part++) {
+        const tg__region *r = s->regions;
+        while (r->bucket != part / SLICES)
+            r = r->next;
+        float w = 0;
+        for (int i = 0; i < SEATS; i++) {
+            const member *m = &sim.at[i];
+            for (uint64_t step = m->begun; m->state == TRAINS && step <= m->step; step++) {
+                const bool whole = world.codec != NULL && step % 3 != 2;
+                const int of = part - (whole ? part % SLICES : 0);
+                if (step < m->step || (m->number[of] > 0 && m->number[of] <= s->in[i].number))
+                    w -= gradient(i, step, of);
+            }
+        }
+        assert_float_equal(r->w[HALF * (part % SLICES)], w, 0);
+    }
+}
+
 /* With a deadline, without changes: each step took the gradients that were not late, once. Of the
  * last steps, some answers are still to come. */
 static void check_late(void)
@@ -340,7 +371,8 @@ static void check_late(void)
     assert_true(fewer > 0);
 }
 
-static void play_at_random(uint64_t seed, int turns, const char *codec)
+/* mode  NULL: one in which steps take the gradients of all */
+static void play_at_random(uint64_t seed, int turns, const char *mode, const char *codec)
 {
     char folder[] = "/tmp/tg-round-XXXXXX";
     assert_non_null(mkdtemp(folder));
@@ -350,11 +382,15 @@ static void play_at_random(uint64_t seed, int turns, const char *codec)
     sim.seed = seed;
     sim.turns = turns;
     sim.changes = seed % 2 == 1;
-    sim.deadline = seed % 4 < 2;
-    const how h = {.mode = seed % 3 == 2 ? "async:staleness=0" : "sync",
+    sim.apart = mode != NULL;
+    sim.deadline = !sim.apart && seed % 4 < 2;
+    const how h = {.mode = sim.apart       ? mode
+                           : seed % 3 == 2 ? "async:staleness=0"
+                                           : "sync",
                    .journal = folder,
                    .journal_bytes = seed % 5 == 0 ? 1 : 4000,
-                   .min_workers = sim.changes    ? (int)draw(2)
+                   .min_workers = sim.apart      ? 0
+                                  : sim.changes  ? (int)draw(2)
                                   : sim.deadline ? 2
                                                  : SEATS,
                    .deadline_ms = sim.deadline};
@@ -375,7 +411,9 @@ static void play_at_random(uint64_t seed, int turns, const char *codec)
             m->leaves = false;
         }
     }
-    if (codec != NULL && !sim.changes && !sim.deadline)
+    if (sim.apart && !sim.changes)
+        check_each(s);
+    else if (codec != NULL && !sim.apart && !sim.changes && !sim.deadline)
         check_sums(s);
     else if (codec != NULL)
         assert_true(sim.changes_of[0] + sim.changes_of[1] > 5);
@@ -383,6 +421,8 @@ static void play_at_random(uint64_t seed, int turns, const char *codec)
         check_late();
     else if (!sim.changes)
         check_steps();
+    if (sim.apart && codec != NULL)
+        assert_true(sim.changes_of[0] + sim.changes_of[1] > 5);
     assert_true(sim.most > 5);
     tg_server_destroy(s);
     remove_folder(folder);
@@ -398,15 +438,20 @@ static void test_at_random(void **state)
     if (count ==
         NULL) { /* an answer that waited for the disk while the next round ended; rounds that
                             ended in another order */
-        play_at_random(32, 6000, NULL);
-        play_at_random(16, 6000, NULL);
+        play_at_random(32, 6000, NULL, NULL);
+        play_at_random(16, 6000, NULL, NULL);
     }
     for (uint64_t seed = first; seed < first + seeds; seed++) {
         print_message("seed %llu\n", (unsigned long long)seed);
         const int turns = count == NULL ? 1000 : 6000;
-        play_at_random(seed, turns, NULL);
-        play_at_random(seed, turns, "topk:density=0.1,values=f32");
-        play_at_random(seed, turns, seed % 2 == 0 ? "2bit:threshold=auto" : "qsgd:bits=4");
+        const char *quantizer = seed % 2 == 0 ? "2bit:threshold=auto" : "qsgd:bits=4";
+        play_at_random(seed, turns, NULL, NULL);
+        play_at_random(seed, turns, NULL, "topk:density=0.1,values=f32");
+        play_at_random(seed, turns, NULL, quantizer);
+        play_at_random(seed, turns, "async", NULL);
+        play_at_random(seed, turns, "async", "topk:density=0.1,values=f32");
+        play_at_random(seed, turns, "async:staleness=2", "topk:density=0.1,values=f32");
+        play_at_random(seed, turns, seed % 4 < 2 ? "async" : "async:staleness=1", quantizer);
     }
 }
 

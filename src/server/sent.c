@@ -6,19 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static tg_status allocate(tg__sent *s)
-{
-    const size_t n = TG__MAX(s->n, (size_t)1);
-    TG_TRY(tg_alloc(n, sizeof *s->v, &s->v));
-    return tg_alloc(n, sizeof *s->p, &s->p);
-}
-
 tg_status tg__sent_create(const float *w, size_t n, tg__sent **s_p)
 {
     tg__sent *s;
     TG_TRY(tg_alloc(1, sizeof *s, &s));
     s->n = n;
-    const tg_status status = allocate(s);
+    const tg_status status = tg_alloc(TG__MAX(n, (size_t)1), sizeof *s->v, &s->v);
     if (status != TG_OK) {
         tg__sent_destroy(s);
         return status;
@@ -34,9 +27,7 @@ void tg__sent_destroy(tg__sent *s)
         return;
     tg__coder_release(&s->coder);
     free(s->v);
-    free(s->p);
     free(s->coding);
-    free(s->frame);
     free(s);
 }
 
@@ -83,50 +74,48 @@ tg_status tg__sent_adopt(tg__sent *s, int codec, const uint8_t *coding, size_t l
     if (s->coder.codec != NULL && same_coding(s->coding, s->coding_len, coding, len))
         return TG_OK;
     TG_TRY(tg__coding_read(coding, len, true, s->n, &c));
-    free(s->frame); /* it has room for what the old coder makes; without it, nothing is coded */
-    s->frame = NULL;
     TG_TRY(tg__coder_begin(&s->coder, s->n, codec, &c));
     TG_TRY(tg_alloc(len, 1, &copy));
     memcpy(copy, coding, len);
     free(s->coding);
     s->coding = copy;
     s->coding_len = len;
-    return tg_alloc(tg__coder_room(&s->coder), 1, &s->frame);
+    return TG_OK;
 }
 
 /* False: what there is to code, or what it would give, is not finite. */
-static bool code(tg__sent *s, const float *w, uint64_t step, double density, tg__part *part,
-                 tg_status *status_p)
+static bool code(tg__sent *s, const float *w, uint64_t step, double density, float *p,
+                 tg__part *part, tg_status *status_p)
 {
-    tg__kernel()->sub_to(s->p, w, s->v, s->n);
-    if (!tg__kernel()->all_finite(s->p, s->n))
+    tg__kernel()->sub_to(p, w, s->v, s->n);
+    if (!tg__kernel()->all_finite(p, s->n))
         return false;
-    *status_p = tg__coder_encode(&s->coder, step, density, s->p, NULL, part, NULL);
+    *status_p = tg__coder_encode(&s->coder, step, density, p, NULL, part, NULL);
     if (*status_p == TG_OK)
         tg__frame_decode_add(part->dst, part->len, s->v, NULL);
     return *status_p == TG_OK && tg__kernel()->all_finite(s->v, s->n);
 }
 
 tg_status tg__sent_code(tg__sent *s, const float *w, uint8_t codec, uint64_t step,
-                        const uint8_t *coding, bool keeps)
+                        const uint8_t *coding, bool keeps, float *p, uint8_t *frame, size_t *len_p)
 {
     tg_status status = TG_OK;
     tg__coding c;
-    s->frame_len = 0;
+    *len_p = 0;
     s->number++;
     TG_TRY(tg__coding_read(coding, TG__CODING_STEP, false, s->n, &c));
     const bool codes =
-        s->coder.codec != NULL && s->frame != NULL && s->coder.codec->ops->wire_id == codec;
+        s->coder.codec != NULL && frame != NULL && s->coder.codec->ops->wire_id == codec;
     tg__part part = {
-        .dst = s->frame, .cap = codes ? tg__coder_room(&s->coder) : 0, .lo = 0, .hi = s->n};
+        .dst = frame, .cap = codes ? tg__coder_room(&s->coder) : 0, .lo = 0, .hi = s->n};
     if (codes && (keeps || s->n == 0))
         tg__part_zero(&part, codec);
-    else if (codes && !code(s, w, step, c.density, &part, &status))
+    else if (codes && !code(s, w, step, c.density, p, &part, &status))
         part.len = 0;
     if (status != TG_OK && status != TG_E_NONFINITE)
         return status;
     if (part.len > 0 && part.len <= TG__F32_BYTES(s->n))
-        s->frame_len = part.len;
+        *len_p = part.len;
     else if (!keeps)
         tg__sent_copy(s, w, 0, s->n);
     return TG_OK;

@@ -1,7 +1,8 @@
-/* What workers have of a region, if its answers are coded (exchange=twoway). The server updates w,
- * and sends C(w - v); here and there, v += D(C(w - v)), by the same operation. So all workers have
- * the bits of v, and w - v is what was not sent yet. A worker that lacks an earlier answer gets v
- * as a whole. */
+/* What workers have of a region: all the same, if a step takes the gradients of all; else each
+ * something of its own. If answers are coded (exchange=twoway), the server updates w, and sends
+ * C(w - v); here and there, v += D(C(w - v)), by the same operation. So workers have the bits of v,
+ * and w - v is what was not sent yet. A worker that lacks an earlier answer gets v as a whole; one
+ * that has something of its own gets w, which then is its v. */
 #ifndef TG_SERVER_SENT_H
 #define TG_SERVER_SENT_H
 
@@ -11,13 +12,10 @@
 typedef struct tg__sent {
     size_t n;
     float *v;        /* (n) */
-    float *p;        /* (n) w - v, before it is coded */
     uint64_t number; /* of codings: v has changed so often, steps that were dropped included */
     tg__coder coder; /* without codec: no coding was told yet */
     uint8_t *coding; /* (coding_len) by which the coder began */
     size_t coding_len;
-    uint8_t *frame;   /* (coder's room) the last one */
-    size_t frame_len; /* 0: v was not coded, but became w: all must have it as a whole */
 } tg__sent;
 
 /* Create with v = w (n).
@@ -44,9 +42,13 @@ TG_NODISCARD tg_status tg__sent_adopt(tg__sent *s, int codec, const uint8_t *cod
  * codec   the id of the ranks' frames
  * coding  of one of them
  * keeps   the step is dropped: zeros are sent, and v stays
+ * p       (n) scratch
+ * frame   (room of s->coder) where the frame goes; NULL: nothing can be coded
+ * len_p   [out] its bytes; 0: v was not coded, but became w: it must be sent as a whole
  * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__sent_code(tg__sent *s, const float *w, uint8_t codec, uint64_t step,
-                                     const uint8_t *coding, bool keeps);
+                                     const uint8_t *coding, bool keeps, float *p, uint8_t *frame,
+                                     size_t *len_p);
 /* v = w for elements [at, at + n): all get them as a whole. s NULL: nothing */
 void tg__sent_copy(tg__sent *s, const float *w, size_t at, size_t n);
 

@@ -368,7 +368,7 @@ void tg_server_destroy(tg_server *s)
         while (s->regions != NULL) {
             tg__region *r = s->regions;
             s->regions = r->next;
-            tg__region_destroy(r, s->ranks);
+            tg__region_destroy(r);
         }
         tg__recoders_free(s->recoders);
         tg__robust_fini(&s->robust);

@@ -24,7 +24,8 @@ enum { CLOCK = 40 };
 enum { ENDED = 8 * TG__REGION_SLICES, LATE = 24 };
 
 /* If answers of region 3 are coded, sections "sent 3 0", how often they were (8), and the coding if
- * one was told; "v 3 0", what workers have; "coder 3 0", the codec's memory if it has one. */
+ * one was told; "v 3 0", what workers have; "coder 3 0", the codec's memory if it has one. If each
+ * rank has something of its own, "sent 3 5" of rank 5 alone: it is answered with all of w next. */
 enum { SENT = 8 };
 /* The section "centers", with combine=clipped: for each last result, channel (8), bucket (8), round
  * (8), first element (8), elements (8). Result 3 is the section "center 3 0". */
@@ -67,14 +68,6 @@ uint64_t tg__snapshot_bytes(const tg_server *s)
         bytes += sizeof *r->w * (uint64_t)r->n *
                  (1 + tg_optimizer_slots(s->mode.optimizer) + (r->sent != NULL));
     return bytes;
-}
-
-static size_t count_regions(const tg_server *s)
-{
-    size_t count = 0;
-    for (const tg__region *r = s->regions; r != NULL; r = r->next)
-        count++;
-    return count;
 }
 
 static void put_entry(const tg_server *s, const tg__region *r, uint8_t entry[ENTRY])
@@ -130,30 +123,48 @@ static tg_status put_vectors(const tg_server *s, const tg__region *r, size_t i, 
     for (size_t k = 0; k < TG__REGION_SLOTS; k++)
         if (r->slot[k] != NULL)
             TG_TRY(tg__ckpt_put(w, section(name, "slot", i, k), r->slot[k], len));
-    for (int rank = 0; rank < s->ranks; rank++)
-        if (r->rank[rank].seen != NULL)
-            TG_TRY(
-                tg__ckpt_put(w, section(name, "seen", i, (size_t)rank), r->rank[rank].seen, len));
     return TG_OK;
 }
 
-static tg_status put_sent(const tg__sent *sent, size_t i, tg__ckpt_writer *w)
+static tg_status put_told(const tg__sent *sent, size_t i, size_t k, tg__ckpt_writer *w)
 {
     TG__FREED uint8_t *told = NULL;
     char name[64];
-    if (sent == NULL)
-        return TG_OK;
     const size_t len = sent->coder.codec == NULL ? 0 : sent->coding_len;
     TG_TRY(tg_alloc(SENT + len, 1, &told));
     tg__put64(told, sent->number);
     if (len > 0)
         memcpy(told + SENT, sent->coding, len);
-    TG_TRY(tg__ckpt_put(w, section(name, "sent", i, 0), told, SENT + len));
+    return tg__ckpt_put(w, section(name, "sent", i, k), told, SENT + len);
+}
+
+static tg_status put_sent(const tg__sent *sent, size_t i, tg__ckpt_writer *w)
+{
+    char name[64];
+    if (sent == NULL)
+        return TG_OK;
+    TG_TRY(put_told(sent, i, 0, w));
     TG_TRY(tg__ckpt_put(w, section(name, "v", i, 0), sent->v, sent->n * sizeof *sent->v));
     return sent->coder.memory == NULL
                ? TG_OK
                : tg__ckpt_put(w, section(name, "coder", i, 0), sent->coder.memory,
                               tg__coder_memory(&sent->coder) * sizeof *sent->coder.memory);
+}
+
+/* What each rank has: compensation needs it, and of the others, the codings of those who may be
+ * back. */
+static tg_status put_own(const tg_server *s, const tg__region *r, size_t i, tg__ckpt_writer *w)
+{
+    char name[64];
+    for (int rank = 0; rank < s->ranks; rank++) {
+        const tg__sent *sent = r->rank[rank].sent;
+        if (sent != NULL && s->mode.compensate > 0)
+            TG_TRY(tg__ckpt_put(w, section(name, "seen", i, (size_t)rank), sent->v,
+                                sent->n * sizeof *sent->v));
+        else if (sent != NULL && s->in[rank].worker != 0)
+            TG_TRY(put_told(sent, i, (size_t)rank, w));
+    }
+    return TG_OK;
 }
 
 static tg_status put_centers(const tg__robust_last *last, tg__ckpt_writer *w)
@@ -190,9 +201,10 @@ static tg_status put_workers(const tg_server *s, tg__ckpt_writer *w)
 
 static tg_status put_all(const tg_server *s, tg__ckpt_writer *w)
 {
-    const size_t count = count_regions(s);
     TG__FREED uint8_t *entries = NULL;
-    size_t i = 0;
+    size_t count = 0, i = 0;
+    for (const tg__region *r = s->regions; r != NULL; r = r->next)
+        count++;
     TG_TRY(put_workers(s, w));
     TG_TRY(tg_alloc(count, ENTRY, &entries));
     for (const tg__region *r = s->regions; r != NULL; r = r->next)
@@ -200,7 +212,7 @@ static tg_status put_all(const tg_server *s, tg__ckpt_writer *w)
     TG_TRY(tg__ckpt_put(w, "regions", entries, ENTRY * count));
     i = 0;
     for (const tg__region *r = s->regions; r != NULL; r = r->next) {
-        TG_TRY(put_sent(r->sent, i, w));
+        TG_TRY(s->mode.gathers ? put_sent(r->sent, i, w) : put_own(s, r, i, w));
         TG_TRY(put_vectors(s, r, i++, w));
     }
     return put_centers(s->robust.last, w);
@@ -276,25 +288,49 @@ static tg_status get_late(const tg_server *s, tg__ckpt_reader *c, size_t i, tg__
     return TG_OK;
 }
 
-static tg_status get_sent(tg__ckpt_reader *c, size_t i, tg__region *r)
+static tg_status get_told(tg__ckpt_reader *c, size_t i, size_t k, const tg__region *r,
+                          tg__sent **sent_p)
 {
     const void *told;
     char name[64];
     size_t len;
-    if (!tg__ckpt_has(c, section(name, "sent", i, 0)))
+    if (!tg__ckpt_has(c, section(name, "sent", i, k)))
         return TG_OK;
     TG_TRY(tg__ckpt_get(c, name, SIZE_MAX, &told, &len));
     if (len < SENT)
         return tg_fail(TG_E_CORRUPT, "snapshot: %s takes %zu bytes", name, len);
-    TG_TRY(tg__sent_create(r->w, r->n, &r->sent));
-    r->sent->number = tg__get64(told);
-    if (len > SENT)
-        TG_TRY(tg__sent_adopt(r->sent, -1, (const uint8_t *)told + SENT, len - SENT));
+    TG_TRY(tg__sent_create(r->w, r->n, sent_p));
+    (*sent_p)->number = tg__get64(told);
+    return len == SENT ? TG_OK
+                       : tg__sent_adopt(*sent_p, -1, (const uint8_t *)told + SENT, len - SENT);
+}
+
+static tg_status get_sent(tg__ckpt_reader *c, size_t i, tg__region *r)
+{
+    char name[64];
+    TG_TRY(get_told(c, i, 0, r, &r->sent));
+    if (r->sent == NULL)
+        return TG_OK;
     TG_TRY(tg__ckpt_read(c, section(name, "v", i, 0), r->sent->v, r->n * sizeof *r->sent->v));
     return r->sent->coder.memory == NULL
                ? TG_OK
                : tg__ckpt_read(c, section(name, "coder", i, 0), r->sent->coder.memory,
                                tg__coder_memory(&r->sent->coder) * sizeof *r->sent->coder.memory);
+}
+
+static tg_status get_own(const tg_server *s, tg__ckpt_reader *c, size_t i, tg__region *r)
+{
+    char name[64];
+    for (int rank = 0; rank < s->ranks; rank++) {
+        tg__pace_of *p = &r->rank[rank];
+        TG_TRY(get_told(c, i, (size_t)rank, r, &p->sent));
+        if (!tg__ckpt_has(c, section(name, "seen", i, (size_t)rank)))
+            continue;
+        TG_TRY(tg__region_see(r, &s->mode, rank));
+        if (p->sent != NULL)
+            TG_TRY(tg__ckpt_read(c, name, p->sent->v, r->n * sizeof *r->w));
+    }
+    return TG_OK;
 }
 
 static tg_status get_centers(tg_server *s, tg__ckpt_reader *c)
@@ -346,7 +382,7 @@ static tg_status get_region(tg_server *s, tg__ckpt_reader *c, size_t i, const ui
     r->began = head[4];
     TG_TRY(get_clocks(s, c, i, r));
     TG_TRY(get_late(s, c, i, r));
-    TG_TRY(get_sent(c, i, r));
+    TG_TRY(s->mode.gathers ? get_sent(c, i, r) : get_own(s, c, i, r));
     if (s->mode.gathers) {
         s->step = TG__MAX(s->step, r->began);
         for (int rank = 0; rank < s->ranks; rank++)
@@ -358,13 +394,6 @@ static tg_status get_region(tg_server *s, tg__ckpt_reader *c, size_t i, const ui
     for (size_t k = 0; k < TG__REGION_SLOTS; k++)
         if (r->slot[k] != NULL)
             TG_TRY(tg__ckpt_read(c, section(name, "slot", i, k), r->slot[k], len));
-    for (int rank = 0; rank < s->ranks; rank++) {
-        if (!tg__ckpt_has(c, section(name, "seen", i, (size_t)rank)))
-            continue;
-        TG_TRY(tg__region_see(r, &s->mode, rank));
-        if (r->rank[rank].seen != NULL)
-            TG_TRY(tg__ckpt_read(c, name, r->rank[rank].seen, len));
-    }
     return TG_OK;
 }
 

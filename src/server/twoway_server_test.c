@@ -393,8 +393,6 @@ static void refusals(void **state)
            TG_E_UNSUPPORTED, "exchange=twoway: this job has no server", NULL);
     refuse(&(job){"topk:exchange=twoway", "ssgd", "sync", "sgd:lr=1", 2, 1, -1, false, NULL},
            TG_E_PEER, "", "came before its parameters");
-    refuse(&(job){"topk:exchange=twoway", "ssgd", "async", "sgd:lr=1", 2, 1, -1, false, NULL},
-           TG_E_PEER, "", "this server's mode is async, in which");
     refuse(&(job){"topk:exchange=twoway", "pipe:width=2", NULL, NULL, 2, 1, -1, false, NULL},
            TG_E_UNSUPPORTED, "exchange=twoway allows one exchange in flight, not 2", NULL);
     refuse(&(job){"1bit:twoway=yes,exchange=twoway", "ssgd", NULL, NULL, 2, 1, -1, false, NULL},

@@ -50,8 +50,7 @@ class Alone(unittest.TestCase):
         found, want = plain(1), plain(1)
         own = make(want.parameters())
         train(own, want, 0, 12, schedule=torch.optim.lr_scheduler.StepLR(own, 4, 0.5))
-        servers = [served.Server("--optimizer", optimizer, "--shard", f"{i}/{shards}",
-                                 *(["--mode", "sync"] if "twoway" in method else [])) for i in range(shards)]
+        servers = [served.Server("--optimizer", optimizer, "--shard", f"{i}/{shards}") for i in range(shards)]
         try:
             addresses = [s.address for s in servers]
             with worker(found, addresses if shards > 1 else addresses[0], method, lr=lr) as opt:

@@ -125,8 +125,6 @@ static tg_status list_modes(const advice *a, const advice_network *net, advice_a
     for (size_t i = 0; i < TG_COUNT(modes); i++) {
         advice_served *w = &r->mode[r->modes];
         *w = *r->best;
-        w->twoway = false; /* async answers are parameters */
-        w->method_text = advice_methods[w->method];
         snprintf(w->mode, sizeof w->mode, "%s", modes[i]);
         const tg_status status = simulate(a, net, w->servers, w->mode, w, &w->step_s, NULL);
         if (!advice_refused(status))
