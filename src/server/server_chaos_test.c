@@ -50,7 +50,7 @@ static void draw_job(void)
     world.mode = modes[draw(TG_COUNT(modes))];
     world.method = methods[draw(TG_COUNT(methods))];
     world.gathers = strcmp(world.mode, "sync") == 0 || strstr(world.mode, "staleness=0") != NULL;
-    /* They see v, which may lack what the server has applied. Its journal does not compensate so. */
+    /* they see v, which may lack what the server has applied */
     if (strstr(world.mode, "compensate") == NULL && draw(4) == 0)
         world.method = "topk:density=0.012,values=f32,exchange=twoway";
     world.min_workers = world.gathers ? (int)draw((unsigned)world.workers + 1) : 0;
