@@ -178,6 +178,7 @@ static void note_asked(tg__pump *p, tg__flight *f, const tg__post *m)
         if (s->slot[i].held && s->slot[i].id == part) {
             s->slot[i].held = false;
             s->slot[i].since_ns = m->since_ns;
+            break;
         }
 }
 
@@ -303,7 +304,7 @@ static tg_status complete(tg__pump *p, tg__flight *f, tg__post *m, size_t bytes)
     say_overflow(f);
     if (f->x->answered > 0) {
         const int server = m->peer - p->transport->size;
-        if (f->x->answered > f->x->unanswered[server])
+        if (m->held || f->x->answered > f->x->unanswered[server])
             return tg_fail(TG_E_CORRUPT, "server %d has answered what was not sent yet %s", server,
                            tg__where_of(p, f, m->order).text);
         tg__server_window_answered(&tg__channel_of(p, f)->window[server], f->x->answered,

@@ -17,7 +17,7 @@ void tg__late_watch(tg__flight *f, int64_t now)
     const tg__posts *s = f->posts;
     uint32_t order = UINT32_MAX;
     for (size_t i = 0; i < s->used; i++)
-        if (s->slot[i].busy)
+        if (s->slot[i].busy && !s->slot[i].held)
             order = TG__MIN(order, s->slot[i].order);
     if (order != f->order) {
         f->order = order;

@@ -15,13 +15,14 @@ bool tg__server_window_lets(tg__server_window *w, int ranks, int servers, size_t
     const double may = w->flows ? w->open : w->open * first_part(ranks, servers);
     if (own == 0 || (double)(w->out + len) <= may)
         return true;
-    w->full = true;
+    w->full = w->waits = true;
     return false;
 }
 
 int64_t tg__server_window_sent(tg__server_window *w, size_t len, int64_t now_ns)
 {
     w->out += len;
+    w->waits = false;
     return w->flows ? now_ns : -now_ns;
 }
 
@@ -44,7 +45,7 @@ void tg__server_window_answered(tg__server_window *w, size_t len, int64_t sent_n
 {
     const int64_t round_trip_ns = now_ns - (sent_ns < 0 ? -sent_ns : sent_ns);
     w->out -= len;
-    w->flows = w->out > 0;
+    w->flows = w->out > 0 || w->waits;
     w->full &= w->flows;
     if (round_trip_ns <= 0)
         return;

@@ -39,6 +39,7 @@ typedef struct tg__server_window {
     int64_t shortest_ns; /* round trip; 0: unknown */
     int64_t usual_ns;    /* round trip; it falls at once and rises slowly; 0: unknown */
     bool flows;          /* answers have come since nothing was out */
+    bool waits;          /* a message is held back, and follows the next answer at once */
     bool full;           /* something has had to wait since nothing was out */
 } tg__server_window;
 

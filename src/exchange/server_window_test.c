@@ -15,6 +15,7 @@ enum { MS = 1000000, SLICE = 16 << 10, MOST = 4096 };
  * answered when that of all ranks is here, and a delay later. */
 static struct {
     int ranks;
+    size_t slice;
     double byte_ns; /* of the server's link */
     int64_t delay_ns;
     tg__server_window w;
@@ -27,6 +28,7 @@ static void begin(int ranks, double mbit, int64_t delay_ns)
 {
     memset(&net, 0, sizeof net);
     net.ranks = ranks;
+    net.slice = SLICE;
     net.byte_ns = 8e3 / mbit;
     net.delay_ns = delay_ns;
 }
@@ -38,17 +40,17 @@ static int64_t step(int64_t now, size_t slices)
     assert_true(slices <= MOST && net.w.out == 0);
     net.queued_ns = 0;
     while (answered < slices) {
-        while (sent < slices &&
-               tg__server_window_lets(&net.w, net.ranks, 1, (sent - answered) * SLICE, SLICE)) {
+        while (sent < slices && tg__server_window_lets(&net.w, net.ranks, 1,
+                                                       (sent - answered) * net.slice, net.slice)) {
             const int64_t there = now + net.delay_ns, from = TG__MAX(there, net.free_ns);
             net.queued_ns = TG__MAX(net.queued_ns, from - there);
-            net.free_ns = from + (int64_t)(net.ranks * SLICE * net.byte_ns);
-            net.sent_ns[sent] = tg__server_window_sent(&net.w, SLICE, now);
+            net.free_ns = from + (int64_t)((double)net.ranks * (double)net.slice * net.byte_ns);
+            net.sent_ns[sent] = tg__server_window_sent(&net.w, net.slice, now);
             net.answer_ns[sent++] = net.free_ns + net.delay_ns;
         }
         assert_true(sent > answered); /* an exchange with nothing out may always send */
         now = net.answer_ns[answered];
-        tg__server_window_answered(&net.w, SLICE, net.sent_ns[answered], now);
+        tg__server_window_answered(&net.w, net.slice, net.sent_ns[answered], now);
         answered++;
     }
     return now;
@@ -91,6 +93,20 @@ static void grows_if_full(void **state)
     assert_true(open >= (double)TG__SERVER_WINDOW_LEAST && net.w.open <= open);
     now = step(now, 1024);
     assert_true(net.w.open > open);
+}
+
+/* Two slices are more than may go after a pause, so they begin one by one. */
+static void large_slices(void **state)
+{
+    (void)state;
+    begin(4, 200, 10 * MS);
+    net.slice = 250000;
+    int64_t now = step(0, 64);
+    const int64_t begun = now;
+    now = step(now, 64);
+    const double least = 64 * 250000.0 * net.ranks * net.byte_ns + 2.0 * (double)net.delay_ns;
+    if (!((double)(now - begun) < 1.1 * least))
+        fail_msg("%.3f of the least time, window %.0f", (double)(now - begun) / least, net.w.open);
 }
 
 /* The link becomes ten times slower: the window follows, but not below its least. */
@@ -139,9 +155,8 @@ static void lets(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fills_the_link),
-        cmocka_unit_test(grows_if_full),
-        cmocka_unit_test(shrinks),
+        cmocka_unit_test(fills_the_link), cmocka_unit_test(grows_if_full),
+        cmocka_unit_test(large_slices),   cmocka_unit_test(shrinks),
         cmocka_unit_test(lets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,10 +12,10 @@ bool tg__star_cuts(const tg_codec *codec)
 
 uint32_t tg__star_slices(size_t n, int servers)
 {
-    const double block = 4.0 * (double)n / servers;
-    return block < (double)TG__SLICES * (double)TG__STAR_SLICE_BYTES
-               ? (uint32_t)(block / (double)TG__STAR_SLICE_BYTES) + 1
-               : TG__SLICES;
+    const double block = 4.0 * (double)n / servers, slice = (double)TG__STAR_SLICE_BYTES;
+    if (block < 2 * slice)
+        return 1;
+    return block < TG__SLICES * slice ? (uint32_t)(block / slice) + 1 : TG__SLICES;
 }
 
 tg__star_load tg__star_load_of(size_t n, double frame, bool cuts, bool coded,

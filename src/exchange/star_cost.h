@@ -36,9 +36,9 @@ typedef struct tg__star_load {
     double bytes, answer; /* that it sends, to all servers, and receives */
 } tg__star_load;
 
-/* Bytes of an answer's slice, unless that takes more than TG__SLICES of them. A server answers the
- * first slice when all ranks' have come, so its link carries nothing else for a slice of each rank
- * at the beginning, and at the end. */
+/* Most bytes of an answer's slice, unless that takes more than TG__SLICES of them; an answer of
+ * less than two slices goes as a whole. A server answers the first slice when all ranks' have come,
+ * so its link carries nothing else for a slice of each rank at the beginning, and at the end. */
 #define TG__STAR_SLICE_BYTES ((size_t)16 << 10)
 #define TG__STAR_OPEN 32u /* slices in flight at once */
 

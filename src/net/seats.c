@@ -86,6 +86,14 @@ static void forget_last_call(tg__seats *s, const tg__guest *g, int seat)
     }
 }
 
+/* One that has sent nothing yet may still go to another seat, and one whose connection has ended
+ * leaves this seat. */
+static bool is_settled(const tg__seats *s, int seat)
+{
+    const tg__stream *stream = s->n->stream[seat];
+    return stream && !stream->failed && s->n->member[seat].settled;
+}
+
 /* *seat_p: -1: the worker is back before its old connection has ended. */
 static tg_status choose_seat(tg__seats *s, uint64_t wants, const tg__guest *g, int *seat_p)
 {
@@ -103,8 +111,8 @@ static tg_status choose_seat(tg__seats *s, uint64_t wants, const tg__guest *g, i
     }
     if (wants > 0 && g->token != 0)
         forget_last_call(s, g, seat);
-    if (!is_vacant(s, seat)) /* one that has sent nothing yet may still go to another seat */
-        return tg_fail(s->n->stream[seat] && s->n->member[seat].settled ? TG_E_STATE : TG_E_PEER,
+    if (!is_vacant(s, seat))
+        return tg_fail(is_settled(s, seat) ? TG_E_STATE : TG_E_PEER,
                        "seat %d is taken by another worker", seat);
     *seat_p = seat;
     return TG_OK;
