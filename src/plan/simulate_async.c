@@ -24,13 +24,14 @@ typedef struct event {
 } event;
 
 typedef struct worker {
-    tg__star_load load;
+    tg__star_load load, whole; /* whole: if its answer is not coded */
     double delay_ns;
     double begin_ns, sent_ns; /* of its step; its frame */
     double parts;             /* of its frame, which are answered one by one */
     double lead_ns;           /* the first of them has arrived */
     uint64_t begun, made;     /* steps that it has taken, and that servers have applied */
     uint64_t turn;            /* the number of the step in the run */
+    bool lacks;               /* parameters that others have changed before its first gradient */
     double compute_ns;
     bool held; /* it waits for the slowest */
 } worker;
@@ -45,6 +46,7 @@ typedef struct async {
     uint64_t begun, most; /* steps taken by all; the most that one rank has taken */
     uint64_t least;       /* steps made by the slowest */
     size_t at_least;      /* ranks that have made no more */
+    uint64_t applied;     /* steps, by all */
     double last_ns;
 } async;
 
@@ -155,7 +157,8 @@ static void arrive(async *a, int rank, double now)
 static void answer(async *a, int rank, double now, bool at_once)
 {
     const worker *w = &a->worker[rank];
-    const double q = w->load.slices, out = 1e9 * w->load.out, pull = 1e9 * w->load.pull,
+    const tg__star_load *load = w->lacks ? &w->whole : &w->load;
+    const double q = w->load.slices, out = 1e9 * load->out, pull = 1e9 * load->pull,
                  from = TG__MAX(a->out_free_ns, at_once ? w->lead_ns : now),
                  left = TG__MAX(from + out, now + out / w->parts),
                  turns = ceil(q / TG__SLICES_OPEN) * 2 * w->delay_ns;
@@ -194,6 +197,8 @@ static void apply(async *a, int rank, double now)
 {
     worker *w = &a->worker[rank];
     const bool slowest = w->made++ == a->least && --a->at_least == 0;
+    w->lacks = w->made == 1 && a->applied > 0;
+    a->applied++;
     if (slowest)
         advance(a);
     w->held = is_ahead(a, w);
@@ -205,15 +210,17 @@ static void apply(async *a, int rank, double now)
 
 /* ---- a run ----------------------------------------------------------------------------------- */
 
-/* All buckets' exchanges as one, of one round. */
-static tg_status load_of(const tg__sim_player *p, const tg__star_net *net, tg__star_load *load)
+/* All buckets' exchanges as one, of one round. whole: answers that could be coded are not. */
+static tg_status load_of(const tg__sim_player *p, const tg__star_net *net, bool whole,
+                         tg__star_load *load)
 {
     *load = (tg__star_load){.slices = 1, .servers = net->servers};
     for (size_t b = 0; b < p->s->nbuckets; b++) {
         const tg__rehearsal *way = &p->sim->bucket[b].way[TG__SIM_CODED];
         for (size_t i = 0; i < way->rounds; i++) {
+            const bool coded = way->round[i].answered && !whole;
             const tg__star_load one = tg__star_load_of(way->round[i].n, way->round[i].frame,
-                                                       way->round[i].cuts, false, net);
+                                                       way->round[i].cuts, coded, net);
             load->push += one.push;
             load->pull += one.pull;
             load->in += one.in;
@@ -248,7 +255,8 @@ static tg_status set_up(async *a)
     TG_TRY(tg__owned_alloc(&p->owned, world, sizeof *a->heap, &a->heap));
     for (int r = 0; r < run->world; r++) {
         const tg__star_net net = tg__sim_star_net(run, r);
-        TG_TRY(load_of(p, &net, &a->worker[r].load));
+        TG_TRY(load_of(p, &net, false, &a->worker[r].load));
+        TG_TRY(load_of(p, &net, true, &a->worker[r].whole));
         a->worker[r].delay_ns = 1e9 * net.delay;
         a->worker[r].parts = (double)a->worker[r].load.slices * net.servers;
         add(a, 0, BEGIN, r);

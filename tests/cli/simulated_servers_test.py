@@ -51,7 +51,7 @@ class SimulatedServers(CliTest):
         self.assertTrue(free <= bounded < 0.9 * sync, (sync, bounded, free))
 
     def test_limits(self):
-        """One worker trains alone; staleness 0 is sync, which is training without servers."""
+        """One worker trains alone; staleness 0 is sync, which is training without servers; one that is never reached is async."""
         alone = self.train("--steps", "9")[-1]
         for mode in ("async", "async:staleness=3,compensate=0.5"):
             served = self.train("--steps", "9", "--servers", "2", "--strategy", "server", "--server-mode", mode)[-1]
@@ -63,6 +63,11 @@ class SimulatedServers(CliTest):
             served = self.train(*job, "--servers", "2", "--strategy", "server", "--server-mode", mode)[-1]
             for same in ("params_hash", "seconds", "test_accuracy"):
                 self.assertEqual(served[same], ssgd[same], (mode, same))
+        job += ["--servers", "2", "--strategy", "server", "--server-mode"]
+        unbounded, never, bounded = (self.train(*job, mode)[-1] for mode in ("async", "async:staleness=1000", "async:staleness=1"))
+        for same in ("params_hash", "seconds", "test_accuracy"):
+            self.assertEqual(never[same], unbounded[same], same)
+        self.assertNotEqual(bounded["params_hash"], unbounded["params_hash"])
 
     def test_same_again(self):
         """On whatever cores, also with ties, jitter and links that differ."""
@@ -108,7 +113,8 @@ class SimulatedServers(CliTest):
                 (4, "delay", "sum", "topk:density=0.05"), (4, "down", "sum", "topk:density=0.2,exchange=twoway"),
                 (16, "server", "sum", "int8:exchange=twoway"), (4, "up", "async", "dense"), (4, "down", "sum", "dense"), (4, "slow", "sum", "dense"),
                 (4, "slow", "async:staleness=3", "dense"), (4, "own", "async", "dense"), (16, "server", "sum", "dense"),
-                (16, "server", "async", "topk:density=0.05"), (64, "server", "sum", "dense")):
+                (16, "server", "async", "topk:density=0.05"), (4, "down", "async", "topk:density=0.2,exchange=twoway"),
+                (16, "server", "async:staleness=3", "int8:exchange=twoway"), (64, "server", "sum", "dense")):
             job = ["train", "--model", "mlp:hidden=16", "--data", "glyphs:train=2048,test=64", "--batch", "2", "--no-eval", *VIRTUAL,
                    "--workers", str(workers), "--servers", "2", "--steps", "20" if workers == 4 else "5", "--method", method, "--lr", "0.001",
                    *(word.format(workers, workers + 1) for word in links[name])]
