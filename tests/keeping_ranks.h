@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 enum { MOST = 4, STEPS = 8, SAVE = 4 };
-enum { ROWS = 40, COLS = 50, REST = 3001, LONG = 25001, LAST = 2500 };
+enum { ROWS = 40, COLS = 50, REST = 3001, LONG = 24568, LAST = 2500 };
 enum { TENSORS = 3, N = ROWS * COLS + LONG + LAST };
 
 typedef struct job {

@@ -26,21 +26,32 @@ static void write_identity(const tg_server *s, char *text, size_t room)
 
 /* ---- regions --------------------------------------------------------------------------------- */
 
-/* Where slice i of a region begins, if gradients come in slices. */
-static size_t slice_begin(const tg_server *s, const tg__region *r, size_t i)
+/* In how many slices gradients come, if they do. Ranks know the length of the bucket; a server
+ * knows that its block is an S-th of it, to 16 elements. Where that leaves two numbers, the last
+ * slice of the larger one has been updated as often as the first, or there is no such slice. */
+static uint32_t slices_of(const tg_server *s, const tg__region *r)
 {
     const int servers = s->t->size - s->first_server;
-    const size_t slices = tg__star_slices(r->n * (size_t)servers, servers);
-    return tg__block_begin(r->n, (int)slices, (int)TG__MIN(i, slices));
+    const size_t less = r->n - TG__MIN(r->n, (size_t)16), more = r->n + 16;
+    const uint32_t least = tg__star_slices(less * (size_t)servers, servers),
+                   most = tg__star_slices(more * (size_t)servers, servers);
+    return r->updates[most - 1] == r->updates[0] ? most : least;
+}
+
+/* Where slice i of them begins. */
+static size_t slice_begin(const tg__region *r, uint32_t slices, size_t i)
+{
+    return tg__block_begin(r->n, (int)slices, (int)TG__MIN(i, (size_t)slices));
 }
 
 /* Slices may have been updated more or less often. */
 static tg_status put_updates(const tg_server *s, const tg__region *r, tg__kept_key key,
                              tg__kept_writer *w)
 {
+    const uint32_t slices = slices_of(s, r);
     uint32_t run[TG__REGION_SLICES];
     for (size_t i = 0; i < TG__REGION_SLICES; i++)
-        run[i] = (uint32_t)(slice_begin(s, r, i + 1) - slice_begin(s, r, i));
+        run[i] = (uint32_t)(slice_begin(r, slices, i + 1) - slice_begin(r, slices, i));
     key.kind = TG__KEPT_UPDATES;
     return tg__kept_put(w, &(tg__piece){key, r->lo, r->n, 2, TG__REGION_SLICES, run, r->updates});
 }
@@ -99,9 +110,10 @@ tg_status tg__keeping_restore(tg_server *s, tg__region *r)
 {
     tg__kept_key key = {.channel = r->channel, .bucket = r->bucket, .kind = TG__KEPT_W};
     (void)tg__kept_take(&s->kept, key, r->lo, r->n, r->w);
+    const uint32_t slices = slices_of(s, r);
     key.kind = TG__KEPT_UPDATES;
     for (size_t i = 0; i < TG__REGION_SLICES; i++) {
-        const size_t at = TG__MIN(slice_begin(s, r, i), r->n - TG__MIN(r->n, (size_t)1));
+        const size_t at = TG__MIN(slice_begin(r, slices, i), r->n - TG__MIN(r->n, (size_t)1));
         const uint32_t *words = tg__kept_at(&s->kept, key, r->lo + at, 2);
         if (words != NULL)
             memcpy(&r->updates[i], words, sizeof r->updates[i]);

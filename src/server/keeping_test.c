@@ -168,7 +168,7 @@ static void other_servers(void **state)
                {"2bit:threshold=0.25,exchange=star", "server", "adam:lr=0.01", "sync"},
                {"dense:exchange=star", "server", "adamw:lr=0.01", "sync"},
                {"fp16:feedback=residual,exchange=twoway", "server", SGD, "sync"}};
-    static const int change[][2] = {{1, 2}, {2, 1}, {2, 3}, {3, 2}};
+    static const int change[][2] = {{1, 2}, {2, 1}, {2, 3}, {3, 2}, {2, 5}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (size_t c = 0; c < sizeof change / sizeof *change; c++) {
             job j = job_of(all[i].method, all[i].strategy, all[i].optimizer, all[i].mode);
