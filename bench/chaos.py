@@ -306,6 +306,7 @@ def main():
     parser.add_argument("--until", help="no episode ends later than this time of day")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--every", type=float, default=1.0, help="seconds between two faults, on average")
+    parser.add_argument("--setting", type=int, choices=range(len(EPISODES)), metavar="N", help="only episodes of this one of EPISODES, from 0")
     parser.add_argument("--minutes", type=float, default=4.0, help="of an episode")
     args = parser.parse_args()
     end = time.time() + 3600 * args.hours
@@ -319,7 +320,8 @@ def main():
         if seconds < 10:
             break
         with tempfile.TemporaryDirectory() as scratch, lab.network(args.lab, SERVERS + WORKERS, "100mbit,0ms"):
-            episode = Episode(args.lab, scratch, EPISODES[number % len(EPISODES)], random.Random(1000 * args.seed + number))
+            setting = EPISODES[number % len(EPISODES) if args.setting is None else args.setting]
+            episode = Episode(args.lab, scratch, setting, random.Random(1000 * args.seed + number))
             try:
                 row = {"episode": number, "seed": args.seed, **episode.run(seconds, args.every)}
             finally:

@@ -31,7 +31,7 @@ typedef struct worker {
     double lead_ns;           /* the first of them has arrived */
     uint64_t begun, made;     /* steps that it has taken, and that servers have applied */
     uint64_t turn;            /* the number of the step in the run */
-    bool lacks;               /* parameters that others have changed before its first gradient */
+    bool lacks;               /* others had changed what it has before its first gradient */
     double compute_ns;
     bool held; /* it waits for the slowest */
 } worker;

@@ -171,9 +171,10 @@ const char *run_rule_of(const train_job *job, const char *tensor)
 {
     for (size_t i = 0; i < job->nrules; i++) {
         const size_t len = strcspn(job->rules[i], "=");
-        char pattern[256];
-        snprintf(pattern, sizeof pattern, "%.*s", (int)len, job->rules[i]);
-        if (fnmatch(pattern, tensor, 0) == 0)
+        char *pattern = strndup(job->rules[i], len);
+        const bool matches = pattern != NULL && fnmatch(pattern, tensor, 0) == 0;
+        free(pattern);
+        if (matches)
             return job->rules[i] + len + 1;
     }
     return NULL;
