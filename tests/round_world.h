@@ -203,7 +203,7 @@ static tg_clock a_clock = {.struct_size = sizeof a_clock, .now_ns = now_ns};
 static tg_transport transport = {
     .struct_size = sizeof transport, .ops = &ops, .rank = SEATS, .size = SEATS + 1};
 
-static inline tg_server *create(const how *h)
+static inline tg_status try_create(const how *h, tg_server **s_p)
 {
     const tg_server_config config = {.struct_size = sizeof config,
                                      .mode = h->mode,
@@ -213,10 +213,15 @@ static inline tg_server *create(const how *h)
                                      .journal_bytes = h->journal_bytes,
                                      .min_workers = h->min_workers,
                                      .deadline_ms = h->deadline_ms};
-    tg_server *s = NULL;
     a_clock.sleep_until_ns = tg_clock_monotonic()->sleep_until_ns;
     transport.clock = &a_clock;
-    if (tg_server_create(&transport, 1, &config, &s) != TG_OK)
+    return tg_server_create(&transport, 1, &config, s_p);
+}
+
+static inline tg_server *create(const how *h)
+{
+    tg_server *s = NULL;
+    if (try_create(h, &s) != TG_OK)
         fail_msg("%s", tg_error());
     return s;
 }
@@ -317,8 +322,9 @@ typedef struct message {
     float value; /* of all elements */
     double rate; /* 0: 1 */
     bool anew;
-    bool first;      /* with world.codec: it tells the coding */
-    int64_t wait_ms; /* no message: so much time passes */
+    const char *tensors; /* what they are; NULL: "0 w 32"; "": not told */
+    bool first;          /* with world.codec: it tells the coding */
+    int64_t wait_ms;     /* no message: so much time passes */
 } message;
 
 static inline uint32_t tag_of(int bucket, size_t begin)
@@ -385,6 +391,13 @@ static inline void say(const message *m)
         head.flags = (uint16_t)(TG__STAR_CODED | (m->first ? TG__STAR_FIRST : 0));
         head.coding = (uint32_t)put_coding(payload + len, m->first);
         len += head.coding;
+    }
+    if (m->parameters) {
+        const char *text = m->tensors != NULL ? m->tensors : "0 w 32\n";
+        head.tensors = (uint32_t)strlen(text);
+        head.flags |= head.tensors > 0 ? TG__STAR_TENSORS : 0;
+        memcpy(payload + len, text, head.tensors);
+        len += head.tensors;
     }
     world.seat[m->seat].codes[tag_of(m->bucket, m->begin) / 128] = codes;
     tg__star_head(payload, &head);

@@ -173,9 +173,10 @@ struct tg__exchange {
     uint64_t step;
     unsigned youngest, oldest;
     uint32_t youngest_server, oldest_server;
-    /* star, of parameters. Set before start: this worker's settings, so that a server can say what
-     * differs; at most TG__STAR_SETTINGS_MOST bytes, borrowed. Empty: none */
-    tg__settings settings;
+    /* star, of parameters. Set before start, borrowed: what the tensors are (tg__star_texts), at
+     * most TG__STAR_TENSORS_MOST bytes; and this worker's settings, so that a server can say what
+     * differs, at most TG__STAR_SETTINGS_MOST. Empty: none */
+    tg__settings tensors, settings;
     /* star, of gradients. Out, by done: some server's update did not wait for this rank's part, so
      * the server does not have it; `step` is then where this rank goes on. (nparts) which parts;
      * NULL: in other exchanges */

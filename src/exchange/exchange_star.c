@@ -101,7 +101,7 @@ static tg_status star_init(tg__exchange *x)
         cap = TG__MAX(cap, tg__codec_bound(x->codec, x->parts[i].hi - x->parts[i].lo));
         cap = TG__MAX(cap, TG__F32_BYTES(x->parts[i].hi - x->parts[i].lo));
     }
-    const size_t behind = is_of_parameters(x)   ? TG__STAR_SETTINGS_MOST
+    const size_t behind = is_of_parameters(x)   ? TG__STAR_TENSORS_MOST + TG__STAR_SETTINGS_MOST
                           : x->ops->codes_means ? TG__CODING_MOST
                                                 : 0;
     TG_TRY(tg__messages_alloc(x, &s->push, x->nparts, TG__STAR_HEAD + cap + behind));
@@ -116,7 +116,8 @@ static tg_status star_init(tg__exchange *x)
 static uint16_t flags_of(const tg__exchange *x)
 {
     unsigned flags = (x->owns_momentum ? TG__STAR_OWNS_MOMENTUM : 0) |
-                     (x->anew ? TG__STAR_ANEW : 0) | (x->settings.len > 0 ? TG__STAR_TELLS : 0);
+                     (x->anew ? TG__STAR_ANEW : 0) | (x->settings.len > 0 ? TG__STAR_TELLS : 0) |
+                     (x->tensors.len > 0 ? TG__STAR_TENSORS : 0);
     if (x->ops->codes_means)
         flags |=
             TG__STAR_CODED | (x->first ? TG__STAR_FIRST : 0) | (x->dropped ? TG__STAR_DROPPED : 0);
@@ -130,9 +131,12 @@ static tg_status star_start(tg__exchange *x)
         tg__star head = {
             .combine = x->combine, .flags = flags_of(x), .begin = x->parts[i].lo, .rate = x->rate};
         uint8_t *at = tg__message_frame(&s->push, i), *end = at + TG__STAR_HEAD + x->parts[i].len;
-        s->behind[i] = (uint32_t)x->settings.len;
+        s->behind[i] = (uint32_t)(x->tensors.len + x->settings.len);
+        head.tensors = (uint32_t)x->tensors.len;
+        if (x->tensors.len > 0)
+            memcpy(end, x->tensors.text, x->tensors.len);
         if (x->settings.len > 0)
-            memcpy(end, x->settings.text, x->settings.len);
+            memcpy(end + x->tensors.len, x->settings.text, x->settings.len);
         if (x->ops->codes_means) {
             TG_TRY(tg__coding_write(x, &x->parts[i], x->first, (uint32_t)(i / s->slices), end,
                                     &s->behind[i]));

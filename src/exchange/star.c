@@ -44,7 +44,7 @@ void tg__star_head(uint8_t head[TG__STAR_HEAD], const tg__star *star)
     head[0] = TG__STAR_VERSION;
     head[1] = (uint8_t)number_of(star->combine);
     tg__put16(head + 2, star->flags);
-    tg__put32(head + 4, star->coding);
+    tg__put32(head + 4, star->coding + star->tensors); /* one of them is 0 */
     tg__put64(head + 8, star->begin);
     tg__put64(head + 16, rate);
 }
@@ -62,19 +62,26 @@ tg_status tg__star_read(const uint8_t head[TG__STAR_HEAD], tg__star *star)
     star->flags = tg__get16(head + 2);
     star->begin = tg__get64(head + 8);
     memcpy(&star->rate, &rate, sizeof star->rate);
-    star->coding = tg__get32(head + 4);
-    const unsigned of_parameters = TG__STAR_ANEW | TG__STAR_TELLS,
+    const unsigned of_parameters = TG__STAR_ANEW | TG__STAR_TELLS | TG__STAR_TENSORS,
                    of_coding = TG__STAR_FIRST | TG__STAR_DROPPED;
-    const bool coded = (star->flags & TG__STAR_CODED) != 0;
-    if (star->flags > 0x3f || star->coding > (coded ? TG__CODING_MOST : 0))
-        return tg_fail(TG_E_CORRUPT, "flags=%#x, %u bytes of coding: known are 0x3f; 0 to %u",
-                       star->flags, star->coding, coded ? TG__CODING_MOST : 0);
+    const bool coded = (star->flags & TG__STAR_CODED) != 0,
+               tensors = (star->flags & TG__STAR_TENSORS) != 0;
+    const uint32_t behind = tg__get32(head + 4), least = tensors && !coded,
+                   most = coded     ? TG__CODING_MOST
+                          : tensors ? TG__STAR_TENSORS_MOST
+                                    : 0;
+    if (star->flags > 0x7f || behind < least || behind > most)
+        return tg_fail(TG_E_CORRUPT,
+                       "flags=%#x, %u bytes of coding or tensors: known are 0x7f; %u to %u",
+                       star->flags, behind, least, most);
+    star->coding = coded ? behind : 0;
+    star->tensors = coded ? 0 : behind;
     if ((coded && star->combine != &tg__combine_mean) || (!coded && (star->flags & of_coding) != 0))
         return tg_fail(TG_E_CORRUPT,
                        "flags=%#x with combine=%s: 0x8 is of means alone, 0x30 goes with it",
                        star->flags, star->combine->name);
     if ((star->flags & of_parameters) != 0 && star->combine != &tg__combine_parameters)
-        return tg_fail(TG_E_CORRUPT, "flags=%#x with combine=%s: 0x6 is of parameters alone",
+        return tg_fail(TG_E_CORRUPT, "flags=%#x with combine=%s: 0x46 is of parameters alone",
                        star->flags, star->combine->name);
     if (star->begin > TG_MAX_ELEMENTS || !(star->rate >= 0 && star->rate <= 1e30))
         return tg_fail(TG_E_CORRUPT, "element %llu, rate %g: allowed: 0..%zu, 0..1e30",
@@ -114,7 +121,7 @@ tg_status tg__star_read_tail(const uint8_t *payload, size_t len, tg__star_tail *
 }
 
 tg_status tg__star_frame(const uint8_t *payload, size_t len, const tg__star *star, size_t *len_p,
-                         tg__settings *settings_p)
+                         tg__star_texts *texts_p)
 {
     const uint8_t *frame = payload + TG__STAR_HEAD;
     size_t rest = 0;
@@ -123,17 +130,21 @@ tg_status tg__star_frame(const uint8_t *payload, size_t len, const tg__star *sta
         if (star->coding > len - TG__FRAME_HEAD)
             return tg_fail(TG_E_CORRUPT, "%u bytes of coding in %zu bytes", star->coding, len);
         rest = star->coding;
-    } else if ((star->flags & TG__STAR_TELLS) != 0) {
-        const size_t n = tg__get32(frame + 4);
+    } else if ((star->flags & (TG__STAR_TELLS | TG__STAR_TENSORS)) != 0) {
+        const size_t n = tg__get32(frame + 4), tensors = star->tensors,
+                     least = tensors + ((star->flags & TG__STAR_TELLS) != 0),
+                     most = tensors + (least > tensors ? TG__STAR_SETTINGS_MOST : 0);
         rest = len - TG__MIN(len, n > TG_MAX_ELEMENTS ? len : TG__F32_BYTES(n));
-        if (rest == 0 || rest > TG__STAR_SETTINGS_MOST)
+        if (rest < least || rest > most)
             return tg_fail(TG_E_CORRUPT,
-                           "settings behind %zu parameters in %zu bytes: allowed: 1 to %u bytes", n,
-                           len, TG__STAR_SETTINGS_MOST);
+                           "%zu bytes of texts behind %zu parameters: allowed: %zu to %zu", rest, n,
+                           least, most);
     }
     *len_p = len - rest;
-    if (settings_p != NULL)
-        *settings_p = (tg__settings){(const char *)frame + *len_p,
-                                     (star->flags & TG__STAR_TELLS) != 0 ? rest : 0};
+    const char *behind = (const char *)frame + *len_p;
+    const size_t tensors = star->tensors;
+    if (texts_p != NULL)
+        *texts_p =
+            (tg__star_texts){{behind, tensors}, {behind + tensors, rest - tensors - star->coding}};
     return TG_OK;
 }

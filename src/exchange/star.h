@@ -2,7 +2,7 @@
  * frame. The answer's payload is a frame; that to parameters, also the step (8) at which the worker
  * begins; that to a gradient that asks a server of parameters for coded answers, a tail.
  *
- *   0  1  version (2)            4  4  bytes of the coding behind the frame
+ *   0  1  version (2)            4  4  bytes of the coding, or of the tensors, behind the frame
  *   1  1  how to combine         8  8  first element of the frame, in the vector
  *   2  2  flags                 16  8  learning rate, f64; 0: unknown
  * docs/wire-format.md is the specification. */
@@ -47,17 +47,29 @@ enum {
     TG__STAR_CODED = 8,         /* of a mean: a coding (star_coding.h) follows the frame, by which
                                    the server codes the answer */
     TG__STAR_FIRST = 16,        /* with CODED: the coding is complete; the residual begins at 0 */
-    TG__STAR_DROPPED = 32       /* with CODED: the last answer was not applied */
+    TG__STAR_DROPPED = 32,      /* with CODED: the last answer was not applied */
+    TG__STAR_TENSORS = 64       /* of parameters: what the tensors are follows the frame */
 };
 #define TG__STAR_SETTINGS_MOST 4096u /* bytes */
+#define TG__STAR_TENSORS_MOST \
+    65536u /* bytes; a longer text is cut, and ends in a hash of the rest: */
+#define TG__STAR_TENSORS_REST "rest="
 
 typedef struct tg__star {
     const tg__combine *combine; /* one that servers know: tg__star_knows */
     uint16_t flags;
     uint64_t begin;
     double rate;
-    uint32_t coding; /* with CODED: its bytes */
+    uint32_t coding;  /* with CODED: its bytes */
+    uint32_t tensors; /* with TENSORS: bytes of that text */
 } tg__star;
+
+/* Texts behind parameters, which may be anything; empty: none. */
+typedef struct tg__star_texts {
+    tg__settings tensors;  /* of the model, a line for each that is trained: its bucket, its name,
+                              and its shape, as in "0 fc1.weight 32x784" */
+    tg__settings settings; /* of the worker */
+} tg__star_texts;
 
 /* True if servers know the combine. */
 bool tg__star_knows(const tg__combine *combine);
@@ -67,12 +79,12 @@ void tg__star_head(uint8_t head[TG__STAR_HEAD], const tg__star *star);
 TG_NODISCARD tg_status tg__star_read(const uint8_t head[TG__STAR_HEAD], tg__star *star);
 
 /* Find the frame in a payload, behind its head, which has been read.
- * payload     (len) at least a head, and the head of a frame
- * len_p       [out] bytes of the frame
- * settings_p  [out] the text behind it, which may be anything; empty: none. NULL: not wanted
+ * payload  (len) at least a head, and the head of a frame
+ * len_p    [out] bytes of the frame
+ * texts_p  [out] what is behind it. NULL: not wanted
  * Errors  TG_E_CORRUPT */
 TG_NODISCARD tg_status tg__star_frame(const uint8_t *payload, size_t len, const tg__star *star,
-                                      size_t *len_p, tg__settings *settings_p);
+                                      size_t *len_p, tg__star_texts *texts_p);
 
 typedef struct tg__star_tail {
     enum tg__star_holds holds;

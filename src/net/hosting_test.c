@@ -243,7 +243,7 @@ static void test_bad_workers(void **state)
     tg_transport *t = come(h);
     assert_int_equal(tg_session_create(&config, t, &s), TG_OK);
     assert_int_equal(one_tensor_begin(s, m->w, m->g, MEMBER_N, &id), TG_E_PEER);
-    if (!strstr(tg_error(), "this server has 0 to 120"))
+    if (!strstr(tg_error(), "its tensor 1 is w 5001, the server has w 120"))
         fail_msg("%s", tg_error());
     tg_session_destroy(s);
     tg_transport_destroy(t);
@@ -262,7 +262,7 @@ static void test_bad_workers(void **state)
 static void send_first(tg_transport *t, uint16_t bucket)
 {
     enum { HEAD = 24, ELEMENTS = 8, BYTES = 4 * ELEMENTS };
-    enum { MSG = TG__ENVELOPE_BYTES + HEAD + TG__FRAME_HEAD + BYTES };
+    enum { TENSORS = 6, MSG = TG__ENVELOPE_BYTES + HEAD + TG__FRAME_HEAD + BYTES + TENSORS };
     static uint8_t stamp[TG__WORKER_STAMP], msg[MSG] __attribute__((aligned(8)));
     const tg__envelope e = {.session = 5, .channel = 1, .bucket = bucket};
     tg_request req[2];
@@ -270,8 +270,11 @@ static void send_first(tg_transport *t, uint16_t bucket)
     size_t len;
     memset(msg, 0, MSG);
     uint8_t *head = msg + TG__ENVELOPE_BYTES;
-    head[0] = 2; /* version */
-    head[1] = 4; /* parameters */
+    head[0] = 2;  /* version */
+    head[1] = 4;  /* parameters */
+    head[2] = 64; /* what the tensors are follows */
+    head[4] = TENSORS;
+    memcpy(msg + MSG - TENSORS, "0 w 8\n", TENSORS);
     tg__frame_head(head + HEAD, 1, TG__FORM_DENSE, 0, ELEMENTS, BYTES);
     tg__envelope_seal(msg, &e, MSG - TG__ENVELOPE_BYTES);
     tg__stamp_write(stamp, &(tg__stamp){.tag = bucket, .worker = 7, .len = MSG, .number = 1});
@@ -304,6 +307,84 @@ static void test_never_came(void **state)
     free(h);
 }
 
+enum {
+    LONG = 400
+}; /* tensors with names of 190 bytes: more text than is sent as settings, or at all */
+
+typedef struct long_model {
+    tg_transport *t;
+    tg_session *s;
+    uint32_t id[LONG];
+    float w[LONG], g[LONG];
+} long_model;
+
+static void put_out(long_model *m)
+{
+    tg_session_destroy(m->s);
+    tg_transport_destroy(m->t);
+}
+
+/* One tensor is a scalar, the others have one dimension. */
+static tg_status come_with(const house *h, size_t scalar, long_model *m)
+{
+    const tg_session_config config = {.struct_size = sizeof config,
+                                      .method = "dense:exchange=star",
+                                      .strategy = "server",
+                                      .optimizer = "sgd:lr=1,momentum=0"};
+    const size_t one = 1;
+    memset(m, 0, sizeof *m);
+    m->t = come(h);
+    assert_int_equal(tg_session_create(&config, m->t, &m->s), TG_OK);
+    for (size_t i = 0; i < LONG; i++) {
+        char name[200];
+        snprintf(name, sizeof name, "%0190zu", i);
+        const tg_tensor tensor = {.struct_size = sizeof tensor,
+                                  .name = name,
+                                  .shape = &one,
+                                  .ndim = i != scalar,
+                                  .param = tg_array_f32(&m->w[i], 1),
+                                  .grad = tg_array_f32(&m->g[i], 1)};
+        assert_int_equal(tg_session_add(m->s, &tensor, &m->id[i]), TG_OK);
+    }
+    return tg_session_begin(m->s);
+}
+
+static void refused_with(const house *h, size_t scalar, const char *words)
+{
+    long_model m;
+    if (come_with(h, scalar, &m) != TG_E_PEER || !strstr(tg_error(), words))
+        fail_msg("expected \"%s\", got: %s", words, tg_error());
+    put_out(&m);
+}
+
+/* Texts that are cut show what differs as far as they go, and that something does. */
+static void test_long_list(void **state)
+{
+    (void)state;
+    house *h = calloc(1, sizeof *h);
+    long_model m;
+    assert_non_null(h);
+    *h = (house){.shards = SHARDS, .mode = "async", .optimizer = "sgd:lr=1,momentum=0"};
+    house_open(h);
+    assert_int_equal(come_with(h, LONG, &m), TG_OK);
+    for (size_t i = 0; i < LONG; i++)
+        assert_int_equal(tg_session_grad_ready(m.s, m.id[i]), TG_OK);
+    assert_int_equal(tg_session_step(m.s, NULL), TG_OK);
+    refused_with(h, 9, "other settings: they have tensor 000");
+    refused_with(h, 99, "other settings: their tensor 100 is 000");
+    refused_with(h, LONG - 1, "other settings: all must be started alike");
+    put_out(&m);
+    await_event(h, "has left\n");
+    refused_with(h, 9, "it trains another model: its tensor 10 is 000");
+    refused_with(h, 99, "99 scalar, the server has 000");
+    refused_with(h, LONG - 1,
+                 "tensors differ from those that the server has, beyond the first 65536");
+    assert_int_equal(come_with(h, LONG, &m), TG_OK);
+    put_out(&m);
+    house_close(h);
+    free(h);
+}
+
 /* A server that sums needs workers that stay. */
 static void test_sum(void **state)
 {
@@ -322,6 +403,7 @@ int main(void)
         cmocka_unit_test(test_key_removed),
         cmocka_unit_test(test_bad_workers),
         cmocka_unit_test(test_never_came),
+        cmocka_unit_test(test_long_list),
         cmocka_unit_test(test_sum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

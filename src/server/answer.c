@@ -4,6 +4,7 @@
 #include "kernel/kernel.h"
 #include "server/round.h"
 #include "server/snapshot.h"
+#include "server/tensors.h"
 #include "telegrad/clock.h"
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +46,9 @@ void tg__gathering_end(tg_server *s, tg__gathering *g)
     tg__gathering_free_answer(s, g);
     tg__recoder_leave(g->recoder, g);
     free(g->coding);
+    free(g->tensors);
     g->coding = NULL;
+    g->tensors = NULL;
     g->link = s->idle;
     s->idle = g;
 }
@@ -249,6 +252,8 @@ tg_status tg__gathering_open(tg_server *s, uint32_t tag, int rank, const tg__env
     TG_TRY(tg__gathering_new(s, &g));
     tg_status status = tg__gathering_begin(g, tag, id, payload, len);
     if (status == TG_OK)
+        status = tg__tensors_check(s, g, payload, len);
+    if (status == TG_OK)
         status = find_place(s, g, rank);
     if (status == TG_OK)
         status = find_recoder(s, g, payload, len);
@@ -269,7 +274,7 @@ static tg_status keep_parameters(tg_server *s, tg__gathering *g)
 {
     tg__region *r;
     if (g->region != NULL)
-        return TG_OK;
+        return tg__tensors_keep(s, g, true);
     if (g->again) /* so they are not in the journal */
         return tg_fail(TG_E_CORRUPT, "parameters of bucket %u are sent again, but never came",
                        g->id.bucket);
@@ -289,7 +294,7 @@ static tg_status keep_parameters(tg_server *s, tg__gathering *g)
             r->rank[rank].counts = true;
             r->rank[rank].clock = g->id.step;
         }
-    return TG_OK;
+    return tg__tensors_keep(s, g, false);
 }
 
 tg_status tg__regions_abandon(tg_server *s)
@@ -300,6 +305,7 @@ tg_status tg__regions_abandon(tg_server *s)
         s->regions = r->next;
         tg__region_destroy(r);
     }
+    tg__tensors_forget(s);
     for (int rank = 0; rank < s->ranks; rank++) /* their workers are unknown now */
         s->in[rank].worker = 0;
     if (s->journal.dir == NULL)

@@ -41,6 +41,7 @@ tg_status tg__gathering_begin(tg__gathering *g, uint32_t tag, const tg__envelope
     g->robust = NULL;
     g->recoder = NULL;
     g->coding = NULL;
+    g->tensors = NULL;
     g->coded_len = 0;
     g->given = 0;
     return TG_OK;

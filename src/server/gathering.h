@@ -47,6 +47,7 @@ struct tg__gathering {
     tg__round *round;     /* in which it waits; NULL: in none */
     tg__recoder *recoder; /* codes the answer; NULL: it is dense f32 */
     uint8_t *coding;      /* (star.coding) how to code the answer; NULL: with recoder, or f32 */
+    char *tensors;        /* (star.tensors) what they are, if that is new; from malloc */
     size_t coded_len;     /* bytes of the answer's coded frame; 0: it is dense f32 */
     uint64_t given;       /* with coding: the number of the parameters in the answer */
     uint8_t *answer;      /* from the store */

@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "base/printable.h"
 #include "server/round.h"
+#include "server/tensors.h"
 #include "telegrad/clock.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,17 +101,18 @@ static tg__heard_on *heard_on(const tg_server *s, const tg__envelope *said)
     return NULL;
 }
 
-/* The settings that a message tells, which may be anything; empty: none. */
-static tg__settings settings_in(const uint8_t *msg, size_t len)
+/* The texts that a message tells, which may be anything; empty: none. */
+static tg__star_texts texts_in(const tg__intake *in)
 {
-    const uint8_t *payload = msg + TG__ENVELOPE_BYTES;
-    tg__settings settings = {NULL, 0};
+    const uint8_t *payload = in->msg + TG__ENVELOPE_BYTES;
+    const size_t len = (size_t)in->said.len - TG__ENVELOPE_BYTES;
+    tg__star_texts texts = {{NULL, 0}, {NULL, 0}};
     tg__star star;
     size_t frame_len;
     if (tg__star_read(payload, &star) != TG_OK ||
-        tg__star_frame(payload, len - TG__ENVELOPE_BYTES, &star, &frame_len, &settings) != TG_OK)
-        settings.len = 0;
-    return settings;
+        tg__star_frame(payload, len, &star, &frame_len, &texts) != TG_OK)
+        texts.settings.len = texts.tensors.len = 0;
+    return texts;
 }
 
 /* Note the session of a channel, that of the first valid message on it, and its settings. */
@@ -125,7 +127,7 @@ static tg_status note_session(tg_server *s, const tg__envelope *said, const tg__
     }
     if (h->settings != NULL)
         return TG_OK;
-    const tg__settings told = settings_in(in->msg, (size_t)in->said.len);
+    const tg__settings told = texts_in(in).settings;
     if (told.len == 0)
         return TG_OK;
     TG_TRY(tg_alloc(told.len, 1, &h->settings));
@@ -141,18 +143,26 @@ void tg__intake_forget_sessions(tg_server *s)
     s->nchannels = 0;
 }
 
-/* A worker's message is of another session than those that are there. */
-static tg_status fail_unlike(const tg__heard_on *h, const tg__intake *in)
+/* A worker's message is of another session than those that are there. Texts of settings are cut, so
+ * they may lack tensors. */
+static tg_status fail_unlike(const tg_server *s, const tg__heard_on *h, const tg__intake *in)
 {
-    const tg__settings told = settings_in(in->msg, (size_t)in->said.len);
-    char differs[600] = "";
+    const tg__star_texts told = texts_in(in);
+    const tg__settings tensors = tg__tensors_of(s, h->channel);
+    char differs[800] = "";
     tg__unlike u;
-    if (h->settings != NULL && told.len > 0 &&
-        tg__settings_differ((tg__settings){h->settings, h->settings_len}, told, NULL, &u)) {
+    tg__tensors_unlike t;
+    if (h->settings != NULL && told.settings.len > 0 &&
+        tg__settings_differ((tg__settings){h->settings, h->settings_len}, told.settings, NULL,
+                            &u)) {
         tg__make_printable(u.text[0]);
         tg__make_printable(u.text[1]);
         snprintf(differs, sizeof differs, "they have %s%s, this one has %s%s; ",
                  u.has[0] ? "" : "no such ", u.text[0], u.has[1] ? "" : "no such ", u.text[1]);
+    } else if (tensors.len > 0 && told.tensors.len > 0 &&
+               tg__tensors_differ(tensors, told.tensors, &t) && t.number > 0) {
+        snprintf(differs, sizeof differs, "their tensor %zu is %s, that of this one is %s; ",
+                 t.number, t.text[0], t.text[1]);
     }
     return tg_fail(TG_E_MISMATCH,
                    "the workers that are there have other settings: %sall must be started alike "
@@ -192,7 +202,7 @@ static tg_status gathering_of(tg_server *s, int rank, tg__envelope *want, size_t
     if (g == NULL && h != NULL)
         want->session = h->session;
     if (s->hosts && h != NULL && session != want->session)
-        return fail_unlike(h, in);
+        return fail_unlike(s, h, in);
     TG_TRY(tg__envelope_open(in->msg, (size_t)in->said.len, want, flags_p, len_p));
     if (g == NULL)
         TG_TRY(tg__gathering_open(s, in->said.tag, rank, want, in->msg + TG__ENVELOPE_BYTES, *len_p,

@@ -4,6 +4,7 @@
 #include "base/sized.h"
 #include "server/round.h"
 #include "server/snapshot.h"
+#include "server/tensors.h"
 #include "telegrad/clock.h"
 #include "transport/endpoint.h"
 #include <stdlib.h>
@@ -344,6 +345,7 @@ static void free_gatherings(tg_server *s, tg__gathering *list)
             tg__store_give(&s->store, g->rank[rank].msg);
         tg__store_give(&s->store, g->answer);
         free(g->coding);
+        free(g->tensors);
         free(g);
     }
 }
@@ -379,6 +381,7 @@ void tg_server_destroy(tg_server *s)
         tg__nodes_destroy(s->nodes);
         free(s->in);
         tg__intake_forget_sessions(s);
+        tg__tensors_forget(s);
         free(s->channels);
         free(s);
     }

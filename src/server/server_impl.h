@@ -65,6 +65,7 @@ struct tg_server {
     tg__gathering *active, *idle;
     tg__heard_on *channels;
     size_t nchannels, channels_cap;
+    struct tg__tensors *tensors; /* of the parameters: tensors.h */
     tg__mode mode;
     tg__robust robust;
     tg__region *regions;

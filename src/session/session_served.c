@@ -3,6 +3,8 @@
 #include "base/mem.h"
 #include "exchange/star.h"
 #include "transport/endpoint.h"
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A threshold for gradients is none for parameters. */
@@ -67,11 +69,38 @@ static tg__settings cut(const char *text)
     return settings;
 }
 
+/* What the servers' parameters are of, a line for each tensor. NULL: out of memory */
+static char *describe_tensors(const tg_session *s)
+{
+    enum { TAIL = 32 };
+    char *text = NULL;
+    size_t len;
+    FILE *f = open_memstream(&text, &len);
+    if (f == NULL)
+        return NULL;
+    for (size_t i = 0; i < s->ntrained; i++) {
+        const tensor *t = &s->tensor[s->trained[i]];
+        fprintf(f, "%u %s ", t->bucket, t->name);
+        for (size_t d = 0; d < t->ndim; d++)
+            fprintf(f, "%s%zu", d == 0 ? "" : "x", t->shape[d]);
+        fputs(t->ndim == 0 ? "scalar\n" : "\n", f);
+    }
+    if (fclose(f) != 0)
+        return NULL;
+    if (len <= TG__STAR_TENSORS_MOST)
+        return text;
+    char *tail = text + TG__STAR_TENSORS_MOST - TAIL;
+    const uint64_t rest =
+        tg_hash(TG_HASH_START, tail, len - (size_t)(TG__STAR_TENSORS_MOST - TAIL));
+    snprintf(tail, TAIL, "\n" TG__STAR_TENSORS_REST "%016llx\n", (unsigned long long)rest);
+    return text;
+}
+
 /* Offer a bucket's parameters to the servers, and get theirs.
- * values    [out] (n of the bucket)
- * settings  of this session */
+ * values  [out] (n of the bucket)
+ * told    of this session */
 static tg_status share(tg_session *s, uint32_t index, tg_codec *codec, float *values,
-                       tg__settings settings, tg__op *op, uint64_t *step_p)
+                       const tg__star_texts *told, tg__op *op, uint64_t *step_p)
 {
     const bucket *b = &s->bucket[index];
     for (uint32_t k = 0; k < b->count; k++) {
@@ -82,7 +111,8 @@ static tg_status share(tg_session *s, uint32_t index, tg_codec *codec, float *va
                                       s->transport->size, tg__servers_of(s->transport), b->n, codec,
                                       &tg__combine_parameters, &op->x));
     op->x->anew = s->config.count_anew != 0;
-    op->x->settings = settings;
+    op->x->tensors = told->tensors;
+    op->x->settings = told->settings;
     op->task.step = s->t;
     op->flight.bucket = (uint16_t)index;
     TG_TRY(tg__codec_encode(codec, NULL, values, b->n, op->x->parts, op->x->nparts, NULL));
@@ -117,11 +147,11 @@ static tg_status spread(tg_session *s, uint32_t index, tg_codec *codec, float *v
 
 /* With nodes, the leaders talk to the servers, and pass on what these have. */
 static tg_status share_bucket(tg_session *s, uint32_t index, tg_codec *codec, float *values,
-                              tg__settings settings, tg__op *op, uint64_t *step_p)
+                              const tg__star_texts *told, tg__op *op, uint64_t *step_p)
 {
     const bucket *b = &s->bucket[index];
     if (s->nodes == NULL || s->nodes->index == 0)
-        TG_TRY(share(s, index, codec, values, settings, op, step_p));
+        TG_TRY(share(s, index, codec, values, told, op, step_p));
     else
         tg__engine_skip(s->engine, 1);
     if (s->nodes != NULL) {
@@ -145,13 +175,15 @@ static tg_status share_bucket(tg_session *s, uint32_t index, tg_codec *codec, fl
 static tg_status share_all(tg_session *s, tg_codec *codec, float *values)
 {
     TG__FREED char *text = tg__session_describe(s, "begin");
+    TG__FREED char *tensors = describe_tensors(s);
     uint64_t step = 0;
-    if (text == NULL)
+    if (text == NULL || tensors == NULL)
         return tg_fail(TG_E_NOMEM, "out of memory: settings");
+    const tg__star_texts told = {{tensors, strlen(tensors)}, cut(text)};
     for (uint32_t index = 0; index < s->nbuckets; index++) {
         tg__op *op;
         TG_TRY(tg_alloc(1, sizeof *op, &op));
-        const tg_status status = share_bucket(s, index, codec, values, cut(text), op, &step);
+        const tg_status status = share_bucket(s, index, codec, values, &told, op, &step);
         tg__op_release(s->engine, op);
         TG_TRY(status);
     }

@@ -17,6 +17,7 @@
 #include "exchange/star.h"
 #include "exchange/star_coding.h"
 #include "server/server_impl.h"
+#include "server/tensors.h"
 #include "strategy/optimizers.h"
 #include "transport/worker.h"
 #include "wire/envelope.h"
@@ -194,11 +195,14 @@ static size_t make_message(seat *s, bool parameters, size_t lies, uint8_t *msg)
     const size_t begin = what & 16 ? N / 2 : 0, n = parameters || !(what & 32) ? N : N / 2;
     const bool tells = parameters && (what & 32) != 0;
     const bool codes = world.codec != NULL && !parameters && n == N;
+    const char *tensors = !parameters ? "" : (what & 56) == 24 ? "0 a 8x5\n" : "0 a 40\n";
     tg__star head = {.combine = parameters ? &tg__combine_parameters : &tg__combine_mean,
                      .flags = (uint16_t)((!(what & 64) ? 0
                                           : parameters ? TG__STAR_ANEW
                                                        : TG__STAR_OWNS_MOMENTUM) |
+                                         (parameters ? TG__STAR_TENSORS : 0) |
                                          (tells ? TG__STAR_TELLS : 0)),
+                     .tensors = (uint32_t)strlen(tensors),
                      .begin = parameters || n == N ? 0 : begin,
                      .rate = 0.125};
     tg__envelope e = {.session = tells && (what & 8) != 0 ? 8 : 7,
@@ -219,6 +223,8 @@ static size_t make_message(seat *s, bool parameters, size_t lies, uint8_t *msg)
         len += head.coding;
     }
     tg__star_head(payload, &head);
+    memcpy(payload + len, tensors, head.tensors);
+    len += head.tensors;
     if (tells) /* the worker's settings */
         len += (size_t)snprintf((char *)payload + len, 32, "seed=%d\n", (int)(what & 1));
     for (size_t i = 0; i < lies; i++) {
@@ -308,6 +314,10 @@ static void compare(const tg_server *a, const tg_server *b)
                  (!x->slot[i] || memcmp(x->slot[i], y->slot[i], len) == 0));
     }
     must(!x && !y && a->founded == b->founded);
+    for (x = a->regions; x; x = x->next) {
+        const tg__settings s = tg__tensors_of(a, x->channel), t = tg__tensors_of(b, x->channel);
+        must(s.len > 0 && s.len == t.len && memcmp(s.text, t.text, s.len) == 0);
+    }
     for (int i = 0; i < SEATS; i++)
         must(a->in[i].base == b->in[i].base);
 }

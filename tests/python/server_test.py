@@ -173,7 +173,7 @@ class Several(unittest.TestCase):
                                             rf"\d+ parameters in {2 if wrong is other else 4} tensors, method {method}"):
                     worker(wrong, self.server.address, method)
             train(opt, model, 1, 2)
-        with self.assertRaisesRegex(telegrad.PeerError, "it keeps another model .*; this worker has 39 parameters in 2 tensors"):
+        with self.assertRaisesRegex(telegrad.PeerError, "it trains another model: its tensor 1 is weight 3x12, the server has 0.weight 24x12: .*; this worker has 39 parameters in 2 tensors"):
             worker(other, self.server.address)
 
     def test_no_seat(self):
