@@ -85,13 +85,16 @@ foreach(test ${cli_tests})
     add_test(NAME ${stem} COMMAND ${Python3_EXECUTABLE} ${test} $<TARGET_FILE:telegrad>)
     set_tests_properties(${stem} PROPERTIES TIMEOUT 900 LABELS cli)
 endforeach()
-if(TG_SANITIZE) # they want to be loaded first themselves
-    set_tests_properties(failing_io_test PROPERTIES DISABLED ON)
-else()
-    add_library(failing_io MODULE tests/failing_io.c)
-    target_link_libraries(failing_io PRIVATE tg_program_flags ${CMAKE_DL_LIBS})
-    set_tests_properties(failing_io_test PROPERTIES ENVIRONMENT FAILING_IO_SHIM=$<TARGET_FILE:failing_io>)
-endif()
+foreach(shim failing_io jumping_clock) # preloaded into the command by the test of that name
+    if(TG_SANITIZE) # sanitizers want to be loaded first themselves
+        set_tests_properties(${shim}_test PROPERTIES DISABLED ON)
+        continue()
+    endif()
+    add_library(${shim} MODULE tests/${shim}.c)
+    target_link_libraries(${shim} PRIVATE tg_program_flags ${CMAKE_DL_LIBS})
+    string(TOUPPER ${shim} SHIM)
+    set_tests_properties(${shim}_test PROPERTIES ENVIRONMENT ${SHIM}_SHIM=$<TARGET_FILE:${shim}>)
+endforeach()
 find_package(Threads REQUIRED)
 add_executable(cli_parts_test command/cli_parts_test.c command/advise/advise_fit.c command/output/format.c command/train/heartbeat.c command/output/table.c
     command/train/window.c)
