@@ -48,9 +48,11 @@ struct house {
     tg_status status[SHARDS];
     char error[SHARDS][512];
     pthread_mutex_t lock;
-    char events[8192]; /* what shard 0 told, a line each */
-    uint64_t repeated; /* messages that came again, over all servers that were closed */
-    uint64_t late;     /* likewise, those that came after the deadline */
+    char events[8192];  /* what shard 0 told, a line each */
+    char changes[8192]; /* likewise by on_change: kind, seat, name, whether it has a key, reason */
+    int late_told;      /* late steps of workers that shard 0 told */
+    uint64_t repeated;  /* messages that came again, over all servers that were closed */
+    uint64_t late;      /* likewise, those that came after the deadline */
     atomic_bool closes;
     shard_of at[SHARDS];
 };
@@ -62,6 +64,24 @@ static inline void on_event(void *arg, const char *text)
     const size_t len = strlen(h->events);
     snprintf(h->events + len, sizeof h->events - len, "%s\n", text);
     pthread_mutex_unlock(&h->lock);
+}
+
+static inline void on_change(void *arg, const tg_net_event *e)
+{
+    static const char *const kinds[] = {"came", "back", "left", "lost", "dropped", "refused"};
+    house *h = arg;
+    pthread_mutex_lock(&h->lock);
+    const size_t len = strlen(h->changes);
+    if (e->struct_size == sizeof *e && strstr(e->text, e->host) && strstr(e->text, e->reason))
+        snprintf(h->changes + len, sizeof h->changes - len, "%s|%d|%s|%d|%s\n", kinds[e->kind],
+                 e->seat, e->name, *e->key != 0, e->reason);
+    pthread_mutex_unlock(&h->lock);
+}
+
+static inline void on_server_event(void *arg, const tg_server_event *e)
+{
+    ((house *)arg)->late_told += e->kind == TG_SERVER_LATE && e->rank >= 0 && e->rank < SEATS &&
+                                 strstr(e->text, "after the deadline") != NULL;
 }
 
 static inline const tg_keys *list_now(void *arg)
@@ -111,7 +131,9 @@ static inline void open_shard(house *h, int q)
                                         .allow_now = list_now,
                                         .allow_now_arg = &h->at[q],
                                         .on_event = q == 0 ? on_event : NULL,
-                                        .on_event_arg = h};
+                                        .on_event_arg = h,
+                                        .on_change = q == 0 ? on_change : NULL,
+                                        .on_change_arg = h};
     const tg_server_config server = {.struct_size = sizeof server,
                                      .timeout_ms = h->timeout_ms,
                                      .stop = &h->at[q].stop,
@@ -121,7 +143,9 @@ static inline void open_shard(house *h, int q)
                                      .journal = q == 0 ? h->journal : NULL,
                                      .journal_bytes = h->journal_bytes,
                                      .min_workers = h->min_workers,
-                                     .deadline_ms = h->deadline_ms};
+                                     .deadline_ms = h->deadline_ms,
+                                     .on_event = q == 0 ? on_server_event : NULL,
+                                     .on_event_arg = h};
     h->at[q] = (shard_of){.h = h, .shard = q};
     if (tg_net_serve(&config, &net) != TG_OK || tg_transport_tcp(net, &h->t[q]) != TG_OK ||
         tg_server_create(h->t[q], 1, &server, &h->server[q]) != TG_OK)

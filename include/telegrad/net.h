@@ -220,6 +220,28 @@ TG_API TG_NODISCARD tg_status tg_net_allow(tg_net *net, const tg_keys *allow);
 
 /* Connections between a server (server.h) and workers, which come and go while it runs. Workers
  * call servers, and are not connected to each other. */
+typedef enum tg_net_event_kind {
+    TG_NET_CAME,    /* a worker has a seat */
+    TG_NET_BACK,    /* one whose connection had broken is back in its seat */
+    TG_NET_LEFT,    /* one has left by itself */
+    TG_NET_LOST,    /* the connection with one has broken; it may be back */
+    TG_NET_DROPPED, /* this server has disconnected one */
+    TG_NET_REFUSED  /* a call has failed, so nobody has come */
+} tg_net_event_kind;
+
+/* What has happened to a worker. Texts are valid during the call, and "" where there is none. Read
+ * only members that struct_size includes. */
+typedef struct tg_net_event {
+    size_t struct_size;
+    int kind;           /* tg_net_event_kind */
+    int seat;           /* of the worker; -1: refused */
+    const char *host;   /* its address without port */
+    const char *name;   /* that of its key on the list */
+    const char *key;    /* its key's fingerprint; "": without keys, or it has shown none */
+    const char *reason; /* why it has left, or is refused */
+    const char *text;   /* all of that in words, as on_event is told */
+} tg_net_event;
+
 typedef struct tg_net_serve_config {
     size_t struct_size;     /* sizeof(tg_net_serve_config) */
     const char *listen;     /* where workers call: "tcp://HOST:PORT", or "tcp://:PORT" */
@@ -244,6 +266,9 @@ typedef struct tg_net_serve_config {
     /* A text for each worker that joins (tg_net_about), such as the server's optimizer: printable,
      * at most 511 bytes, copied. NULL: "" */
     const char *about;
+    /* Told what on_event is told, in parts, and in the same way. NULL: not reported */
+    void (*on_change)(void *arg, const tg_net_event *event);
+    void *on_change_arg;
 } tg_net_serve_config;
 
 /* Listen for workers. Returns at once. The transport (tg_transport_tcp) has workers + 1 ranks: the

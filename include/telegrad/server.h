@@ -66,6 +66,20 @@ TG_API TG_NODISCARD tg_status tg_transport_worker(tg_transport *inner, int serve
 
 typedef struct tg_server tg_server;
 
+typedef enum tg_server_event_kind {
+    TG_SERVER_LATE,  /* the gradient came after deadline_ms */
+    TG_SERVER_UNFIT, /* it, or what the update would make of the parameters, is not finite */
+} tg_server_event_kind;
+
+/* A gradient of a rank was not applied. Read only members that struct_size includes. */
+typedef struct tg_server_event {
+    size_t struct_size;
+    int kind;         /* tg_server_event_kind */
+    int rank;         /* whose gradient it is; if workers come and go: its seat */
+    uint64_t step;    /* of the gradient */
+    const char *text; /* in words; valid during the call */
+} tg_server_event;
+
 typedef struct tg_server_config {
     size_t struct_size; /* sizeof(tg_server_config) */
     /* Longest wait for a rank's gradient while another rank's is there already; 0: 50,000. Less
@@ -135,6 +149,10 @@ typedef struct tg_server_config {
      * rule other than the mean. Borrowed until tg_server_create returns; NULL: each rank speaks for
      * itself */
     const int *nodes;
+    /* Told of gradients that are not applied, once for each rank, step and kind. Called by the
+     * thread that runs the server. NULL: not reported */
+    void (*on_event)(void *arg, const tg_server_event *event);
+    void *on_event_arg;
 } tg_server_config;
 
 /* Create a server. It does not talk to anybody until it runs.
@@ -178,7 +196,7 @@ TG_API TG_NODISCARD tg_status tg_server_run(tg_server *s);
 typedef struct tg_server_stats {
     size_t struct_size;  /* sizeof(tg_server_stats) */
     uint64_t sums;       /* answers formed: sums, or parameters */
-    uint64_t elements;   /* elements received in frames, over all ranks */
+    uint64_t elements;   /* elements received in frames, over all ranks; also of parameters */
     uint64_t bytes_in;   /* received from ranks, envelopes included */
     uint64_t bytes_out;  /* sent to them */
     uint64_t step;       /* the latest step that was answered */
@@ -202,6 +220,12 @@ typedef struct tg_server_stats {
     /* Gradients, or parts of them (a message for each bucket, of dense ones for each slice), that
      * came after deadline_ms */
     uint64_t late;
+    /* Messages with gradients, without those that came again: their elements, and their bytes with
+     * envelopes. 4 elements / bytes is the compression ratio. The same of the answers to them */
+    uint64_t gradient_elements, gradient_bytes;
+    uint64_t answer_elements, answer_bytes;
+    uint64_t staleness_sum; /* of all gradients that `staleness` counts */
+    uint64_t parameters;    /* elements of the parameters that it keeps */
 } tg_server_stats;
 
 /* Get the figures.

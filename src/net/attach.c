@@ -67,9 +67,10 @@ static tg_status read_answer(call *k, const tg__caller *c)
         return malformed(k);
     if (n->seats > 0 && k->server > 0 && seats != (uint64_t)n->seats)
         return tg_fail(TG_E_MISMATCH,
-                       "server %d at %s is for %lu workers, and server 0 for %d: start all with "
-                       "the same number",
-                       k->server, k->address, (unsigned long)seats, n->seats);
+                       "server %d at %s is for %lu worker%s, and server 0 for %d: start all "
+                       "with the same number",
+                       k->server, k->address, (unsigned long)seats, seats == 1 ? "" : "s",
+                       n->seats);
     char **about_p = &n->member[k->server + 1].about;
     tg__make_printable(text);
     if (*about_p && strcmp(*about_p, text) != 0)

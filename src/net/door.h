@@ -20,6 +20,9 @@
 #define TG__KNOCKS \
     1024 /* most connections that have not sent a byte; fewer if descriptors are few */
 #define TG__HALF_OPEN 64 /* places for handshakes, beside one for each rank */
+/* Said to those who take one kind of listener for the other. */
+#define TG__NO_SERVER "this is rank 0 of a job with a fixed group, not a parameter server"
+#define TG__NO_MEETING "this is a parameter server, not a meeting point"
 /* To one that had its key on the list when it shook hands. */
 #define TG__TAKEN_OFF "this rank's key was removed from the list of allowed keys"
 #define TG__YOUNG_NS INT64_C(100000000)

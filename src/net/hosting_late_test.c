@@ -147,6 +147,7 @@ static void test_always_late(void **state)
         assert_int_equal(lround(w[PROMPT].left), k == 0 ? w[PROMPT].own : 0); /* its tokens */
         house_close(&with);
         assert_int_equal(with.late, with.shards * w[PROMPT].late);
+        assert_int_equal(with.late_told, w[PROMPT].late);
         free(w);
         free(without);
     }

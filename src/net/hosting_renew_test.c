@@ -254,6 +254,9 @@ static void test_early(void **state)
     assert_string_equal(c->error, "");
     count_tokens(h, 1, 1);
     house_close(h);
+    assert_non_null(strstr(h->changes, "came|0||0|\nlost|0||0|"));
+    assert_non_null(strstr(h->changes, "back|0||0|\n"));
+    assert_null(strstr(h->changes, "dropped"));
     free(c);
     free(h);
 }

@@ -100,6 +100,8 @@ static tg_status read_join(tg__hall *h, const tg__caller *c, tg__joined *g)
     g->member = (tg__member){.key = c->stream->peer, .machine = tg__unpack_number(&u, 8)};
     tg__unpack_text(&u, job, sizeof job);
     tg__unpack_text(&u, address, sizeof address);
+    if (tg__caller_kind(c) == TG__SAID_ENTER)
+        return tg_fail(TG_E_MISMATCH, TG__NO_SERVER);
     if (tg__caller_kind(c) != TG__SAID_JOIN || !tg__unpack_whole(&u))
         return tg_fail(TG_E_CORRUPT, "the message of a rank that joins is malformed");
     if (strcmp(job, job_of(n)) != 0)

@@ -84,7 +84,10 @@ static tg_status hear_guests(tg__hall *h)
         if (tg__caller_kind(c) == TG__SAID_RELAY && tg__net_read_pair(h->n, c, &from, &to))
             TG_TRY(take_leg(h, c, from, to));
         else
-            tg__hall_refuse(h, g, tg_fail(TG_E_MISMATCH, "all %d ranks have joined", h->n->size));
+            tg__hall_refuse(h, g,
+                            tg__caller_kind(c) == TG__SAID_ENTER
+                                ? tg_fail(TG_E_MISMATCH, TG__NO_SERVER)
+                                : tg_fail(TG_E_MISMATCH, "all %d ranks have joined", h->n->size));
     }
     return TG_OK;
 }

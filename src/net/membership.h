@@ -21,6 +21,7 @@ typedef struct tg__member {
     int64_t lost_ns; /* of a seat: since when its worker is away; 0: it left as planned */
     bool settled;    /* of a seat: a message of its worker has come */
     bool is_back;    /* of a seat: the worker calls again, so this connection is of no use */
+    bool dropped;    /* of a seat: its worker's key is no longer allowed */
 } tg__member;
 
 typedef struct tg__directory tg__directory;

@@ -20,10 +20,31 @@ static bool is_allowed(void *arg, const tg__public_key *key)
     return tg__keys_find(s->config.allow, key) >= 0;
 }
 
-static void say(const tg__seats *s, const char *text)
+static const char *name_of(const tg__seats *s, const tg__public_key *key)
 {
+    const int position = key && s->n->tls ? tg__keys_find(s->config.allow, key) : -1;
+    return position >= 0 ? s->config.allow->entry[position].name : "";
+}
+
+/* key: NULL: none was shown */
+static void say(const tg__seats *s, tg_net_event_kind kind, int seat, const tg__public_key *key,
+                const char *host, const char *reason, const char *text)
+{
+    char mark[TG_KEY_TEXT] = "";
     if (s->config.on_event)
         s->config.on_event(s->config.on_event_arg, text);
+    if (key && s->n->tls)
+        tg__key_mark(key, mark);
+    const tg_net_event event = {.struct_size = sizeof event,
+                                .kind = (int)kind,
+                                .seat = seat,
+                                .host = host,
+                                .name = name_of(s, key),
+                                .key = mark,
+                                .reason = reason,
+                                .text = text};
+    if (s->config.on_change)
+        s->config.on_change(s->config.on_change_arg, &event);
 }
 
 /* A call has failed. */
@@ -39,7 +60,7 @@ static void note(void *arg, const char *host, const tg__caller *c, const char *w
     const char *tells =
         tg__refusals_add(&s->refusals, tg_now_ns(tg_clock_monotonic()), host, key, why);
     if (tells)
-        say(s, tells);
+        say(s, TG_NET_REFUSED, -1, key, host, why, tells);
 }
 
 /* ---- who comes ------------------------------------------------------------------------------- */
@@ -99,11 +120,12 @@ static tg_status choose_seat(tg__seats *s, uint64_t wants, const tg__guest *g, i
 {
     const int seats = s->n->size - 1;
     if (wants > (uint64_t)seats)
-        return tg_fail(TG_E_MISMATCH, "it asks for seat %lu: this server has %d seats",
-                       (unsigned long)wants - 1, seats);
+        return tg_fail(TG_E_MISMATCH, "it asks for seat %lu: this server has %d seat%s",
+                       (unsigned long)wants - 1, seats, seats == 1 ? "" : "s");
     const int seat = wants > 0 ? (int)wants - 1 : any_vacant(s);
     if (seat < 0)
-        return tg_fail(TG_E_PEER, "all %d seats for workers are taken", seats);
+        return seats == 1 ? tg_fail(TG_E_PEER, "the only seat for a worker is taken")
+                          : tg_fail(TG_E_PEER, "all %d seats for workers are taken", seats);
     *seat_p = -1;
     if (wants > 0 && s->n->stream[seat] && is_back(s, seat, g->token, &g->caller.stream->peer)) {
         s->n->member[seat].is_back = s->returns = true;
@@ -128,7 +150,7 @@ static tg_status read_enter(tg__seats *s, tg__guest *g, int *seat_p)
                    shards = tg__unpack_number(&u, 4), token = tg__unpack_number(&u, 8);
     tg__unpack_text(&u, job, sizeof job);
     if (tg__caller_kind(c) == TG__SAID_JOIN)
-        return tg_fail(TG_E_MISMATCH, "this is a parameter server, not a meeting point");
+        return tg_fail(TG_E_MISMATCH, TG__NO_MEETING);
     if (s->n->tls && tg__keys_find(s->config.allow, &c->stream->peer) < 0)
         return tg_fail(TG_E_PEER, TG__TAKEN_OFF);
     if (tg__caller_kind(c) != TG__SAID_ENTER || !tg__unpack_whole(&u))
@@ -184,13 +206,13 @@ static const char *describe(const tg__seats *s, int seat, char text[200])
 {
     const tg__member *m = &s->n->member[seat];
     char mark[TG_KEY_TEXT];
-    const int position = s->n->tls ? tg__keys_find(s->config.allow, &m->key) : -1;
+    const char *name = name_of(s, &m->key);
     if (s->n->tls)
         tg__key_mark(&m->key, mark);
     snprintf(text, 200, "worker %d (%.63s%s%.60s)", seat,
-             position >= 0 ? s->config.allow->entry[position].name
-             : s->n->tls   ? mark
-                           : "",
+             *name       ? name
+             : s->n->tls ? mark
+                         : "",
              s->n->tls ? ", " : "", m->address.host);
     return text;
 }
@@ -218,7 +240,7 @@ static void take_seat(tg__seats *s, tg__guest *g)
     tg__socket_watch(s->n->stream[seat]->fd, 60, 120); /* then its seat is free */
     s->renewed |= !tg__seats_allow(s, seat);           /* its key may have gone meanwhile */
     snprintf(text, sizeof text, "%s %s", describe(s, seat, who), back ? "is back" : "has come");
-    say(s, text);
+    say(s, back ? TG_NET_BACK : TG_NET_CAME, seat, &m->key, m->address.host, "", text);
 }
 
 /* ---- who leaves ------------------------------------------------------------------------------ */
@@ -247,7 +269,8 @@ static bool step_parting(tg__parting *p, int64_t now)
            (p->at == p->len && tg__stream_is_over(p->stream));
 }
 
-void tg__seats_part(tg__seats *s, int seat, const char *why, uint8_t *bytes, size_t at, size_t len)
+void tg__seats_part(tg__seats *s, int seat, tg_net_event_kind kind, const char *why, uint8_t *bytes,
+                    size_t at, size_t len)
 {
     const int64_t now = tg_now_ns(tg_clock_monotonic());
     char who[200], text[200 + TG__TEXT_MAX + 32];
@@ -268,7 +291,8 @@ void tg__seats_part(tg__seats *s, int seat, const char *why, uint8_t *bytes, siz
     if (step_parting(place, now))
         end_parting(place);
     snprintf(text, sizeof text, "%s has left%s%s", describe(s, seat, who), *why ? ": " : "", why);
-    say(s, text);
+    const tg__member *m = &s->n->member[seat];
+    say(s, kind, seat, &m->key, m->address.host, why, text);
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */

@@ -51,9 +51,11 @@ bool tg__seats_is_back(const tg__seats *s, int seat);
 /* When to call tg__seats_step next, at the latest. */
 int64_t tg__seats_due_ns(const tg__seats *s, int64_t now);
 /* Make a worker's seat vacant.
+ * kind   what is told: TG_NET_LEFT, TG_NET_LOST, TG_NET_DROPPED
  * why    it leaves
  * bytes  [at, len) to send before its connection closes; now owned by s */
-void tg__seats_part(tg__seats *s, int seat, const char *why, uint8_t *bytes, size_t at, size_t len);
+void tg__seats_part(tg__seats *s, int seat, tg_net_event_kind kind, const char *why, uint8_t *bytes,
+                    size_t at, size_t len);
 /* Close the door, and free n->hosts, if there is one. */
 void tg__seats_close(tg_net *n);
 

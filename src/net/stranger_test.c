@@ -193,12 +193,13 @@ static void other_first_messages(void **state)
         const char *answer; /* NULL: closed without one */
     } said[] = {
         {"GET / HTTP/1.0\r\n\r\n", 18, NULL},
-        {"tgnet\1\1\0\xff\xff\xff\xff", 12, NULL},       /* 4 GiB follow */
-        {"tgnet\1\1\0\1\4\0\0", 12, NULL},               /* one byte more than allowed */
-        {"tgnet\1\1\0\0\0\0\0", 12, "malformed"},        /* nothing follows */
-        {"tgnet\1\4\0\3\0\0\0abc", 15, "malformed"},     /* HELLO */
-        {"tgnet\1\xff\xff\3\0\0\0abc", 15, "malformed"}, /* no kind */
-        {"tgnet\2\1\0\3\0\0\0abc", 15, NULL},            /* another version */
+        {"tgnet\1\1\0\xff\xff\xff\xff", 12, NULL},                 /* 4 GiB follow */
+        {"tgnet\1\1\0\1\4\0\0", 12, NULL},                         /* one byte more than allowed */
+        {"tgnet\1\1\0\0\0\0\0", 12, "malformed"},                  /* nothing follows */
+        {"tgnet\1\4\0\3\0\0\0abc", 15, "malformed"},               /* HELLO */
+        {"tgnet\1\15\0\3\0\0\0abc", 15, "not a parameter server"}, /* ENTER */
+        {"tgnet\1\xff\xff\3\0\0\0abc", 15, "malformed"},           /* no kind */
+        {"tgnet\2\1\0\3\0\0\0abc", 15, NULL},                      /* another version */
     };
     net_job job;
     net_job_begin(&job, 2, true);
@@ -218,6 +219,35 @@ static void other_first_messages(void **state)
         close(fd);
     }
     goes_on(&job, 1);
+}
+
+/* A worker that takes rank 0 for a server is told so at once. With keys, and without. */
+static void a_worker_of_servers(void **state)
+{
+    (void)state;
+    for (int insecure = 0; insecure < 2; insecure++) {
+        net_job job;
+        net_job_begin(&job, 2, insecure == 1);
+        char key[TG_KEY_TEXT] = "";
+        const char *const servers[] = {job.address[0]}, *const keys[] = {key};
+        tg_net *net;
+        if (!insecure)
+            tg_key_text(job.key[0], key);
+        const tg_net_attach_config config = {.struct_size = sizeof config,
+                                             .count = 1,
+                                             .servers = servers,
+                                             .server_keys = insecure ? NULL : keys,
+                                             .key = insecure ? NULL : job.key[1],
+                                             .insecure = insecure == 1,
+                                             .timeout_s = 60};
+        net_rank_start(&job.rank[0], net_rank_visits);
+        const double before = hand_seconds();
+        assert_int_equal(tg_net_attach(&config, &net), TG_E_MISMATCH);
+        assert_true(hand_seconds() - before < 30);
+        assert_non_null(strstr(tg_error(), "refuses: this is rank 0 of a job with a fixed group, "
+                                           "not a parameter server"));
+        goes_on(&job, 1);
+    }
 }
 
 /* Ranks of two versions both say so, and at once. */
@@ -380,6 +410,7 @@ int main(void)
         cmocka_unit_test(thousand_idle_connections),
         cmocka_unit_test(half_open_ones_are_closed),
         cmocka_unit_test(other_first_messages),
+        cmocka_unit_test(a_worker_of_servers),
         cmocka_unit_test(another_version_is_named),
         cmocka_unit_test(other_jobs_and_twins),
         cmocka_unit_test(ranks_accept_who_is_on_the_roster),

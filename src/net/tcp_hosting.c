@@ -12,7 +12,7 @@ static void take(void *arg, int seat)
     if (tg__peer_connect(t, &t->peer[seat], stream) == TG_OK)
         return;
     tg__peer_release(&t->peer[seat]);
-    tg__seats_part(t->net->hosts, seat, tg_error(), NULL, 0, 0);
+    tg__seats_part(t->net->hosts, seat, TG_NET_DROPPED, tg_error(), NULL, 0, 0);
 }
 
 /* Tell a worker that it is not wanted any more, and why. */
@@ -38,6 +38,7 @@ tg_status tg__tcp_host(tg__tcp *t, int64_t *look_ns_p)
             (void)tg_fail(TG_E_PEER, "its key was removed from the list of allowed keys");
             dismiss(t, p, tg_error());
             tg__peer_push(t, p);
+            t->net->member[seat].dropped = true;
             tg__peer_lose(t, p, tg_error()); /* what waits for it fails, and it is dropped */
         } else if (tg__seats_is_back(s, seat)) {
             tg__peer_lose(t, p, "it has lost its connection, and calls again");
@@ -58,6 +59,10 @@ bool tg__tcp_drop(tg_transport *base, int peer)
     tg__peer *p = &t->peer[peer];
     tg__stream *stream = p->stream;
     const bool lost = stream && p->gone && !p->said_bye;
+    const tg_net_event_kind kind = stream && (!p->gone || t->net->member[peer].dropped)
+                                       ? TG_NET_DROPPED
+                                   : lost ? TG_NET_LOST
+                                          : TG_NET_LEFT;
     char why[TG__TEXT_MAX] = "";
     uint8_t *bytes = NULL;
     size_t at = 0, len = 0;
@@ -77,7 +82,7 @@ bool tg__tcp_drop(tg_transport *base, int peer)
         tg__peer_let_go(t, p);
     }
     if (stream)
-        tg__seats_part(t->net->hosts, peer, why, bytes, at, len);
+        tg__seats_part(t->net->hosts, peer, kind, why, bytes, at, len);
     tg__peer_release(p);
     tg__peer_begin(p, peer);
     return lost;

@@ -69,6 +69,10 @@ static tg_status answer_one(tg_server *s, tg__gathering *g, int rank, size_t len
     p->open = true;
     g->sending++;
     s->stats.bytes_out += len;
+    if (tg__gathering_has_gradients(g)) {
+        s->stats.answer_elements += g->n;
+        s->stats.answer_bytes += len;
+    }
     return TG_OK;
 }
 
@@ -357,10 +361,12 @@ tg_status tg__gatherings_forget(tg_server *s, int rank)
 
 static void note_staleness(tg_server *s, uint64_t steps)
 {
+    const uint64_t all = steps;
     size_t i = 0;
     for (; steps > 0 && i < TG_STALENESS - 1; steps >>= 1)
         i++;
     s->stats.staleness[i]++;
+    s->stats.staleness_sum += all;
 }
 
 /* Replace the mean by its coded frame. */

@@ -1,5 +1,6 @@
 #include "server/gathering.h"
 #include "base/mem.h"
+#include "exchange/star_state.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -133,6 +134,11 @@ tg_status tg__gathering_add(tg__gathering *g, tg__store *store, int ranks, int r
     g->flags |= flags;
     advance(g, store, ranks);
     return TG_OK;
+}
+
+bool tg__gathering_has_gradients(const tg__gathering *g)
+{
+    return g->star.combine != &tg__combine_parameters && g->star.combine != &tg__combine_state;
 }
 
 tg__robust_frame tg__gathering_frame(const tg__gathering *g, int rank)

@@ -77,6 +77,8 @@ TG_NODISCARD tg_status tg__gathering_keep_coding(tg__gathering *g, const uint8_t
  * rule, combine the frames; the flag NONFINITE says whether that failed.
  * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__gathering_finish(tg__gathering *g, tg__store *store, int ranks);
+/* Neither parameters that ranks offer nor the state of a checkpoint. */
+bool tg__gathering_has_gradients(const tg__gathering *g);
 /* The frame of a rank, of a gathering that keeps it. */
 tg__robust_frame tg__gathering_frame(const tg__gathering *g, int rank);
 /* The values (n) of the answer: at first the sum, at the end what is sent. */

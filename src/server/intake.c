@@ -4,6 +4,7 @@
 #include "server/round.h"
 #include "server/tensors.h"
 #include "telegrad/clock.h"
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,21 +235,47 @@ static tg_status forget_offers(tg_server *s, int rank)
     return tg__regions_abandon(s);
 }
 
+void tg__say_unapplied(tg_server *s, const tg__gathering *g, tg_server_event_kind kind, bool logs,
+                       const char *format, ...)
+{
+    char where[64], why[300], text[400];
+    tg__intake *in = &s->in[g->only];
+    const bool says = logs && !in->named[kind];
+    const bool tells = s->on_event != NULL && in->reported[kind] != g->id.step + 1;
+    if (!says && !tells)
+        return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    snprintf(text, sizeof text, "%s %d %s: %s", s->hosts ? "worker" : "rank",
+             tg__server_peer(s, g->only), tg__server_where(&g->id, where), why);
+    if (says)
+        tg_log(TG_LOG_WARN, "%s", text);
+    in->named[kind] |= logs;
+    if (!tells)
+        return;
+    in->reported[kind] = g->id.step + 1;
+    const tg_server_event event = {.struct_size = sizeof event,
+                                   .kind = (int)kind,
+                                   .rank = tg__server_peer(s, g->only),
+                                   .step = g->id.step,
+                                   .text = text};
+    s->on_event(s->on_event_arg, &event);
+}
+
 void tg__note_unfit(tg_server *s, const tg__gathering *g)
 {
-    char where[64];
     if (!s->ran || g->again || g->region == NULL || (g->flags & TG__FLAG_NONFINITE) == 0)
         return;
     s->stats.unfit++;
-    if (g->only < 0 || s->in[g->only].unfit)
+    if (g->only < 0)
         return;
-    s->in[g->only].unfit = true;
-    tg_log(TG_LOG_WARN, "%s %d %s: %s: it is not applied", s->hosts ? "worker" : "rank",
-           tg__server_peer(s, g->only), tg__server_where(&g->id, where),
-           (g->flags & TG__FLAG_SPOILS) != 0
-               ? "the update by its gradient would make parameters not finite (the learning rate "
-                 "may be too high)"
-               : "its gradient is not finite");
+    tg__say_unapplied(s, g, TG_SERVER_UNFIT, true, "%s: it is not applied",
+                      (g->flags & TG__FLAG_SPOILS) != 0
+                          ? "the update by its gradient would make parameters not finite (the "
+                            "learning rate may be too high)"
+                          : "its gradient is not finite");
 }
 
 /* A worker's first message since it came, which g is about. */
@@ -264,7 +291,8 @@ static tg_status meet(tg_server *s, int rank, tg__gathering *g)
         g->alone = s->mode.gathers && tg__rounds_nobody_counts(s);
         if (g->alone)
             tg__rounds_clear(s);
-        s->in[rank].unfit = s->in[rank].late = false;
+        memset(s->in[rank].named, 0, sizeof s->in[rank].named);
+        memset(s->in[rank].reported, 0, sizeof s->in[rank].reported);
         tg__clocks_begin(s, rank, g);
         if (s->mode.gathers)
             tg__rounds_admit(s, rank, s->in[rank].base);
@@ -301,6 +329,10 @@ static tg_status take(tg_server *s, int rank)
     in->msg = NULL;
     s->stats.bytes_in += in->said.len;
     s->stats.repeated += g->again;
+    if (!g->again && tg__gathering_has_gradients(g)) {
+        s->stats.gradient_elements += g->n;
+        s->stats.gradient_bytes += in->said.len;
+    }
     in->met = true;
     if (!g->again) {
         in->worker = in->said.worker;

@@ -96,7 +96,6 @@ static uint64_t next_number(const tg_server *s)
 
 bool tg__late_take(tg_server *s, tg__gathering *g)
 {
-    char where[64];
     tg__region *r = g->region;
     tg__pace_of *p = &r->rank[g->only];
     const uint64_t bits = tg__slice_bits(r, g->id.slice, g->n);
@@ -118,11 +117,10 @@ bool tg__late_take(tg_server *s, tg__gathering *g)
         tg__late_note_stop(s, g, next_number(s));
     tg__late_say_stop(s, g, s->step - 1);
     s->stats.late++;
-    if (s->ran && s->hosts && !s->in[g->only].late) /* a rank that stays says so itself */
-        tg_log(TG_LOG_WARN,
-               "worker %d %s: its gradient came after the deadline: it goes on at step %llu",
-               g->only, tg__server_where(&g->id, where), (unsigned long long)s->step);
-    s->in[g->only].late |= s->ran;
+    if (s->ran) /* a rank that stays says so itself */
+        tg__say_unapplied(s, g, TG_SERVER_LATE, s->hosts,
+                          "its gradient came after the deadline: it goes on at step %llu",
+                          (unsigned long long)s->step);
     return true;
 }
 

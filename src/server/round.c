@@ -119,8 +119,8 @@ tg_status tg__rounds_check_ranks(tg_server *s, int rank)
     if (s->hosts || s->stats.ranks >= s->min_workers)
         return TG_OK;
     s->culprit = rank;
-    return tg_fail(TG_E_PEER, "%d ranks are left, but a step takes the gradients of %d",
-                   s->stats.ranks, s->min_workers);
+    return tg_fail(TG_E_PEER, "%d rank%s left, but a step takes the gradients of %d",
+                   s->stats.ranks, s->stats.ranks == 1 ? " is" : "s are", s->min_workers);
 }
 
 void tg__rounds_clear(tg_server *s)
@@ -445,8 +445,8 @@ tg_status tg__rounds_replay(tg_server *s, const tg__journal_record *record, cons
         round = round->next;
     if (round == NULL)
         return tg_fail(TG_E_CORRUPT,
-                       "round %llu of %u workers: their gradients are not in the journal",
-                       (unsigned long long)number, count);
+                       "round %llu of %u worker%s: not all of its gradients are in the journal",
+                       (unsigned long long)number, count, count == 1 ? "" : "s");
     for (int rank = 0; rank < s->ranks; rank++) /* who is to be answered is not known yet */
         if (round->of[rank] != NULL)
             round->of[rank]->gone = true;

@@ -311,6 +311,23 @@ static void nothing_is_lost(void **state)
         }
 }
 
+/* What a server of 4 ranks has counted. async: not in rounds */
+static void check_figures(const tg_server_stats *s, bool async)
+{
+    uint64_t least = 0, most = 0, gradients = 0;
+    for (size_t i = 0; i < TG_STALENESS; i++) { /* bin i: 2^(i-1) to 2^i - 1 */
+        least += s->staleness[i] * (i == 0 ? 0 : UINT64_C(1) << (i - 1));
+        most += s->staleness[i] * ((UINT64_C(1) << i) - 1);
+        gradients += s->staleness[i];
+    }
+    assert_true(s->staleness_sum >= least && s->staleness_sum <= most);
+    assert_true(async == (gradients > 0) && (async || s->staleness_sum == 0));
+    assert_int_equal(s->parameters, MEMBER_N);
+    assert_int_equal(s->elements - s->gradient_elements, 4 * MEMBER_N); /* what ranks offered */
+    assert_int_equal(s->answer_elements, s->gradient_elements);
+    assert_true(s->gradient_bytes + 4 * 4 * MEMBER_N < s->bytes_in);
+}
+
 /* Bytes that a server sends: about as many as it gets. */
 static void answers_are_short(void **state)
 {
@@ -333,6 +350,10 @@ static void answers_are_short(void **state)
         const tg_server_stats *c = &coded.server[0].stats, *w = &whole.server[0].stats;
         assert_true(w->bytes_out > offers * (BUSY + 1));
         assert_true(c->bytes_out > offers);
+        check_figures(c, k > 0);
+        check_figures(w, k > 0);
+        assert_true(w->gradient_bytes < w->gradient_elements && c->answer_bytes < w->answer_bytes);
+        assert_true(w->answer_bytes > 4 * w->answer_elements);
         const uint64_t changes = c->bytes_out - offers, answers = w->bytes_out - offers;
         if (k == 0)
             assert_true(10 * changes < answers);

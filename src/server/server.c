@@ -253,6 +253,8 @@ static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_ser
     s->ranks = s->first_server = t->size - servers;
     s->timeout_ns = (c->timeout_ms == 0 ? TIMEOUT_MS : c->timeout_ms) * INT64_C(1000000);
     s->stop = c->stop;
+    s->on_event = c->on_event;
+    s->on_event_arg = c->on_event_arg;
     s->released = true;
     s->culprit = -1;
     s->hosts = TG_HAS(tg_transport_ops, t->ops, drop) && t->ops->drop != NULL;
@@ -332,7 +334,10 @@ tg_status tg_server_get_stats(const tg_server *s, tg_server_stats *stats)
     TG__ARGS(s, stats);
     TG_TRY(tg__sized_room("tg_server_get_stats: stats", stats,
                           TG__FIRST_SIZE(tg_server_stats, combined_ns)));
-    tg__sized_out(stats, &s->stats, sizeof s->stats);
+    tg_server_stats own = s->stats;
+    for (const tg__region *r = s->regions; r != NULL; r = r->next)
+        own.parameters += r->n;
+    tg__sized_out(stats, &own, sizeof own);
     return TG_OK;
 }
 

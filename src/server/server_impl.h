@@ -17,18 +17,18 @@ typedef struct tg__intake {
     enum tg__awaits awaits;
     tg_request req;
     uint8_t stamp[TG__WORKER_STAMP];
-    tg__stamp said;   /* the stamp, while MESSAGE */
-    uint8_t *msg;     /* from the store, while MESSAGE */
-    uint32_t worker;  /* the worker that has the seat, by its stamps. It keeps the seat while it is
+    tg__stamp said;  /* the stamp, while MESSAGE */
+    uint8_t *msg;    /* from the store, while MESSAGE */
+    uint32_t worker; /* the worker that has the seat, by its stamps. It keeps the seat while it is
                          away, because it may come back. 0: none, or one that does not come back */
-    uint64_t number;  /* of the last message that was accepted from it */
-    uint64_t base;    /* the step at which it began */
-    bool met;         /* a message was accepted since it joined */
-    bool unfit;       /* the log says that a gradient of it was not applied */
-    bool late;        /* ... that one came after the deadline */
-    uint64_t held;    /* bytes in gatherings that wait for lower ranks */
-    uint64_t owed;    /* bytes of answers to its own gatherings that it has not received yet */
-    int64_t heard_ns; /* when its last message arrived */
+    uint64_t number; /* of the last message that was accepted from it */
+    uint64_t base;   /* the step at which it began */
+    bool met;        /* a message was accepted since it joined */
+    bool named[2];   /* by the log; by tg_server_event_kind */
+    uint64_t reported[2]; /* 1 + the step of its last event; likewise */
+    uint64_t held;        /* bytes in gatherings that wait for lower ranks */
+    uint64_t owed;        /* bytes of answers to its own gatherings that it has not received yet */
+    int64_t heard_ns;     /* when its last message arrived */
 } tg__intake;
 
 /* The session whose messages a channel carries. */
@@ -81,6 +81,8 @@ struct tg_server {
     tg__kept kept;          /* of a checkpoint: what has not been taken up yet */
     tg__state_copy *copies; /* for ranks that read or write it */
     tg_server_stats stats;
+    void (*on_event)(void *arg, const tg_server_event *event);
+    void *on_event_arg;
     int culprit; /* after an error: the rank to blame; -1: the sender of the message */
     bool ran;
     bool failed, released; /* it has left its transport; that no longer uses posted memory */
@@ -122,8 +124,13 @@ TG_NODISCARD tg_status tg__gathering_take(tg_server *s, tg__gathering *g);
 void tg__gathering_read(tg__gathering *g);
 /* Send the answer. */
 TG_NODISCARD tg_status tg__gathering_answer(tg_server *s, tg__gathering *g);
-/* Count the gradient of g if it was not applied, and say so once of each worker. */
+/* Count the gradient of g if it was not applied, and say so. */
 void tg__note_unfit(tg_server *s, const tg__gathering *g);
+/* Say that the gradient of g, which is that of one rank, is not applied: in the log once of each
+ * rank, and to on_event once of each of its steps.
+ * logs  whether the log has it at all */
+void tg__say_unapplied(tg_server *s, const tg__gathering *g, tg_server_event_kind kind, bool logs,
+                       const char *format, ...) TG_PRINTF(5, 6);
 /* Begin a gathering with its first message, whose envelope has been opened.
  * payload  (len) of the message
  * Errors   those of tg__gathering_begin; TG_E_MISMATCH, TG_E_UNSUPPORTED. The gathering then

@@ -96,6 +96,11 @@ static void counts(void **state)
         assert_int_equal(stats->ranks, 0);
         assert_true(stats->bytes_in > 4 * stats->elements &&
                     stats->bytes_out > 4 * stats->elements);
+        assert_int_equal(stats->gradient_elements, stats->elements);
+        assert_int_equal(stats->gradient_bytes, stats->bytes_in);
+        assert_int_equal(stats->answer_elements, stats->elements);
+        assert_int_equal(stats->answer_bytes, stats->bytes_out);
+        assert_int_equal(stats->parameters + stats->staleness_sum, 0);
         elements += stats->elements;
     }
     assert_int_equal(elements, 5 * P * N);

@@ -220,8 +220,8 @@ static tg_status replay(void *arg, const tg__journal_record *record, const uint8
 {
     tg_server *s = arg;
     if (record->rank >= (uint32_t)s->ranks)
-        return tg_fail(TG_E_MISMATCH, "of worker %u: this server is for %d workers", record->rank,
-                       s->ranks);
+        return tg_fail(TG_E_MISMATCH, "of worker %u: this server is for %d worker%s", record->rank,
+                       s->ranks, s->ranks == 1 ? "" : "s");
     if (record->kind == TG__RECORD_PUSH)
         return tg__gathering_replay(s, record, body);
     if (record->kind == TG__RECORD_BACK && record->len == 8) {
