@@ -79,7 +79,8 @@ function serversPage() {
     return [...serversHeader(), ...section("Servers", serverTable()), shown ? el("div", {class: "bar"}, shown) : null,
         ...section("Training", charts(SERVER_CHARTS.slice(0, 4))),
         ...section("Staleness", ...stalenessPart()),
-        ...section("Network and work", charts(SERVER_CHARTS.slice(4)))];
+        ...section("Network and work", charts(SERVER_CHARTS.slice(4))),
+        ...section("Events", ...eventsPart())];
 }
 
 const files = unique(runs.map(run => run.file));

@@ -44,6 +44,8 @@ function serverTable() {
         n("unfit", "not applied", total("unfit"), count),
         n("received", "", total("bytes_in"), bytes),
         n("sent", "", total("bytes_out"), bytes),
+        n("ratio", "up", total("up"), times),
+        n("ratio", "down", total("down"), times),
         n("syncs", "", total("syncs"), count),
         n("sync", "mean", run => run.totals.syncs ? run.totals.sync_s / run.totals.syncs : null, seconds),
     ].filter(column => column.kind !== "n" || runs.some(run => isNumber(column.of(run)) && column.of(run) !== 0));
@@ -72,4 +74,25 @@ function stalenessPart() {
     const table = sortableTable(columns, bins, "Staleness");
     table.classList.add("stale");
     return [table];
+}
+
+/* What happened to workers, in order. */
+function eventsPart() {
+    const rows = runs.flatMap(run => run.events.map(event => ({run, event})));
+    if (!rows.length) return [];
+    const missing = runs.reduce((sum, run) => sum + run.event_count - run.events.length, 0);
+    const field = name => row => row.event[name];
+    const columns = [
+        {head: "Time", unit: "since the first start", of: field("seconds"), show: seconds},
+        ...runs.length > 1 ? [{head: "server", of: row => row.run.label, show: (_, row) => label(row.run.label, row.run)}] : [],
+        {head: "event", of: field("event")},
+        {head: "worker", kind: "n", of: field("worker"), show: v => isNumber(v) ? String(v) : "\u2013"},
+        {head: "name", of: row => row.event.name || row.event.key || row.event.host, kind: "spec"},
+        {head: "step", kind: "n", of: field("step"), show: count},
+        {head: "steps", unit: "late or unfit", kind: "n", of: field("steps"), show: v => isNumber(v) ? count(v) : ""},
+        {head: "why", of: row => row.event.reason || (isNumber(row.event.steps) ? row.event.text : null), show: v => v || ""},
+    ].filter(column => column.head !== "steps" || rows.some(row => isNumber(row.event.steps)));
+    const table = sortableTable(columns, rows, "Events");
+    table.classList.add("events");
+    return [missing ? el("p", {class: "about"}, `The last ${count(rows.length)} of ${count(rows.length + missing)} events.`) : null, table];
 }

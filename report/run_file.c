@@ -295,9 +295,10 @@ static void note_failures(const place *at, const json_t *table)
 
 static tg_status add_record(place *at, json_t *record)
 {
-    static const char *const types[] = {"start", "step",         "epoch",  "end",       "failed",
-                                        "table", "server_start", "server", "server_end"};
-    enum { START, STEP, EPOCH, END, FAILED, TABLE, SERVER_START, SERVER, SERVER_END, TYPES };
+    static const char *const types[] = {"start",        "step",      "epoch",        "end",
+                                        "failed",       "table",     "server_start", "server",
+                                        "server_event", "server_end"};
+    enum { START, STEP, EPOCH, END, FAILED, TABLE, SERVER_START, TYPES = SERVER_START + 4 };
     const char *type = text(record, "type");
     size_t t = 0;
     while (t < TYPES && (!type || strcmp(type, types[t]) != 0))

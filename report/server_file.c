@@ -14,10 +14,12 @@ const char *const server_names[SERVER_COLUMNS] = {
 };
 
 /* Totals of one start, as a record has them. */
-enum { SECONDS, STEP, ANSWERS, IN, OUT, BUSY, SYNCS, SYNC, UNFIT, TOTALS };
-static const char *const totals[TOTALS] = {"seconds",       "step",      "answers",
-                                           "bytes_in",      "bytes_out", "combine_s",
-                                           "journal_syncs", "journal_s", "unfit"};
+enum { SECONDS, STEP, ANSWERS, IN, OUT, BUSY, SYNCS, SYNC, UNFIT, CODED, TOTALS = CODED + 4 };
+static const char *const totals[TOTALS] = {"seconds",           "step",           "answers",
+                                           "bytes_in",          "bytes_out",      "combine_s",
+                                           "journal_syncs",     "journal_s",      "unfit",
+                                           "gradient_elements", "gradient_bytes", "answer_elements",
+                                           "answer_bytes"};
 
 static double number(const json_t *record, const char *name)
 {
@@ -28,7 +30,7 @@ static double number(const json_t *record, const char *name)
 /* A total; 0 if the record is older than its name. */
 static double total_of(const json_t *record, size_t total)
 {
-    const bool older = total == UNFIT && !json_object_get(record, totals[total]);
+    const bool older = total >= UNFIT && !json_object_get(record, totals[total]);
     return older ? 0 : number(record, totals[total]);
 }
 
@@ -161,7 +163,8 @@ static tg_status add(server_file *s, const char *path, size_t line, const json_t
     row[SERVER_WORKERS] = workers;
     /* Of the first record after a restart, it is not known from where steps counted. */
     row[SERVER_PACE] = some && from > 0 ? (step - from) / spent : (double)NAN;
-    row[SERVER_GRADIENTS] = some ? gradients / spent : (double)NAN;
+    /* In mode sync, staleness is not counted. */
+    row[SERVER_GRADIENTS] = some && s->gradients + gradients > 0 ? gradients / spent : (double)NAN;
     row[SERVER_IN] = some ? since(s, record, IN) / spent : (double)NAN;
     row[SERVER_OUT] = some ? since(s, record, OUT) / spent : (double)NAN;
     row[SERVER_STALENESS] = gradients > 0 ? steps / gradients : (double)NAN;
@@ -177,10 +180,33 @@ static tg_status add(server_file *s, const char *path, size_t line, const json_t
     s->syncs += since(s, record, SYNCS);
     s->sync_s += since(s, record, SYNC);
     s->unfit += since(s, record, UNFIT);
+    for (size_t i = 0; i < SERVER_CODED; i++)
+        s->coded[i] += since(s, record, CODED + i);
     s->gradients += gradients;
     s->late += fmax(0, late_in(record) - late_in(s->last));
     json_decref(s->last);
     s->last = json_incref((json_t *)record);
+    return TG_OK;
+}
+
+/* What has happened to a worker. */
+static tg_status add_event(server_file *s, const char *path, size_t line, const json_t *record)
+{
+    const double seconds = number(record, "seconds");
+    if (!(seconds >= 0 && seconds <= MOST) || !json_is_string(json_object_get(record, "event")))
+        return tg_fail(TG_E_CORRUPT,
+                       "%s:%zu: \"seconds\" or \"event\": allowed: a number, 0 to %g, and a text",
+                       path, line, MOST);
+    if (!s->events)
+        s->events = json_array();
+    json_t *event = json_copy((json_t *)record);
+    if (event)
+        json_object_set_new(event, "seconds", json_real(s->begin_s - s->first_s + seconds));
+    if (json_array_append_new(s->events, event) != 0)
+        return tg_fail(TG_E_NOMEM, "out of memory: events of %s", path);
+    s->event_count++;
+    if (json_array_size(s->events) > SERVER_EVENTS_MOST)
+        json_array_remove(s->events, 0);
     return TG_OK;
 }
 
@@ -204,6 +230,8 @@ tg_status server_files_add(server_files *f, const char *path, size_t line, const
     }
     if (begins)
         return begin(s, path, line, record);
+    if (strcmp(type, "server_event") == 0)
+        return add_event(s, path, line, record);
     TG_TRY(add(s, path, line, record));
     s->ended = strcmp(type, "server_end") == 0;
     return TG_OK;
@@ -217,12 +245,19 @@ double server_file_staleness(const server_file *s)
     return s->gradients > 0 ? sum / s->gradients : (double)NAN;
 }
 
+double server_file_ratio(const server_file *s, size_t elements)
+{
+    const double bytes = s->coded[elements + 1];
+    return bytes > 0 ? 4 * s->coded[elements] / bytes : (double)NAN;
+}
+
 void server_files_free(server_files *f)
 {
     for (size_t i = 0; i < f->count; i++) {
         free(f->file[i].name);
         json_decref(f->file[i].start);
         json_decref(f->file[i].last);
+        json_decref(f->file[i].events);
         free(f->file[i].rows.v);
     }
     free(f->file);

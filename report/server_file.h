@@ -23,7 +23,13 @@ enum {
 
 extern const char *const server_names[SERVER_COLUMNS];
 
-enum { SERVER_STALENESS_BINS = 16 };
+enum {
+    SERVER_STALENESS_BINS = 16,
+    SERVER_EVENTS_MOST = 500 /* the last ones are kept */
+};
+
+/* Elements of gradients and of the answers to them, each followed by bytes. */
+enum { SERVER_UP, SERVER_UP_BYTES, SERVER_DOWN, SERVER_DOWN_BYTES, SERVER_CODED };
 
 /* A server, which may have been started several times. */
 typedef struct server_file {
@@ -37,7 +43,11 @@ typedef struct server_file {
     double most_workers;
     /* Sums over all starts. */
     double seconds, answers, bytes_in, bytes_out, syncs, sync_s, gradients, late, unfit;
-    double staleness[SERVER_STALENESS_BINS];
+    double staleness[SERVER_STALENESS_BINS], coded[SERVER_CODED];
+    /* Records of what has happened to workers; NULL: none. Seconds are those since the first start.
+     */
+    json_t *events;
+    size_t event_count; /* also of those that are not kept */
 } server_file;
 
 typedef struct server_files {
@@ -45,13 +55,16 @@ typedef struct server_files {
     size_t count;
 } server_files;
 
-/* Add a record of type "server_start", "server" or "server_end", which is line `line` of a file.
+/* Add a record of a server, whose type begins with "server", which is line `line` of a file.
  * path    outlives f; the same pointer for all records of the file
  * Errors  TG_E_CORRUPT: the message names file and line; TG_E_NOMEM */
 TG_NODISCARD tg_status server_files_add(server_files *f, const char *path, size_t line,
                                         const json_t *record);
 /* The mean over all gradients, with the middle of each range; NAN: there is none. */
 double server_file_staleness(const server_file *s);
+/* The compression ratio: bytes as f32, divided by those that it took; NAN: there were none.
+ * elements  SERVER_UP or SERVER_DOWN */
+double server_file_ratio(const server_file *s, size_t elements);
 void server_files_free(server_files *f); /* frees the contents; f may be all zero */
 
 #endif

@@ -72,6 +72,69 @@ static void test_rates(void **state)
     run_files_free(&f);
 }
 
+#define EVENT(seconds, kind) \
+    "{\"type\":\"server_event\",\"seconds\":" #seconds ",\"event\":\"" kind "\",\"worker\":1}\n"
+
+/* Events stand on the axis of the first start, change no figure, and only the last ones are kept.
+ */
+static void test_events(void **state)
+{
+    static char many[100 * SERVER_EVENTS_MOST];
+    (void)state;
+    run_files f =
+        read_servers(BEGIN EVENT(0.5, "came") AT("server", 2, 10, 20, 1000, "6,2,0,0")
+                         EVENT(3, "lost") BEGIN_AT("2026-11-26T16:01:00Z") EVENT(0.25, "refused")
+                             AT("server_end", 4, 30, 60, 5000, "6,4,6,0"));
+    const server_file *s = &f.servers.file[0];
+    static const double at[] = {0.5, 3, 60.25};
+    assert_int_equal(s->event_count, 3);
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *seconds = json_object_get(json_array_get(s->events, i), "seconds");
+        assert_float_equal(json_real_value(seconds), at[i], 1e-9);
+    }
+    assert_float_equal(s->seconds, 6, 0);
+    assert_true(s->ended);
+    run_files_free(&f);
+
+    size_t len = (size_t)sprintf(many, "%s", BEGIN);
+    for (int i = 0; i < SERVER_EVENTS_MOST + 7; i++)
+        len += (size_t)sprintf(many + len, "%s", i < 7 ? EVENT(1, "late") : EVENT(2, "left"));
+    f = read_servers(many);
+    assert_int_equal(f.servers.file[0].event_count, SERVER_EVENTS_MOST + 7);
+    assert_int_equal(json_array_size(f.servers.file[0].events), SERVER_EVENTS_MOST);
+    assert_float_equal(
+        json_real_value(json_object_get(json_array_get(f.servers.file[0].events, 0), "seconds")), 2,
+        0);
+    json_t *page = NULL;
+    assert_int_equal(server_json(&f.servers, &page), TG_OK);
+    assert_int_equal(json_array_size(json_object_get(json_array_get(page, 0), "events")),
+                     SERVER_EVENTS_MOST);
+    json_decref(page);
+    run_files_free(&f);
+    refused(EVENT(1, "came"), "without \"server_start\" before it");
+    refused(BEGIN EVENT("x", "came"), "\"seconds\" or \"event\"");
+    refused(BEGIN "{\"type\":\"server_event\",\"seconds\":1,\"event\":7}\n", "\"seconds\" or");
+}
+
+/* The ratio of what is coded: of records that have it. */
+static void test_ratio(void **state)
+{
+    (void)state;
+    run_files f = read_servers(BEGIN AT("server", 2, 10, 20, 1000, "6,2,0,0"));
+    assert_true(isnan(server_file_ratio(&f.servers.file[0], SERVER_UP)));
+    run_files_free(&f);
+    f = read_servers(
+        BEGIN "{\"type\":\"server_end\",\"seconds\":4,\"workers\":2,\"step\":1,\"answers\":1,"
+              "\"bytes_in\":1,\"bytes_out\":1,\"combine_s\":0,\"journal_bytes\":0,"
+              "\"journal_syncs\":0,\"journal_s\":0,\"gradient_elements\":1000,"
+              "\"gradient_bytes\":250,\"answer_elements\":500,\"answer_bytes\":2000,"
+              "\"staleness\":[0,0,0,0," ZEROS);
+    assert_float_equal(server_file_ratio(&f.servers.file[0], SERVER_UP), 16, 0);
+    assert_float_equal(server_file_ratio(&f.servers.file[0], SERVER_DOWN), 1, 0);
+    assert_true(isnan(f.servers.file[0].rows.v[SERVER_GRADIENTS])); /* not counted: mode sync */
+    run_files_free(&f);
+}
+
 /* A server that is started again: its figures count from 0, and it had no workers meanwhile. */
 static void test_started_again(void **state)
 {
@@ -151,8 +214,12 @@ static void test_kinds_are_not_mixed(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {ON_FILE(test_rates), ON_FILE(test_started_again),
-                                       ON_FILE(test_unfit), ON_FILE(test_refused),
+    const struct CMUnitTest tests[] = {ON_FILE(test_rates),
+                                       ON_FILE(test_started_again),
+                                       ON_FILE(test_unfit),
+                                       ON_FILE(test_events),
+                                       ON_FILE(test_ratio),
+                                       ON_FILE(test_refused),
                                        ON_FILE(test_kinds_are_not_mixed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

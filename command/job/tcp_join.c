@@ -3,12 +3,14 @@
 #include "command/output/stop.h"
 #include "telegrad/clock.h"
 #include "telegrad/tools.h"
+#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SAID_AGAIN_NS INT64_C(60000000000) /* the same words, where there is no status line */
@@ -60,6 +62,18 @@ static tg_status of_option(tg_status status)
     for (size_t i = 0; status == TG_E_SPEC && i < TG_COUNT(names); i++)
         if (strncmp(tg_error(), names[i], strlen(names[i])) == 0)
             return tg_fail(status, "--%s", tg_error());
+    return status;
+}
+
+/* One kind of listener was taken for the other: name the option for this one. */
+static tg_status of_kind(tg_status status)
+{
+    static const struct {
+        const char *text, *option;
+    } kinds[] = {{"not a parameter server", "--join"}, {"not a meeting point", "--server"}};
+    for (size_t i = 0; status == TG_E_MISMATCH && i < TG_COUNT(kinds); i++)
+        if (strstr(tg_error(), kinds[i].text))
+            return tg_fail(status, "%s: use train %s", tg_error(), kinds[i].option);
     return status;
 }
 
@@ -206,7 +220,7 @@ tg_status tcp_join(const struct net_options *o, const char *job, int rank, doubl
                                   .allow_now_arg = &lists,
                                   .on_refused = on_refused};
     if (status == TG_OK)
-        status = of_option(tg_net_join(&config, &net));
+        status = of_kind(of_option(tg_net_join(&config, &net)));
     console_status("");
     tg_key_destroy(key);
     tcp_join_lists_free(&lists);
@@ -241,16 +255,16 @@ static tg_status attach(const struct net_options *o, char *servers, char *keys,
     const int count = keys ? cut(keys, key) : config->count;
     if (count != config->count)
         return tg_fail(TG_E_SPEC,
-                       "--server-key with %d keys and --server with %d addresses: give "
+                       "--server-key with %d key%s and --server with %d address%s: give "
                        "each server its key, in the same order",
-                       count, config->count);
+                       count, count == 1 ? "" : "s", config->count, config->count == 1 ? "" : "es");
     for (int q = 0; keys && q < count; q++)
         if (tg_key_fingerprint(key[q], unused) != TG_OK)
             return tg_fail(TG_E_SPEC, "--server-key %s", tg_error());
     config->server_keys = keys ? key : NULL;
     if (o->insecure)
         warn_once();
-    return tg_net_attach(config, net_p);
+    return of_kind(tg_net_attach(config, net_p));
 }
 
 tg_status tcp_join_servers(const struct net_options *o, const char *job, double timeout_s,
@@ -299,10 +313,27 @@ static void ask_for_descriptors(int workers)
     (void)setrlimit(RLIMIT_NOFILE, &limit); /* tg_net_serve says if it is too little */
 }
 
+#define PORT_NS INT64_C(10000000000) /* a server that ends takes 5 s at most to say goodbye */
+
+bool tcp_join_port_again(int64_t *until_ns, tg_status status)
+{
+    const int64_t now = tg_now_ns(tg_clock_monotonic());
+    if (status != TG_E_IO || !strstr(tg_error(), strerror(EADDRINUSE)) || stop_signal != 0 ||
+        (*until_ns != 0 && now > *until_ns))
+        return false;
+    if (*until_ns == 0) {
+        *until_ns = now + PORT_NS;
+        console_note("%s: trying again for %d s", tg_error(), (int)(PORT_NS / 1000000000));
+    }
+    (void)nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    return true;
+}
+
 tg_status tcp_join_serve(const struct net_options *o, tg_net_serve_config *config,
                          struct tcp_lists *lists, tg_net **net_p)
 {
     tg_key_pair *key = NULL;
+    int64_t until = 0;
     *lists = (struct tcp_lists){.options = o};
     tg_status status = read_keys(o, &key, &lists->current);
     if (status == TG_OK && o->insecure)
@@ -314,7 +345,9 @@ tg_status tcp_join_serve(const struct net_options *o, tg_net_serve_config *confi
     config->on_event = on_event;
     ask_for_descriptors(config->workers);
     if (status == TG_OK)
-        status = of_option(tg_net_serve(config, net_p));
+        do
+            status = of_option(tg_net_serve(config, net_p));
+        while (tcp_join_port_again(&until, status));
     tg_key_destroy(key);
     return status;
 }

@@ -38,6 +38,12 @@ void tcp_join_lists_free(struct tcp_lists *lists);
 TG_NODISCARD tg_status tcp_join_serve(const struct net_options *o, tg_net_serve_config *config,
                                       struct tcp_lists *lists, tg_net **net_p);
 
+/* Whether to try to listen again, after a pause: the port is in use, maybe by a server that is
+ * ending, and has not been for 10 s. Says so the first time.
+ * until_ns  0 at first
+ * status    of the attempt that has failed, with the text of tg_error */
+bool tcp_join_port_again(int64_t *until_ns, tg_status status);
+
 /* From now on SIGHUP does not end this process: the list of keys is read again, while it joins, and
  * then by tcp_join_refresh. Without --allow: does nothing. */
 void tcp_join_await_hangups(const struct net_options *o);

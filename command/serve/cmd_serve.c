@@ -11,16 +11,18 @@
 #include "command/output/outfile.h"
 #include "command/output/output.h"
 #include "command/output/stop.h"
+#include "command/serve/metrics.h"
 #include "command/serve/monitor.h"
+#include "command/serve/serve_check.h"
 #include "command/serve/server_records.h"
 #include "telegrad/clock.h"
-#include "telegrad/registry.h"
 #include "telegrad/server.h"
 #include "telegrad/tools.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define SECOND INT64_C(1000000000)
 #define LOG_EVERY_S 10
@@ -37,7 +39,9 @@ struct command {
     struct monitor *monitor;
     struct server_records *records;
     int64_t begin_ns, told_ns;
-    uint64_t told_answers;
+    uint64_t told_answers, seen_answers;
+    struct server_events *events;
+    double began_s, moved_s; /* Unix time: of the start, of the last answer */
 };
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -171,54 +175,6 @@ static tg_status read_shard(struct command *c)
     return TG_OK;
 }
 
-static tg_status check_network(const struct net_options *o)
-{
-    if (!o->listen)
-        return tg_fail(TG_E_SPEC, "serve requires --listen tcp://HOST:PORT, where workers call, "
-                                  "e.g. tcp://0.0.0.0:4242");
-    TG_TRY(net_options_address("listen", o->listen, false, "", 1));
-    if (o->insecure && (o->key || o->allow))
-        return tg_fail(TG_E_SPEC,
-                       "--insecure and --%s cannot be combined: --insecure means no keys",
-                       o->key ? "key" : "allow");
-    if (!o->insecure && !o->key)
-        return tg_fail(TG_E_SPEC, "--listen requires --key FILE (see telegrad key new), or "
-                                  "--insecure: no keys and no encryption");
-    if (!o->insecure && !o->allow)
-        return tg_fail(TG_E_SPEC, "--listen with --key requires --allow FILE, the public keys of "
-                                  "the workers, a key and a name per line");
-    return TG_OK;
-}
-
-/* A rule's f depends on the number of workers; of more than this, any sensible f is allowed. */
-enum { MODE_RANKS = 64 };
-
-/* A server with this mode and optimizer can be created. */
-static tg_status check_mode(const struct command *c)
-{
-    tg_transport *t[MODE_RANKS + 1];
-    tg_server *s;
-    tg_spec *optimizer;
-    const int ranks = c->workers < MODE_RANKS ? (int)c->workers : MODE_RANKS;
-    const tg_server_config config = {
-        .struct_size = sizeof config, .mode = c->mode, .optimizer = c->optimizer};
-    if (strcmp(c->mode, "sum") == 0 || strncmp(c->mode, "sum:", 4) == 0)
-        return tg_fail(TG_E_SPEC,
-                       "--mode %.64s: workers that come and go need a server that keeps the "
-                       "parameters: allowed: async, sync; train --servers N has sum",
-                       c->mode);
-    TG_TRY(server_mode_check("mode", c->mode, "async|sync"));
-    TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, c->optimizer, &optimizer));
-    tg_spec_free(optimizer);
-    TG_TRY(tg_transport_inproc(ranks + 1, t));
-    const tg_status status = tg_server_create(t[ranks], 1, &config, &s);
-    if (status == TG_OK)
-        tg_server_destroy(s);
-    for (int rank = 0; rank <= ranks; rank++)
-        tg_transport_destroy(t[rank]);
-    return status;
-}
-
 static tg_status check(struct command *c)
 {
     if (c->journal && !c->journal[0])
@@ -227,10 +183,10 @@ static tg_status check(struct command *c)
         return tg_fail(TG_E_SPEC, "--log-every %g requires --out FILE, which receives the records",
                        c->every_s);
     TG_TRY(read_shard(c));
-    TG_TRY(check_network(&c->net));
+    TG_TRY(serve_check_network(&c->net));
     if (c->workers > (double)(int)c->workers)
         return tg_fail(TG_E_SPEC, "--workers %g: allowed: a whole number", c->workers);
-    TG_TRY(check_mode(c));
+    TG_TRY(serve_check_mode(c->mode, c->optimizer, (int)c->workers));
     if (c->min > c->workers || c->min > (double)(int)c->min)
         return tg_fail(TG_E_SPEC, "--min %g: allowed: a whole number, at most --workers, %g",
                        c->min, c->workers);
@@ -256,9 +212,9 @@ static void write_done(const struct command *c, char *line, size_t room)
     if (!c->server || tg_server_get_stats(c->server, &s) != TG_OK)
         return;
     const double seconds = (double)(tg_now_ns(tg_clock_monotonic()) - c->begin_ns) / 1e9;
-    snprintf(line, room, "%llu answers, %s received (%s/s), %s sent, in %s",
-             (unsigned long long)s.sums, format_bytes((double)s.bytes_in).text,
-             format_bytes((double)s.bytes_in / seconds).text,
+    snprintf(line, room, "%llu answer%s, %s received (%s/s), %s sent, in %s",
+             (unsigned long long)s.sums, s.sums == 1 ? "" : "s",
+             format_bytes((double)s.bytes_in).text, format_bytes((double)s.bytes_in / seconds).text,
              format_bytes((double)s.bytes_out).text, format_seconds(seconds).text);
 }
 
@@ -272,51 +228,39 @@ static void write_state(const struct command *c, char *line, size_t room)
     snprintf(line, room, "%d worker%s now; %s", s.ranks, s.ranks == 1 ? "" : "s", done);
 }
 
-/* In Prometheus' text format. */
 static void write_metrics(void *arg, FILE *f)
 {
     const struct command *c = arg;
     tg_server_stats s = {.struct_size = sizeof s};
-    if (!c->server || tg_server_get_stats(c->server, &s) != TG_OK)
-        return;
-    const struct {
-        const char *name, *type, *help;
-        double value;
-    } all[] = {
-        {"workers", "gauge", "Connected workers.", s.ranks},
-        {"answers_total", "counter", "Answers (parameters) sent.", (double)s.sums},
-        {"elements_total", "counter", "Elements of gradients received.", (double)s.elements},
-        {"received_bytes_total", "counter", "Bytes received from workers.", (double)s.bytes_in},
-        {"sent_bytes_total", "counter", "Bytes sent to workers.", (double)s.bytes_out},
-        {"unfit_total", "counter", "Gradients not applied: they or the update are not finite.",
-         (double)s.unfit},
-        {"late_total", "counter", "Gradients not applied: they came after the deadline.",
-         (double)s.late},
-        {"step", "gauge", "The latest step that was answered, over all workers.", (double)s.step},
-        {"waited_seconds_total", "counter", "Time spent idle.", (double)s.waited_ns / 1e9},
-        {"combined_seconds_total", "counter", "Time spent on decoding and updating.",
-         (double)s.combined_ns / 1e9},
-        {"journal_bytes", "gauge", "Bytes of the journal's log.", (double)s.journal_bytes},
-        {"journal_syncs_total", "counter", "How often the journal was synced to disk.",
-         (double)s.journal_syncs},
-        {"journal_seconds_total", "counter", "Time spent on syncing the journal.",
-         (double)s.journal_ns / 1e9},
-    };
-    for (size_t i = 0; i < TG_COUNT(all); i++)
-        fprintf(f, "# HELP telegrad_%s %s\n# TYPE telegrad_%s %s\ntelegrad_%s %.17g\n", all[i].name,
-                all[i].help, all[i].name, all[i].type, all[i].name, all[i].value);
-    uint64_t up_to = 0;
-    fputs("# HELP telegrad_staleness Steps between a worker's parameters and its gradient.\n"
-          "# TYPE telegrad_staleness histogram\n",
-          f);
-    for (size_t i = 0; i < TG_STALENESS; i++) {
-        up_to += s.staleness[i];
-        if (i + 1 < TG_STALENESS)
-            fprintf(f, "telegrad_staleness_bucket{le=\"%llu\"} %llu\n", (1ULL << i) - 1,
-                    (unsigned long long)up_to);
-    }
-    fprintf(f, "telegrad_staleness_bucket{le=\"+Inf\"} %llu\ntelegrad_staleness_count %llu\n",
-            (unsigned long long)up_to, (unsigned long long)up_to);
+    const struct metrics m = {.stats = &s,
+                              .events = c->events,
+                              .seats = (int)c->workers,
+                              .began_s = c->began_s,
+                              .moved_s = c->moved_s};
+    if (c->server && tg_server_get_stats(c->server, &s) == TG_OK)
+        metrics_write(&m, f);
+}
+
+static double unix_time(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* A worker has come or left, or a call has failed. */
+static void on_change(void *arg, const tg_net_event *event)
+{
+    struct command *c = arg;
+    tg_server_stats s = {.struct_size = sizeof s};
+    if (c->server && tg_server_get_stats(c->server, &s) == TG_OK)
+        server_events_of_net(c->events, event, &s);
+}
+
+static void on_server_event(void *arg, const tg_server_event *event)
+{
+    const struct command *c = arg;
+    server_events_of_server(c->events, event);
 }
 
 /* On a terminal each second; elsewhere each minute, if anything has come. */
@@ -342,6 +286,9 @@ static const tg_keys *tick(void *arg)
     tg_server_stats s = {.struct_size = sizeof s};
     if (c->server && tg_server_get_stats(c->server, &s) == TG_OK) {
         tell_state(c, &s);
+        if (s.sums > c->seen_answers)
+            c->moved_s = unix_time();
+        c->seen_answers = s.sums;
         if (c->records)
             server_records_tick(c->records, &s);
     }
@@ -362,10 +309,13 @@ static tg_status open_records(struct command *c, const tg_server_stats *s)
                                        .workers = (int)c->workers,
                                        .timeout_s = c->timeout_s,
                                        .deadline_s = c->deadline_ns / 1e9,
-                                       .every_s = c->every_s > 0 ? c->every_s : LOG_EVERY_S,
+                                       .every_s = c->every_s,
                                        .recovered = s->recovered,
                                        .recovered_step = s->recovered_step};
-    return c->out ? server_records_open(&about, &c->records) : TG_OK;
+    if (c->out)
+        TG_TRY(server_records_open(&about, &c->records));
+    server_events_to(c->events, c->records);
+    return TG_OK;
 }
 
 /* Write the last record. The server has run until `status`, which is returned unless that fails. */
@@ -375,6 +325,7 @@ static tg_status close_records(struct command *c, tg_status status)
     tg_server_stats s = {.struct_size = sizeof s};
     struct server_records *records = c->records;
     c->records = NULL;
+    server_events_to(c->events, NULL);
     snprintf(why, sizeof why, "%s", tg_error());
     tg_status closed = tg_server_get_stats(c->server, &s);
     if (closed == TG_OK)
@@ -406,7 +357,9 @@ static tg_status serve(struct command *c, tg_transport *t)
                                      .journal = c->journal,
                                      .shards = c->shards,
                                      .min_workers = (int64_t)c->min,
-                                     .deadline_ms = (int64_t)(c->deadline_ns / 1e6)};
+                                     .deadline_ms = (int64_t)(c->deadline_ns / 1e6),
+                                     .on_event = on_server_event,
+                                     .on_event_arg = c};
     tg_server_stats s = {.struct_size = sizeof s};
     TG_TRY(tg_server_create(t, 1, &config, &c->server));
     TG_TRY(tg_server_get_stats(c->server, &s));
@@ -415,8 +368,8 @@ static tg_status serve(struct command *c, tg_transport *t)
         tg_server_destroy(c->server);
         return status;
     }
-    console_note("server %d of %d listens at %s for up to %d workers", c->number, c->shards,
-                 c->net.listen, (int)c->workers);
+    console_note("server %d of %d listens at %s for up to %d worker%s", c->number, c->shards,
+                 c->net.listen, (int)c->workers, (int)c->workers == 1 ? "" : "s");
     if (c->journal && s.recovered > 0)
         console_note("journal %s: continues with %s parameters, after step %llu", c->journal,
                      format_count(s.recovered).text, (unsigned long long)s.recovered_step);
@@ -431,6 +384,8 @@ static tg_status serve(struct command *c, tg_transport *t)
 static tg_status run(struct command *c)
 {
     char about[512];
+    tg_status status = TG_OK;
+    int64_t until = 0;
     tg_net *net;
     tg_transport *t;
     tg_net_serve_config config = {.struct_size = sizeof config,
@@ -440,14 +395,22 @@ static tg_status run(struct command *c)
                                   .job = "serve",
                                   .allow_now = tick,
                                   .allow_now_arg = c,
-                                  .about = about};
+                                  .about = about,
+                                  .on_change = on_change,
+                                  .on_change_arg = c};
     server_mode_tell(about, sizeof about, c->optimizer, c->mode, c->deadline_ns / 1e9);
+    c->every_s = c->every_s > 0 ? c->every_s : LOG_EVERY_S;
+    c->began_s = unix_time();
+    TG_TRY(server_events_create((int)c->workers, c->every_s, &c->events));
     c->begin_ns = c->told_ns = tg_now_ns(tg_clock_monotonic());
     tcp_join_await_hangups(&c->net);
     if (c->status_at)
-        TG_TRY(monitor_open(c->status_at, &c->monitor));
+        do
+            status = monitor_open(c->status_at, &c->monitor);
+        while (tcp_join_port_again(&until, status));
+    TG_TRY(status);
     TG_TRY(tcp_join_serve(&c->net, &config, &c->lists, &net));
-    tg_status status = tg_transport_tcp(net, &t);
+    status = tg_transport_tcp(net, &t);
     if (status != TG_OK) {
         tg_net_destroy(net);
         return status;
@@ -472,6 +435,7 @@ static int cmd_serve(int argc, char **argv)
         status = run(&c);
     tcp_join_lists_free(&c.lists);
     monitor_close(c.monitor);
+    server_events_free(c.events);
     return cli_end(status);
 }
 

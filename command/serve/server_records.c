@@ -68,7 +68,7 @@ static json_t *figures(const struct server_records *r, const char *type, const t
         json_array_append_new(staleness, json_integer((json_int_t)s->staleness[i]));
     return json_pack(
         "{s:s, s:f, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:f, s:o, "
-        "s:I}",
+        "s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
         "type", type, "seconds", (double)(r->told_ns - r->begin_ns) / 1e9,          /**/
         "workers", s->ranks, "step", (json_int_t)s->step,                           /**/
         "answers", (json_int_t)s->sums, "elements", (json_int_t)s->elements,        /**/
@@ -79,7 +79,22 @@ static json_t *figures(const struct server_records *r, const char *type, const t
         "journal_bytes", (json_int_t)s->journal_bytes,                              /**/
         "journal_syncs", (json_int_t)s->journal_syncs,                              /**/
         "journal_s", (double)s->journal_ns / 1e9, "staleness", staleness, "late",
-        (json_int_t)s->late);
+        (json_int_t)s->late, "parameters", (json_int_t)s->parameters, /**/
+        "gradient_elements", (json_int_t)s->gradient_elements,        /**/
+        "gradient_bytes", (json_int_t)s->gradient_bytes,              /**/
+        "answer_elements", (json_int_t)s->answer_elements,            /**/
+        "answer_bytes", (json_int_t)s->answer_bytes,                  /**/
+        "staleness_sum", (json_int_t)s->staleness_sum);
+}
+
+/* If it cannot be written, say so, and write nothing more. */
+static void add(struct server_records *r, json_t *record)
+{
+    r->status = record_file_add(r->file, record);
+    if (r->status == TG_OK)
+        return;
+    snprintf(r->why, sizeof r->why, "%s", tg_error());
+    console_warning("%s: no more records are written", r->why);
 }
 
 void server_records_tick(struct server_records *r, const tg_server_stats *stats)
@@ -88,11 +103,27 @@ void server_records_tick(struct server_records *r, const tg_server_stats *stats)
     if (!r || now - r->told_ns < r->every_ns || r->status != TG_OK)
         return;
     r->told_ns = now;
-    r->status = record_file_add(r->file, figures(r, "server", stats));
-    if (r->status == TG_OK)
+    add(r, figures(r, "server", stats));
+}
+
+static json_t *text_or_null(const char *text)
+{
+    return jsonl_text(text && *text ? text : NULL);
+}
+
+void server_records_event(struct server_records *r, const struct server_event *e)
+{
+    if (!r || r->status != TG_OK)
         return;
-    snprintf(r->why, sizeof r->why, "%s", tg_error());
-    console_warning("%s: no more records are written", r->why);
+    const int64_t now = tg_now_ns(tg_clock_monotonic());
+    add(r, json_pack("{s:s, s:f, s:o, s:s, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o}",            /**/
+                     "type", "server_event", "seconds", (double)(now - r->begin_ns) / 1e9,      /**/
+                     "time", time_now(), "event", e->event, "worker",                           /**/
+                     e->worker < 0 ? json_null() : json_integer(e->worker),                     /**/
+                     "name", text_or_null(e->name), "key", text_or_null(e->key),                /**/
+                     "host", text_or_null(e->host), "step", (json_int_t)e->step,                /**/
+                     "steps", e->steps == 0 ? json_null() : json_integer((json_int_t)e->steps), /**/
+                     "reason", text_or_null(e->reason), "text", text_or_null(e->text)));
 }
 
 tg_status server_records_close(struct server_records *r, const tg_server_stats *stats,

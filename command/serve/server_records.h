@@ -18,6 +18,14 @@ struct server_records;
  * Errors  TG_E_IO, TG_E_SPEC (the file holds something else), TG_E_NOMEM */
 TG_NODISCARD tg_status server_records_open(const struct server_about *about,
                                            struct server_records **r_p);
+/* What has happened to a worker. Texts: "": there is none. */
+struct server_event {
+    const char *event, *name, *key, *host, *reason, *text;
+    int worker;           /* its seat; -1: it has none */
+    uint64_t step, steps; /* steps: so many of the worker's were late or unfit; 0: not counted */
+};
+/* Write a record of an event. Errors as with server_records_tick. NULL is fine. */
+void server_records_event(struct server_records *r, const struct server_event *e);
 /* Write a record of the figures if every_s seconds have passed since the last one. If it cannot be
  * written, say so, and write nothing more. NULL is fine. */
 void server_records_tick(struct server_records *r, const tg_server_stats *stats);

@@ -214,6 +214,12 @@ static tg_status serve(const struct launch *l, const struct run_options *o)
     return TG_OK;
 }
 
+/* "late           1 step, whose ..." */
+static void print_steps(const char *what, uint64_t steps, const char *why)
+{
+    printf("%-14s %" PRIu64 " step%s%s\n", what, steps, steps == 1 ? "" : "s", why);
+}
+
 static void print_result(const struct run_about *about, const struct run_result *result)
 {
     const struct run_options *o = about->options;
@@ -261,13 +267,11 @@ static void print_result(const struct run_about *about, const struct run_result 
     print_quality(end, train_data_unit(data));
     print_cost(result, o->virtual_clock);
     if (end->late)
-        printf("late           %" PRIu64 " steps, whose gradients came after a server's deadline\n",
-               end->late);
+        print_steps("late", end->late, ", whose gradients came after a server's deadline");
     if (end->skipped_nonfinite)
-        printf("skipped        %" PRIu64 " steps, whose gradients were not finite\n",
-               end->skipped_nonfinite);
+        print_steps("skipped", end->skipped_nonfinite, ", whose gradients were not finite");
     if (end->clipped)
-        printf("clipped        %" PRIu64 " steps\n", end->clipped);
+        print_steps("clipped", end->clipped, "");
     printf("params hash    %016" PRIx64 "\n", end->params_hash);
     print_saved(o, result);
 }

@@ -130,7 +130,9 @@ def write_server(path, starts=(0,), end=True):
             lines.append({"type": "server", "seconds": second, "workers": min(second, 8), "step": 10 * second, "answers": 40 * second,
                           "elements": 1000 * second, "bytes_in": 10 ** 6 * second ** 2, "bytes_out": 10 ** 8 * second, "repeated": 0, "unfit": second, "idle_s": 0,
                           "combine_s": 0.01 * second ** 2 / 20, "journal_bytes": 10 ** 7 * second, "journal_syncs": 20 * second,
-                          "journal_s": 0.02 * second ** 1.5, "staleness": [20 * second, 10 * second, 5 * second, second ** 2, *[0] * 12]})
+                          "journal_s": 0.02 * second ** 1.5, "staleness": [20 * second, 10 * second, 5 * second, second ** 2, *[0] * 12],
+                          "gradient_elements": 400 * second, "gradient_bytes": 100 * second, "answer_elements": 0, "answer_bytes": 0})
+        lines.insert(-1, {"type": "server_event", "seconds": 19.5, "event": "refused", "worker": None, "name": STRANGE, "reason": STRANGE, "step": 7})
     if end:
         lines[-1]["type"] = "server_end"
     with open(path, "w", encoding="utf-8") as file:
@@ -313,9 +315,11 @@ class Report(CliTest):
         self.assertEqual(saw["title"], "2 parameter servers")
         saw = self.look(self.page(one), width=500)
         self.assertEqual(saw["title"], "Parameter server s0")
-        table = [line.split() for line in self.ok("report", one, two).splitlines()]
-        self.assertEqual(table[0], ["server", "time", "workers", "step", "answers", "gradients/s", "staleness", "unfit", "received", "sent", "syncs"])
-        self.assertEqual(table[2], ["s0", "40.0", "s", "8", "200", "1,600", "55", "2.41", "40", "800", "MB", "4.00", "GB", "800"])
+        totals, *events = self.ok("report", one, two).split("\n\n")
+        table = [line.split() for line in totals.splitlines()]
+        self.assertEqual(([part.count("\n") for part in events], [part[:11] for part in events]), ([4, 4], ["s0: events\n", "s1: events\n"]))
+        self.assertEqual(table[0], ["server", "time", "workers", "step", "answers", "gradients/s", "staleness", "unfit", "received", "sent", "ratio", "syncs"])
+        self.assertEqual(table[2], ["s0", "40.0", "s", "8", "200", "1,600", "55", "2.41", "40", "800", "MB", "4.00", "GB", "16", "800"])
         self.assertEqual([row[0] for row in table[3:]], ["s1"])
         run_file = write_run(self.path("run.jsonl"))
         self.refused(2, ["run.jsonl: records of servers and of runs"], "report", one, run_file, "-o", self.path("mixed.html"))

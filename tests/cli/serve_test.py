@@ -12,15 +12,7 @@ import urllib.request
 import net_tool
 from cli_tool import run
 from free_port import free_port
-from serve_tool import MLP, ServeTest
-
-DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
-
-
-def documented(kind):
-    """The fields of a server's record in docs/records.md."""
-    table = (DOCS / "records.md").read_text(encoding="utf-8").split(f"| field of `{kind}` | meaning |\n", 1)[1].split("\n\n", 1)[0]
-    return {name for row in re.findall(r"^\|(.*?)\|", table, re.M) for name in re.findall(r"`(\w+)`", row)}
+from serve_tool import DOCS, MLP, ServeTest, documented
 
 
 @unittest.skipUnless(net_tool.AVAILABLE, net_tool.WHY)
@@ -248,7 +240,7 @@ class Serve(ServeTest):
         self.assertEqual([one.returncode for one in done], [130, 130], done[0].stderr)
         self.assertIn("came after the server's deadline: it is sent with the next one, and this worker goes on at step ", done[0].stderr)
         late, all_steps, end = sum(record["late"] for record in steps("sleeps")), steps("sleeps"), self.records("sleeps.jsonl", "end")[0]
-        self.assertIn(f"\nlate           {late} steps, whose gradients came after a server's deadline\n", done[0].stdout)
+        self.assertIn(f"\nlate           {late} step{'s'[late == 1:]}, whose gradients came after a server's deadline\n", done[0].stdout)
         self.assertEqual((late > 0, end["late"]), (True, late))
         for one, following in zip(all_steps, all_steps[1:]):  # only after a late one it is not the next
             self.assertTrue(following["step"] == one["step"] + 1 or one["late"], (one, following))
@@ -256,6 +248,8 @@ class Serve(ServeTest):
         self.assertIn("came after the deadline: it goes on at step ", self.ends(server))
         self.assertEqual(self.records("server.jsonl", "server_start")[0]["deadline"], 0.4)
         self.assertGreater(self.records("server.jsonl", "server_end")[0]["late"], 0)
+        told = [record for record in self.records("server.jsonl", "server_event") if record["event"] == "late"]
+        self.assertEqual((told[0]["steps"], told[0]["worker"] in (0, 1)), (1, True))
 
     def test_port_taken(self):
         server = self.serve()

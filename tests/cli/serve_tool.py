@@ -1,11 +1,20 @@
 """For tests of telegrad serve: servers and workers in processes over 127.0.0.1."""
 import json
+import pathlib
+import re
 import signal
 import threading
 import time
 import net_tool
 
 MLP = ["--model", "mlp:hidden=32", "--data", "glyphs:train=512,test=128", "--method", "topk:density=0.05", "--lr", "0.01"]
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+
+
+def documented(kind):
+    """The fields of a server's record in docs/records.md."""
+    table = (DOCS / "records.md").read_text(encoding="utf-8").split(f"| field of `{kind}` | meaning |\n", 1)[1].split("\n\n", 1)[0]
+    return {name for row in re.findall(r"^\|(.*?)\|", table, re.M) for name in re.findall(r"`(\w+)`", row)}
 
 
 class ServeTest(net_tool.NetTest):
