@@ -200,8 +200,12 @@ static tg_status add_event(server_file *s, const char *path, size_t line, const 
     if (!s->events)
         s->events = json_array();
     json_t *event = json_copy((json_t *)record);
-    if (event)
+    if (event) {
         json_object_set_new(event, "seconds", json_real(s->begin_s - s->first_s + seconds));
+        json_object_del(event, "type");
+        if (!json_is_number(json_object_get(event, "steps"))) /* the other fields say it */
+            json_object_del(event, "text");
+    }
     if (json_array_append_new(s->events, event) != 0)
         return tg_fail(TG_E_NOMEM, "out of memory: events of %s", path);
     s->event_count++;
