@@ -240,22 +240,27 @@ static tg_status replay(void *arg, const tg__journal_record *record, const uint8
                    (unsigned long long)record->len);
 }
 
+/* The snapshot is damaged, or not there: say how to go on. */
+static tg_status without_snapshot(tg_status status)
+{
+    return status != TG_E_CORRUPT
+               ? status
+               : tg_fail(status,
+                         "%s; a log is of no use without its snapshot: put back a copy of this "
+                         "folder, or begin a journal in another folder, with a first worker that "
+                         "has saved weights as its initial parameters",
+                         tg_error());
+}
+
 tg_status tg__snapshot_recover(tg_server *s, const char *dir)
 {
     bool found;
-    TG_TRY(tg__journal_open(&s->journal, dir, &found));
+    TG_TRY(without_snapshot(tg__journal_open(&s->journal, dir, &found)));
     if (!found)
         return tg__snapshot_write(s, 0);
-    tg_status status = tg__snapshot_read(s);
-    if (status == TG_E_CORRUPT)
-        return tg_fail(status,
-                       "%s; the log goes on from that snapshot, so neither can be used: put back a "
-                       "copy of this folder, or begin a journal in another folder, with a first "
-                       "worker that has saved weights as its initial parameters",
-                       tg_error());
-    TG_TRY(status);
+    TG_TRY(without_snapshot(tg__snapshot_read(s)));
     const uint64_t step = tg__clocks_now(s);
-    status = tg__journal_replay(&s->journal, replay, s);
+    tg_status status = tg__journal_replay(&s->journal, replay, s);
     if (status == TG_E_CORRUPT)
         status = tg_fail(status,
                          "%s; to continue from the snapshot, after step %llu, move that log to "

@@ -256,6 +256,11 @@ static void test_damaged(void **state)
     fclose(f);
     assert_true(tensors);
     assert_int_equal(read_again(&h), TG_OK);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(read_again(&h), TG_E_CORRUPT);
+    assert_non_null(
+        strstr(tg_error(), "but not the snapshot that it follows; a log is of no use "));
+    assert_non_null(strstr(tg_error(), "put back a copy of this folder"));
     remove_folder(folder);
 }
 
