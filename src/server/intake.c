@@ -283,7 +283,7 @@ static tg_status meet(tg_server *s, int rank, tg__gathering *g)
 {
     const uint64_t step = tg__clocks_now(s);
     if (!is_known(&s->in[rank])) {
-        if (g->waits) {
+        if (g->star.combine != &tg__combine_parameters) {
             tg__gathering_end(s, g);
             return tg_fail(TG_E_CORRUPT, "a new worker sends a gradient before its parameters");
         }

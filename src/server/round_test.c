@@ -293,6 +293,7 @@ static void test_by_hand(void **state)
                                  {LINES(later_step), "sync", 0, -3, 1, 0},
                                  {LINES(later_still), "sync", 0, -3, 2, 0},
                                  {LINES(no_parameters), "sync", 0, -7, 3, 0},
+                                 {LINES(no_parameters), "async", 0, -7, 0, 0},
                                  {LINES(own_cuts), "sync:combine=median", 0, -4, 2, 0},
                                  {LINES(all_left), "sync", 2, -3, 1, 0},
                                  {LINES(other_again), "sync:combine=median", 0, -3, 1, 0},
