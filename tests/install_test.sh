@@ -53,6 +53,7 @@ cmake -S "$root/examples/find_package" -B fp -DCMAKE_PREFIX_PATH="$dir/usr" >/de
 cmake --build fp >/dev/null
 ./fp/codec | grep -q '^40000 bytes became [0-9]*$'
 echo "C by find_package: $(./fp/codec)"
+[ "$net" != net ] || [ -x fp/tcp_server ]
 
 cc -std=c17 -Wall -Wextra -Werror "$root/examples/sockets.c" "$root/examples/socket_transport.c" "$root/examples/socket_mesh.c" \
     $(pkg-config --cflags --libs telegrad) -o sockets
@@ -73,8 +74,36 @@ if [ "$net" = net ]; then
     wait
     cat tcp.?
     [ "$(sed -n 's/^rank .* of 3: \(sum .*\), .* times fewer bytes$/\1/p' tcp.? | uniq -c | awk '{ print $1 }')" = 3 ] # the same bits
+
+    cc -std=c17 -Wall -Wextra -Werror "$root/examples/tcp_server.c" $(pkg-config --cflags --libs telegrad-net) -lm -o tcp_server
+    ./tcp_server serve tcp://127.0.0.1:$((port + 4)) >server.out 2>server.err &
+    server=$!
+    for i in $(seq 100); do [ -s server.out ] && break; sleep 0.1; done
+    work=$(sed -n 's/^start workers: //p' server.out)
+    $work >worker.1 & # two of them at once, then one that ends early
+    first=$!
+    $work >worker.2 &
+    second=$!
+    $work >worker.3 &
+    third=$!
+    for i in $(seq 200); do [ -s worker.3 ] && break; sleep 0.1; done
+    kill -INT $third
+    for pid in $third $first $second; do wait $pid; done
+    $work >worker.4 # the job is over
+    ./tcp key other.key >/dev/null
+    if $(echo "$work" | sed 's/worker\.key/other.key/') 2>refused; then exit 1; fi
+    cat refused
+    grep -q 'key' refused
+    kill -INT $server
+    wait $server
+    cat worker.? server.out
+    grep -q '^worker [0-9]* begins at step 1000 of 1000$' worker.4
+    grep -q '^served up to step 999: [0-9]* answers, [0-9]* bytes received$' server.out
+    for worker in worker.1 worker.2; do
+        awk '/^step/ { last = $4 + 0 } /^step 1000:/ { done = 1 } END { exit !(done && last > 0 && last < 0.2) }' $worker
+    done
 else
-    echo "SKIP TCP example: built without OpenSSL"
+    echo "SKIP TCP examples: built without OpenSSL"
 fi
 
 if command -v gfortran >/dev/null; then
