@@ -101,11 +101,30 @@ static void every_strategy(void **state)
     assert_true(done >= 16);
 }
 
+/* S-SGD, OD-SGD, BIT-SGD and CD-SGD (arXiv:2106.10796) over servers, with warm-ups and dense steps
+ * within the run. */
+static void compared_by_cdsgd(void **state)
+{
+    static const char *const all[][2] = {
+        {"dense", "ssgd"},
+        {"dense", "od:warmup=1"},
+        {"2bit:threshold=0.25", "ssgd"},
+        {"2bit:threshold=0.25", "od:warmup=1"},
+        {"2bit:threshold=0.25", "cd:k=0,warmup=1"},
+        {"2bit:threshold=0.25", "cd:k=3,warmup=1"},
+        {"2bit:threshold=0.25", "cd:k=2,warmup=2,local=dcasgd"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        assert_int_equal(compare(all[i][0], all[i][1], P), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_method),
         cmocka_unit_test(every_strategy),
+        cmocka_unit_test(compared_by_cdsgd),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

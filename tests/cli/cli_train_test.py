@@ -50,6 +50,15 @@ class Train(CliTest):
         self.assertEqual(self.train(*job, "--resume", self.path("ck"))[1][-1]["params_hash"], end["params_hash"])
         self.refused(1, ["it was saved with --lr-scale linear, this job has --lr-scale sqrt"], "train", *over(*TINY, *job[:-2], "--lr-scale", "sqrt", "--resume", self.path("ck")))
 
+    def test_algorithms_of_cdsgd(self):
+        """S-SGD, OD-SGD, BIT-SGD and CD-SGD have the same bits over servers as without, and differ from each other."""
+        coded, job = ["--method", "2bit:threshold=0.005"], ["--workers", "3", "--steps", "10", "--no-eval", "--model", "mlp:hidden=32"]
+        every = (["--method", "dense"], ["--strategy", "od:warmup=2"], coded, [*coded, "--strategy", "cd:k=3,warmup=2"],
+                 [*coded, "--strategy", "cd:k=0,warmup=2"])
+        hashes = [[self.train(*job, *args, *more)[1][-1]["params_hash"] for more in ([], ["--servers", "2"])] for args in every]
+        self.assertEqual([one for one, _ in hashes], [two for _, two in hashes])
+        self.assertEqual(len({one for one, _ in hashes}), len(every))
+
     def test_records(self):
         text, lines = self.train("--workers", "2", "--epochs", "2", "--log-every", "4", "--method",
                                  "dgc:density=0.01,warmup=0", "--link", "1gbit,1ms")

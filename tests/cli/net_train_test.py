@@ -39,6 +39,7 @@ class Train(net_tool.NetTest):
         """The last ranks of the list. Same bits as with threads, with answers coded or not; each says that it is one."""
         self.new_keys(4)
         for servers, args in ((1, ["--method", "topk:density=0.01,exchange=twoway"]), (2, ["--method", "fp16"]),
+                              (1, ["--method", "2bit:threshold=0.005", "--strategy", "cd:k=3,warmup=2"]),
                               (1, ["--strategy", "server", "--optimizer", "adam"])):
             with self.subTest(args=args):
                 with open(self.path("friends"), "w", encoding="utf-8") as file:
