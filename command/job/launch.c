@@ -149,7 +149,7 @@ bool launch_is_async(const struct run_options *o, int64_t *staleness_p)
 {
     static const char name[] = "async", key[] = "staleness=";
     const char *mode = o->server_mode ? o->server_mode : "";
-    if (!launch_servers_keep(o) || strcspn(mode, ":") != sizeof name - 1 ||
+    if (o->servers == 0 || !launch_servers_keep(o) || strcspn(mode, ":") != sizeof name - 1 ||
         strncmp(mode, name, sizeof name - 1) != 0)
         return false;
     const char *bound = strstr(mode, key);

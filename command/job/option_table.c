@@ -143,9 +143,10 @@ const struct option_def option_table[] = {
           "what servers do with gradients: sum (the default); with --strategy server sync (then "
           "the default) or async, e.g. async:staleness=4,compensate=0.04. To tolerate wrong "
           "gradients, add combine=median, combine=clipped, combine=trimmed,f=1 or combine=krum,f=1 "
-          "to sum or sync, e.g. sum:combine=median"},
+          "to sum or sync, e.g. sum:combine=median. dist_sync and dist_async, MXNet's names, are "
+          "sync and async. With --server: what the server's own --mode must be"},
      EVERY,
-     FORM_TEXT,
+     FORM_MODE,
      AT(server_mode)},
     {.o =
          {"server-deadline", 0, "TIME", "none", NULL,

@@ -8,6 +8,7 @@
 
 enum option_form {
     FORM_TEXT,      /* const char *, not empty; checked where it is used */
+    FORM_MODE,      /* const char *: of a server, by its own name (server_mode.h) */
     FORM_SPEC,      /* const char *, a spec string of `kind` */
     FORM_MODEL,     /* const char * */
     FORM_SHARD,     /* const char * */

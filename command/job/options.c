@@ -4,6 +4,7 @@
 #include "command/job/clock_options.h"
 #include "command/job/option_table.h"
 #include "command/job/launch.h"
+#include "command/job/server_mode.h"
 #include "command/job/spec_words.h"
 #include "telegrad/transport.h"
 #include "telegrad/tools.h"
@@ -337,6 +338,9 @@ static tg_status set_value(struct run_options *o, const struct option_def *optio
     case FORM_TRANSPORT:
         TG_TRY(job_transport_named(value, &transport));
         *(const char **)member = transport->name;
+        return TG_OK;
+    case FORM_MODE:
+        *(const char **)member = server_mode_own(value);
         return TG_OK;
     case FORM_TEXT:
     case FORM_LR:

@@ -252,7 +252,6 @@ static tg_status check_worker(const struct run_options *o)
         bool given;
         const char *name, *why;
     } no[] = {{o->servers > 0, "servers N", "they run elsewhere"},
-              {o->server_mode, "server-mode", "the server's own --mode says it"},
               {o->server_deadline > 0, "server-deadline", "the server's own --deadline says it"},
               {o->save_dir, "save DIR",
                "the optimizer's memory is the servers'; --save-weights FILE writes the weights"},
@@ -267,11 +266,14 @@ static tg_status check_worker(const struct run_options *o)
         if (no[i].given)
             return tg_fail(TG_E_SPEC, "--server and --%s cannot be combined: %s", no[i].name,
                            no[i].why);
+    if (o->server_mode)
+        TG_TRY(server_mode_check("server-mode", o->server_mode, "async|sync"));
     return launch_servers_keep(o)
                ? TG_OK
                : tg_fail(TG_E_SPEC,
                          "--server with --strategy %.64s: telegrad serve keeps the parameters: "
-                         "allowed: --strategy server",
+                         "allowed: --strategy server; train --servers N has the others, with a "
+                         "fixed group of workers",
                          o->strategy);
 }
 

@@ -1,7 +1,23 @@
 #include "command/job/server_mode.h"
 #include "telegrad/tools.h"
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+
+static bool is_named(const char *text, const char *name)
+{
+    const size_t len = strcspn(text, ":");
+    return len == strlen(name) && strncmp(text, name, len) == 0;
+}
+
+const char *server_mode_own(const char *text)
+{
+    static const char before[] = "dist_";
+    const char *name = text + sizeof before - 1;
+    if (strncmp(text, before, sizeof before - 1) != 0)
+        return text;
+    return is_named(name, "sync") || is_named(name, "async") ? name : text;
+}
 
 tg_status server_mode_check(const char *option, const char *text, const char *names)
 {
@@ -36,4 +52,44 @@ size_t server_mode_optimizer(const char *told)
 {
     const char *mode = strstr(told, " --mode ");
     return mode ? (size_t)(mode - told) : strlen(told);
+}
+
+/* Whether each key of `a` (len bytes) stands in `b` (len_b bytes) with the same value. */
+static bool has_keys(const char *a, size_t len, const char *b, size_t len_b)
+{
+    for (size_t at = 0, n; at < len; at += n + 1) {
+        bool found = false;
+        n = strcspn(a + at, ",");
+        n = n < len - at ? n : len - at;
+        for (size_t i = 0, m; i < len_b && !found; i += m + 1) {
+            m = strcspn(b + i, ",");
+            m = m < len_b - i ? m : len_b - i;
+            found = m == n && memcmp(a + at, b + i, n) == 0;
+        }
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+tg_status server_mode_expect(int server, const char *told, const char *expected)
+{
+    static const char option[] = " --mode ";
+    const char *mode = strstr(told, option);
+    if (!mode)
+        return tg_fail(TG_E_MISMATCH,
+                       "server %d does not say its mode, expected %.64s: leave out --server-mode",
+                       server, expected);
+    mode += sizeof option - 1;
+    const size_t len = strcspn(mode, " "), len_e = strlen(expected);
+    const size_t name = strcspn(mode, ": "), name_e = strcspn(expected, ":");
+    const size_t keys = name + (mode[name] == ':'), keys_e = name_e + (expected[name_e] == ':');
+    if (name == name_e && memcmp(mode, expected, name) == 0 &&
+        has_keys(mode + keys, len - keys, expected + keys_e, len_e - keys_e) &&
+        has_keys(expected + keys_e, len_e - keys_e, mode + keys, len - keys))
+        return TG_OK;
+    return tg_fail(TG_E_MISMATCH,
+                   "server %d has --mode %.*s, expected %.64s: give --server-mode as the server's "
+                   "--mode, or leave it out",
+                   server, (int)len, mode, expected);
 }

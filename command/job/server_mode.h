@@ -4,6 +4,10 @@
 
 #include "telegrad/base.h"
 
+/* The text with the mode's own name in place of MXNet's: dist_sync is sync, dist_async async. Other
+ * texts as they are. Points into `text`. */
+const char *server_mode_own(const char *text);
+
 /* Check the name of the mode in --`option` `text`; its keys are checked when a server is created.
  * names    the allowed modes, "a|b"
  * Errors TG_E_SPEC: the message suggests the nearest name, and lists all */
@@ -16,5 +20,11 @@ void server_mode_tell(char *text, size_t room, const char *optimizer, const char
                       double deadline_s);
 /* Bytes of the optimizer in it, at the beginning. */
 size_t server_mode_optimizer(const char *told);
+/* Check that a server has the mode that its worker expects: the same name and the same keys, in any
+ * order.
+ * server  its number
+ * told    what it has told
+ * Errors  TG_E_MISMATCH: the message names both */
+TG_NODISCARD tg_status server_mode_expect(int server, const char *told, const char *expected);
 
 #endif

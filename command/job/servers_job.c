@@ -62,6 +62,8 @@ static tg_status check_server(int server)
                          job.call.optimizer, server, theirs);
     tg_spec_free(own);
     tg_spec_free(other);
+    if (status == TG_OK && job.call.server_mode)
+        status = server_mode_expect(server, told, job.call.server_mode);
     return status;
 }
 

@@ -18,7 +18,8 @@ struct job_call {
     const char *command; /* "train over --link 1gbit": ranks that do not say the same do not meet */
     double timeout_s;    /* until all have joined */
     int rank;            /* to be, if it joins others; 0: any */
-    const char *optimizer; /* that servers must have, if they keep the parameters */
+    const char *optimizer;   /* that servers must have, if they keep the parameters */
+    const char *server_mode; /* that servers must have; NULL: any */
     bool trains; /* has steps, and calls look; rank 0 of tcp then reads --allow anew on SIGHUP */
 };
 

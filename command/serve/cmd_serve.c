@@ -81,7 +81,7 @@ static tg_status set(void *input, int key, char *arg)
                    : tg_fail(TG_E_SPEC,
                              "--deadline \"%.64s\": allowed: 1ms or more, in " TG_UNITS_TIME, arg);
     case MODE:
-        c->mode = arg;
+        c->mode = server_mode_own(arg);
         return TG_OK;
     case OPTIMIZER:
         c->optimizer = arg;
@@ -121,7 +121,7 @@ static const struct cli_option options[] = {
      "same, but a worker more than 4 steps ahead of the slowest one waits; "
      "async:compensate=0.04, with compensation of the delay; sync, once per step, by the mean of "
      "the gradients of all workers that are there; sync:combine=trimmed,f=1, by a rule that bears "
-     "a wrong one"},
+     "a wrong one. dist_async and dist_sync, MXNet's names, are async and sync"},
     {"min", MIN, "N", "1", NULL, "with sync: a step waits until N workers take part"},
     {"deadline", DEADLINE, "TIME", "none", NULL,
      "with sync: a step waits so long, from its first gradient on, for those of other workers, if "

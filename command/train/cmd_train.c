@@ -426,6 +426,7 @@ static int cmd_train(int argc, char **argv)
                                                     .trains = true,
                                                     .timeout_s = options_patience(&o),
                                                     .optimizer = options_optimizer(&o),
+                                                    .server_mode = o.server_mode,
                                                     .rank = rank}),
             o.resume_dir, rank);
     if (status != TG_OK)

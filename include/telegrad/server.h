@@ -96,6 +96,7 @@ typedef struct tg_server_config {
      *          async:staleness=4 answers a rank only when it is at most 4 steps ahead of the
      *          slowest one (0: sync); async:compensate=0.04 compensates the delay (lambda of
      *          DC-ASGD). A rank that leaves is not waited for
+     * MXNet's names dist_sync and dist_async mean sync and async, with the same keys.
      * The modes that wait for the gradients of all P ranks (sum, sync, async:staleness=0) have the
      * key combine. Rules other than the mean tolerate some wrong gradients:
      *   combine=mean         the mean

@@ -2,7 +2,7 @@
 import ctypes
 import logging
 import time
-from typing import Any, List, Optional, Sequence, Union
+from typing import Any, List, Optional, Sequence, Tuple, Union
 
 from telegrad import _c
 from telegrad._checks import check_text
@@ -73,10 +73,37 @@ def _texts(name: str, value: Texts) -> List[str]:
     return list(every)
 
 
+def _parts(mode: str) -> Tuple[str, List[str]]:
+    """The name and the keys of a mode."""
+    name, _, keys = mode.partition(":")
+    return name, sorted(keys.split(",")) if keys else []
+
+
+def expected_mode(mode: Optional[str], staleness: Optional[int]) -> Optional[str]:
+    """What a caller expects of the servers, as their --mode; None: anything."""
+    if mode is not None:
+        check_text("mode", mode)
+        name, keys = _parts(mode)
+        name = {"dist_sync": "sync", "dist_async": "async"}.get(name, name)  # MXNet's names
+        if name not in ("async", "sync"):
+            raise ArgumentError(f"mode={mode!r}: allowed: async, sync, or the --mode of the servers, such as 'async:staleness=4'")
+        mode = ":".join([name, *([",".join(keys)] if keys else [])])
+    if staleness is None:
+        return mode
+    if isinstance(staleness, bool) or not isinstance(staleness, int) or staleness < 0:
+        raise ArgumentError(f"staleness={staleness!r}: allowed: a whole number, 0 or more")
+    mode = "async" if mode is None else mode
+    if _parts(mode)[0] != "async" or any(key.startswith("staleness=") for key in _parts(mode)[1]):
+        raise ArgumentError(f"staleness={staleness} and mode={mode!r}: allowed: staleness with mode='async', and once")
+    return f"{mode}{',' if ':' in mode else ':'}staleness={staleness}"
+
+
 class Servers(Network):
     """The servers, of which each has a shard of the parameters. It is a network of this worker alone."""
 
-    def __init__(self, address: Texts, server_key: Optional[Texts], key: Optional[Key], insecure: bool, timeout: float) -> None:
+    def __init__(self, address: Texts, server_key: Optional[Texts], key: Optional[Key], insecure: bool, timeout: float,
+                 mode: Optional[str] = None) -> None:
+        """mode: what theirs must be; None: any."""
         self.addresses = _texts("address", address)
         count = len(self.addresses)
         if insecure and (key is not None or server_key is not None):
@@ -104,6 +131,7 @@ class Servers(Network):
         self.seat, self.seats = attached.seat, attached.seats
         try:
             self._check_optimizers()
+            self._check_mode(mode)
         except Error:
             self.close()
             raise
@@ -112,6 +140,16 @@ class Servers(Network):
     def optimizer(self) -> str:
         """That of the servers, which make the steps."""
         return self._attached.abouts[0].partition(" --mode ")[0]
+
+    @property
+    def mode(self) -> str:
+        """When the servers make steps: their --mode."""
+        return self._attached.abouts[0].partition(" --mode ")[2].partition(" ")[0]
+
+    def _check_mode(self, expected: Optional[str]) -> None:
+        if expected is not None and _parts(expected) != _parts(self.mode):
+            raise MismatchError(f"server 0 at {self.addresses[0]} has --mode {self.mode}, expected {expected}: allowed: mode and staleness "
+                                "that are the server's own, which telegrad serve --mode sets, or neither")
 
     def _check_optimizers(self) -> None:
         for q, about in enumerate(self._attached.abouts):

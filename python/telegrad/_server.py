@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Optional
 import torch
 
 from telegrad import _c
-from telegrad._attach import log, Servers, Texts
+from telegrad._attach import expected_mode, log, Servers, Texts
 from telegrad._checks import check_rules, check_settings, check_text
 from telegrad._errors import ArgumentError, PeerError, StateError, check
 from telegrad._network import _STOP_S, Key
@@ -110,6 +110,7 @@ class Worker(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
     learning-rate schedulers work as with any optimizer.
 
     optimizer   that of the servers, such as "sgd:lr=0.01,momentum=0.9"; its lr has no effect
+    mode        that of the servers, such as "async:staleness=4"
     seat        this worker's number, 0 to `seats` - 1, by which to choose its part of the data
     seats       the most workers at a time (`telegrad serve --workers`)
     first_step  the step of the job at which this worker begins: that of the slowest worker; if no other is connected, the one
@@ -140,7 +141,7 @@ class Worker(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         self._complete = False
         self._pid = os.getpid()
         self._lock = threading.RLock()
-        self.net, self.optimizer, self.seat, self.seats = net, net.optimizer, net.seat, net.seats
+        self.net, self.optimizer, self.mode, self.seat, self.seats = net, net.optimizer, net.mode, net.seat, net.seats
         self._tensors = _tensors_of(model)
         self._copied = [t for t in self._tensors if t.copied]
         self._left_out, self._late, self._ratio = 0, 0, 0.0
@@ -271,7 +272,8 @@ def _tensors_of(model: torch.nn.Module) -> List[Tensor]:
 
 def server(model: torch.nn.Module, address: Texts, method: str = "dense", *, lr: float, server_key: Optional[Texts] = None,
            key: Optional[Key] = None, insecure: bool = False, rules: Optional[Dict[str, str]] = None, seed: int = 0, total_steps: int = 0,
-           steps_per_epoch: int = 0, timeout: float = 600, threads: int = 1, anew: bool = False) -> Worker:
+           steps_per_epoch: int = 0, timeout: float = 600, threads: int = 1, anew: bool = False, mode: Optional[str] = None,
+           staleness: Optional[int] = None) -> Worker:
     """Train as a worker of `telegrad serve`, which keeps the parameters and updates them. Workers may start and end at any time.
     Each is a process of its own, and needs neither torch.distributed nor DistributedDataParallel.
 
@@ -300,13 +302,15 @@ def server(model: torch.nn.Module, address: Texts, method: str = "dense", *, lr:
     rules       methods by patterns of parameter names: {"*.bias": "f32"}
     timeout     seconds to wait for an answer, and to keep calling a server that cannot be reached, now or later
     anew        count steps from 0 if no other worker is connected; the servers' parameters and the optimizer's memory stay
+    mode, staleness   what you expect of the servers: mode="async", staleness=4 for telegrad serve --mode async:staleness=4, or
+                mode="sync". They are set there, for all workers; here they are compared. None: not compared
     seed, total_steps, steps_per_epoch, threads   as for telegrad.Reducer
 
     Workers that train at the same time must give the same model, method, rules, seed and lengths; one that differs is
     disconnected. Long waits are logged (`logging.getLogger("telegrad")`).
 
     Raises  PeerError: a server cannot be reached, does not accept the key, has no vacant seat, or has disconnected this worker;
-            the text says which, and why. MismatchError: a server has another --shard, or the servers' optimizers differ
+            the text says which, and why. MismatchError: a server has another --shard or mode, or the servers' optimizers differ
 
     >>> import torch, telegrad.torch                          # address: that of "telegrad serve --insecure --listen ADDRESS"
     >>> model = torch.nn.Linear(100, 10)
@@ -331,8 +335,9 @@ def server(model: torch.nn.Module, address: Texts, method: str = "dense", *, lr:
     texts = [f"{pattern}={value}".encode() for pattern, value in check_rules(rules).items()]
     listed = (ctypes.c_char_p * len(texts))(*texts)
     _tensors_of(model)  # refuses what cannot be trained before anybody is called
+    wanted = expected_mode(mode, staleness)
     config = _c.tg_session_config(
         struct_size=ctypes.sizeof(_c.tg_session_config), method=own_method, strategy=b"server", seed=seed, steps_per_epoch=steps_per_epoch,
         timeout_ms=max(1, round(timeout * 1000)), driver=_c.TG_DRIVER_INLINE, rules=ctypes.addressof(listed) if texts else None,
         nrules=len(texts), codec_threads=threads, total_steps=total_steps, job=b"telegrad.torch.server", count_anew=int(bool(anew)))
-    return Worker(model, Servers(address, server_key, key, insecure, timeout), rate, config, (texts, listed))
+    return Worker(model, Servers(address, server_key, key, insecure, timeout, wanted), rate, config, (texts, listed))

@@ -41,8 +41,22 @@ static tg_status check_optimizer(const tg_optimizer *o)
     return TG_OK;
 }
 
-static tg_status parse(const char *text, const char *optimizer, tg__mode *m)
+/* MXNet's name of a mode: dist_sync, dist_async. */
+static const char *own_name(const char *text)
 {
+    static const char before[] = "dist_";
+    const char *name = text + sizeof before - 1;
+    if (strncmp(text, before, sizeof before - 1) != 0)
+        return text;
+    const size_t len = strcspn(name, ":");
+    const bool known =
+        (len == 4 && strncmp(name, "sync", 4) == 0) || (len == 5 && strncmp(name, "async", 5) == 0);
+    return known ? name : text;
+}
+
+static tg_status parse(const char *given, const char *optimizer, tg__mode *m)
+{
+    const char *text = own_name(given);
     TG_TRY(tg_spec_parse("server mode", entries, TG_COUNT(entries), text, &m->spec));
     const tg_entry *entry = tg_spec_entry(m->spec);
     m->keeps = entry != &sum;

@@ -262,6 +262,23 @@ static void spoiling_updates_are_skipped(void **state)
         }
 }
 
+/* By MXNet's names: the bits of the modes that they mean. */
+static void names_of_mxnet(void **state)
+{
+    static const char *const all[][2] = {
+        {"dist_sync", "sync"},
+        {"dist_sync:combine=median", "sync:combine=median"},
+        {"dist_async:staleness=0", "async:staleness=0"},
+    };
+    (void)state;
+    for (size_t i = 0; i < TG_COUNT(all); i++) {
+        job j = {"dense:exchange=star", "server", "sgd:lr=0.01,momentum=0.9", all[i][0], 3, 2};
+        const uint64_t hash = run(&j);
+        j.mode = all[i][1];
+        assert_true(hash == run(&j));
+    }
+}
+
 /* ---- refused --------------------------------------------------------------------------------- */
 
 static void refuses(const job *j, tg_status status, const char *part)
@@ -302,6 +319,10 @@ static void modes_are_checked(void **state)
                {"asynchronous", "sgd:lr=1", TG_E_SPEC, "asynchronous"},
                {"async:staleness=-1", "sgd:lr=1", TG_E_SPEC, "staleness"},
                {"async:staleness=0,compensate=1", "sgd:lr=1", TG_E_SPEC, "no delay to compensate"},
+               {"dist_async:staleness=0,compensate=1", "sgd:lr=1", TG_E_SPEC, "no delay to"},
+               {"dist_sum", NULL, TG_E_SPEC, "unknown server mode \"dist_sum\""},
+               {"dist_sync_device", "sgd:lr=1", TG_E_SPEC, "allowed: sum, sync, async"},
+               {"dist_", "sgd:lr=1", TG_E_SPEC, "allowed: sum, sync, async"},
                {"sync", "lars:lr=1", TG_E_UNSUPPORTED, "element by element"},
                {"sync", "sgd:lr=1,clip=1", TG_E_UNSUPPORTED, "element by element"},
                {"sync", "nonsense", TG_E_SPEC, "nonsense"}};
@@ -327,6 +348,7 @@ int main(void)
         cmocka_unit_test(async_alone_is_sequential),
         cmocka_unit_test(tokens_are_applied_once),
         cmocka_unit_test(spoiling_updates_are_skipped),
+        cmocka_unit_test(names_of_mxnet),
         cmocka_unit_test(combinations_are_refused),
         cmocka_unit_test(modes_are_checked),
     };

@@ -46,6 +46,7 @@ TRAIN = [
     (["--servers", "1", "--server-mode", "sum:combine=best"], ["combine=best: allowed: mean, median, trimmed, krum, clipped"]),
     (["--servers", "1", "--server-mode", "aysnc"], ['--server-mode "aysnc": did you mean "async"? allowed: sum, sync, async']),
     (["--servers", "1", "--server-mode", "sync:combine=median"], ["--server-mode sync:combine=median requires --strategy server"]),
+    (["--servers", "1", "--server-mode", "dist_sync"], ["--server-mode sync requires --strategy server"]),
     (["--servers", "1", "--strategy", "server", "--server-mode", "sum:combine=median"],
      ["servers that sum do not keep parameters: allowed: sync, async"]),
     (["--servers", "1", "--strategy", "server", "--server-mode", "async:combine=median"], ["use staleness=0, or sync"]),

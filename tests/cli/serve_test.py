@@ -136,6 +136,22 @@ class Serve(ServeTest):
                 server.kill()
                 net_tool.Done(server)
 
+    def test_mode_expected(self):
+        """A worker may say which mode its servers must have; MXNet's names are ours."""
+        server = self.serve("--workers", "1", "--mode", "dist_async:staleness=4,compensate=0.04", "--out", self.path("server.jsonl"))
+        for mode in ("async:staleness=4,compensate=0.04", "dist_async:compensate=0.04,staleness=4"):
+            self.fine(self.worker("--steps", "2", "--no-eval", "--server-mode", mode, "--anew"))
+        for mode in ("sync", "async", "async:staleness=4", "async:staleness=4,compensate=0.04,combine=mean", "async:staleness=40,compensate=0.04"):
+            done = net_tool.Done(self.worker("--steps", "2", "--no-eval", "--server-mode", mode))
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"server 0 has --mode async:staleness=4,compensate=0.04, expected {mode}: give --server-mode as the server's --mode",
+                          done.stderr)
+        self.ends(server)
+        self.assertEqual(self.records("server.jsonl", "server_start")[0]["mode"], "async:staleness=4,compensate=0.04")
+        server = self.serve("--workers", "1", "--mode", "dist_sync", "--deadline", "1s")
+        self.fine(self.worker("--steps", "2", "--no-eval", "--server-mode", "sync"))
+        self.ends(server)
+
     def test_differences(self):
         """Workers that differ from the server or from each other are told so."""
         server = self.serve("--workers", "2", "--optimizer", "adam:lr=0.001")
@@ -317,6 +333,8 @@ BAD = [
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "sync", "--deadline", "50s"], "--deadline 50s: allowed: less than --timeout, 50s"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "sync:combine=krum,f=1", "--workers", "4"], "f=0..0"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "asink"], '--mode "asink": did you mean "async"? allowed: async, sync'),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "dist_sync_device"], '--mode "dist_sync_device": allowed: async, sync'),
+    (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--mode", "dist_async", "--min", "2"], "--min 2 requires --mode sync; this one is async"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--optimizer", "lars:lr=1"], "allowed: sgd, adam, adamw"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--workers", "2.5"], "--workers 2.5: allowed: a whole number"),
     (["--listen", "tcp://127.0.0.1:4242", "--insecure", "--shard", "2/2"], "--shard \"2/2\": allowed: I/N"),
@@ -335,6 +353,10 @@ BAD_WORKERS = [
     (["--server", "tcp://h:1", "--insecure", "--join", "tcp://h:1"], "--server and --join cannot be combined"),
     (["--server", "tcp://h:1", "--insecure", "--servers", "2"], "--server and --servers N cannot be combined"),
     (["--server", "tcp://h:1", "--insecure", "--strategy", "ssgd"], "allowed: --strategy server"),
+    (["--server", "tcp://h:1", "--insecure", "--strategy", "cd:k=4"],
+     "--server with --strategy cd:k=4: telegrad serve keeps the parameters: allowed: --strategy server; train --servers N has the others"),
+    (["--server", "tcp://h:1", "--insecure", "--server-mode", "sum"], '--server-mode "sum": allowed: async, sync'),
+    (["--server", "tcp://h:1", "--insecure", "--server-mode", "dist_asink"], '--server-mode "dist_asink": allowed: async, sync'),
     (["--server", "tcp://h:1", "--insecure", "--save", "x"], "--server and --save DIR cannot be combined"),
     (["--save-weights", "x", "--out", "x"], "this is the path of --save-weights"),
     (["--save-weights", "x", "--dry-run"], "--dry-run cannot be combined with --out, --save, --save-weights"),

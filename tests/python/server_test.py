@@ -228,6 +228,38 @@ class Several(unittest.TestCase):
             self.assertEqual(opt.param_groups[0]["lr"], 0.125)
 
 
+class Mode(unittest.TestCase):
+    def test_expected(self):
+        """A worker may say which mode it expects."""
+        bounded, other = {"mode": "async", "staleness": 4}, "async:compensate=0.5,staleness=2"
+        for mode, right, wrong in (
+                ("async:staleness=4", [bounded, {"mode": "async:staleness=4"}, {"staleness": 4}, {"mode": "dist_async", "staleness": 4}],
+                 [({"mode": "sync"}, "sync"), ({"mode": "async"}, "async"), ({**bounded, "staleness": 8}, "async:staleness=8")]),
+                ("dist_sync", [{"mode": "sync"}, {"mode": "dist_sync"}, {}], [(bounded, "async:staleness=4")]),
+                ("async:staleness=2,compensate=0.5", [{"mode": "async:compensate=0.5", "staleness": 2}], [({"staleness": 2}, "async:staleness=2")])):
+            with served.Server("--mode", mode) as server:
+                for settings in right:
+                    with self.subTest(mode, **settings), worker(plain(1), server.address, **settings) as opt:
+                        self.assertEqual(opt.mode, {"dist_sync": "sync"}.get(mode, mode))
+                for settings, expected in wrong:
+                    with self.subTest(mode, **settings), self.assertRaisesRegex(
+                            telegrad.MismatchError, f"server 0 at tcp://.* has --mode {mode.replace('dist_', '')}, expected {expected}: "):
+                        worker(plain(1), server.address, **settings)
+        with served.Server("--mode", "sync", "--deadline", "1s") as server, worker(plain(1), server.address, mode="sync") as opt:
+            self.assertEqual(opt.mode, "sync")
+        with served.Server("--mode", other) as server, worker(plain(1), server.address, mode="async:staleness=2,compensate=0.5") as opt:
+            self.assertEqual(opt.mode, other)
+
+    def test_refused(self):
+        for settings, text in (({"mode": "sum"}, "mode='sum': allowed: async, sync"), ({"mode": 3}, "mode"),
+                               ({"staleness": -1}, "staleness=-1: allowed: a whole number, 0 or more"),
+                               ({"staleness": 2.5}, "staleness=2.5"), ({"staleness": True}, "staleness=True"),
+                               ({"mode": "sync", "staleness": 4}, "staleness=4 and mode='sync': allowed: staleness with mode='async'"),
+                               ({"mode": "async:staleness=4", "staleness": 4}, "and once")):
+            with self.subTest(**settings), self.assertRaisesRegex(telegrad.ArgumentError, text):
+                worker(plain(1), "tcp://127.0.0.1:1", **settings)
+
+
 class Keys(unittest.TestCase):
     def test_keys(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="telegrad-server-"))
