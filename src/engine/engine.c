@@ -326,9 +326,10 @@ uint64_t tg__engine_control_bytes(const tg__engine *e)
     return e->control_bytes;
 }
 
-void tg__engine_set_near(tg__engine *e, const bool *near)
+void tg__engine_set_nodes(tg__engine *e, const tg__nodes *nodes)
 {
-    e->channel.near = near;
+    e->channel.near = nodes->near;
+    e->channel.talkers = nodes->count;
 }
 
 void tg__engine_on_wait(tg__engine *e, void (*tell)(void *arg, const tg_wait *wait), void *arg)

@@ -8,7 +8,7 @@
 #ifndef TG_ENGINE_H
 #define TG_ENGINE_H
 
-#include "exchange/pump.h"
+#include "exchange/nodes.h"
 #include "engine/claim.h"
 #include "method/method.h"
 #include "telegrad/transport.h"
@@ -130,9 +130,10 @@ TG_NODISCARD tg_status tg__engine_progress(tg__engine *e);
 /* True if op is DONE. Makes no progress. */
 bool tg__engine_is_done(tg__engine *e, const tg__op *op);
 
-/* Set the near ranks, whose bytes are counted separately. Call it before anything is submitted.
- * near  (size) borrowed */
-void tg__engine_set_near(tg__engine *e, const bool *near);
+/* Set the nodes: bytes to ranks of the same one are counted separately, and only their leaders send
+ * to servers. Call it before anything is submitted.
+ * nodes  borrowed */
+void tg__engine_set_nodes(tg__engine *e, const tg__nodes *nodes);
 
 /* Set the function that reports long waits (tg_session_config.on_wait). Call it before anything is
  * submitted. */

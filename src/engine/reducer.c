@@ -330,7 +330,7 @@ static tg_status create(tg_reducer *r, const tg_spec *spec, const tg_reducer_con
     TG_TRY(tg__engine_create(r->transport, TG_DRIVER_INLINE, timeout_ms * INT64_C(1000000), NULL,
                              &r->engine));
     if (r->nodes != NULL)
-        tg__engine_set_near(r->engine, r->nodes->near);
+        tg__engine_set_nodes(r->engine, r->nodes);
     r->stop = c->stop;
     watch_stop(r);
     TG_TRY(handshake(r, spec, c));

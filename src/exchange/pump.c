@@ -207,9 +207,11 @@ static tg_status post_send(tg__pump *p, tg__flight *f, tg__post *m)
 }
 
 /* How many send to servers, at most. */
-static int senders(const tg_transport *t)
+static int senders(const tg_transport *t, const tg__channel *c)
 {
-    return TG_HAS(tg_transport, t, seats) && t->seats > t->size ? t->seats : t->size;
+    if (TG_HAS(tg_transport, t, seats) && t->seats > t->size)
+        return t->seats;
+    return c->talkers > 0 ? c->talkers : t->size;
 }
 
 /* Whether the windows let a message go. */
@@ -218,7 +220,7 @@ static bool may_go(const tg__pump *p, tg__channel *c, const tg__flight *f, const
     if (c->total_under_way >= TG__PUMP_WINDOW && c->under_way[m->peer] > 0)
         return false;
     const int server = m->peer - p->transport->size;
-    return server < 0 || tg__server_window_lets(&c->window[server], senders(p->transport),
+    return server < 0 || tg__server_window_lets(&c->window[server], senders(p->transport, c),
                                                 f->x->servers, f->x->unanswered[server], m->len);
 }
 

@@ -44,6 +44,7 @@ typedef struct tg__channel {
     size_t *under_way;
     size_t total_under_way;    /* their sum: see TG__PUMP_WINDOW */
     tg__server_window *window; /* (servers) */
+    int talkers; /* ranks that send to servers: leaders of nodes; 0: all. Set by the creator */
 } tg__channel;
 /* Free what the channel holds. Nothing of it may be under way, unless the pump is dead. */
 void tg__channel_fini(tg__channel *c);

@@ -200,7 +200,7 @@ static tg_status create(tg_session *s, const tg_session_config *config, tg_trans
                              s->config.trace, &s->engine));
     tg__engine_on_wait(s->engine, config->on_wait, config->on_wait_arg);
     if (s->nodes != NULL)
-        tg__engine_set_near(s->engine, s->nodes->near);
+        tg__engine_set_nodes(s->engine, s->nodes);
     return TG_OK;
 }
 
