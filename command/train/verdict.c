@@ -40,9 +40,9 @@ static void look_at_skips(verdict *v, const train_end_info *end)
     if (!(share >= SKIPPED_TOLD))
         return;
     add(v, "skipped",
-        "%" PRIu64 " of %" PRIu64 " steps were skipped, because gradients were not finite: a lower "
+        "%" PRIu64 " of %" PRIu64 " steps %s skipped, because gradients were not finite: a lower "
         "learning rate would help",
-        end->skipped_nonfinite, end->steps);
+        end->skipped_nonfinite, end->steps, end->skipped_nonfinite == 1 ? "was" : "were");
     if (share > SKIPPED_FAILED)
         fail(v);
 }
