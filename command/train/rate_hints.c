@@ -141,7 +141,7 @@ static tg_status check_sent(struct run_options *o, const char *coding)
 {
     tg_spec *method;
     const bool waits = !is_ssgd(o) && !coding;
-    const bool alone = launch_ranks_told(&o->net, o->workers) == 1;
+    const bool alone = launch_ranks_told(&o->net, o->workers) == 1 && o->servers == 0;
     const char *more = launch_ranks_option(&o->net);
     if (alone && coding && !o->dry_run)
         run_notes_add(o, true,

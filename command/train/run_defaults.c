@@ -200,7 +200,7 @@ static void check_alone(struct run_options *o)
     const char *more = launch_ranks_option(&o->net);
     if (launch_ranks_told(&o->net, o->workers) != 1)
         return;
-    if (o->link || o->links_of_count > 0)
+    if (o->servers == 0 && (o->link || o->links_of_count > 0))
         run_notes_add(
             o, true,
             "--%s with one worker, which sends nothing: it has no effect; allowed: %s with "

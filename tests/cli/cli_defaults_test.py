@@ -197,6 +197,12 @@ class Defaults(CliTest):
         self.assertEqual((done.returncode, done.stderr), (0, "telegrad: warning: strategy dga:delay=1 with one worker, which exchanges nothing; "
                                                              "allowed: --workers N with N >= 2\n"))
 
+    def test_one_worker_sends_to_servers(self):
+        for args in ["--method", "topk:density=0.1"], ["--link", "100mbit,1ms"], ["--strategy", "dga:delay=1"]:
+            done = run(*ALONE, "--servers", "1", *args)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), args)
+            self.assertNotIn("nothing was sent", done.stdout)
+
     def test_a_size_that_may_mean_megabytes_is_warned_of(self):
         note = self.started("--fusion", "25", said=["warning: --fusion 25 means 25 bytes: ", "in megabytes: --fusion 25MB"])["note"]
         self.assertIn("25 bytes", note)
