@@ -31,7 +31,7 @@ MODELS = {
             ["--data", "shakespeare", "--holdout", "50000", "--epochs", "3"], ["--data", "shakespeare", "--epochs", "10"],
             [f"adamw:lr={lr},beta1={m},weight_decay=0.1" for m in ("0.9", "0") for lr in (0.002, 0.004, 0.008, 0.016)],
             [f"adamw:lr={lr},beta1={m},weight_decay=0.1" for m, rates in
-             (("0.9", (0.000125, 0.00025, 0.0005)), ("0", (0.00025, 0.0005, 0.001, 0.002))) for lr in rates]),
+             (("0.9", (0.000125, 0.00025, 0.0005)), ("0", (0.0000625, 0.000125, 0.00025, 0.0005, 0.001, 0.002))) for lr in rates]),
 }
 ROWS = [("sync", None)] + [(s, c) for s in ("2", "4", "8", "none") for c in (False, True)]
 LAMBDA = 0.04  # of the constant DC-ASGD (Zheng et al. 2017)

@@ -315,12 +315,16 @@ static void ask_for_descriptors(int workers)
 
 #define PORT_NS INT64_C(10000000000) /* a server that ends takes 5 s at most to say goodbye */
 
-bool tcp_join_port_again(int64_t *until_ns, tg_status status)
+bool tcp_join_port_again(int64_t *until_ns, tg_status *status)
 {
     const int64_t now = tg_now_ns(tg_clock_monotonic());
-    if (status != TG_E_IO || !strstr(tg_error(), strerror(EADDRINUSE)) || stop_signal != 0 ||
+    if (*status != TG_E_IO || !strstr(tg_error(), strerror(EADDRINUSE)) ||
         (*until_ns != 0 && now > *until_ns))
         return false;
+    if (stop_signal != 0) {
+        *status = tg_fail(TG_E_STOPPED, "%s", stop_words());
+        return false;
+    }
     if (*until_ns == 0) {
         *until_ns = now + PORT_NS;
         console_note("%s: trying again for %d s", tg_error(), (int)(PORT_NS / 1000000000));
@@ -347,7 +351,7 @@ tg_status tcp_join_serve(const struct net_options *o, tg_net_serve_config *confi
     if (status == TG_OK)
         do
             status = of_option(tg_net_serve(config, net_p));
-        while (tcp_join_port_again(&until, status));
+        while (tcp_join_port_again(&until, &status));
     tg_key_destroy(key);
     return status;
 }

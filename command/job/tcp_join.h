@@ -41,8 +41,9 @@ TG_NODISCARD tg_status tcp_join_serve(const struct net_options *o, tg_net_serve_
 /* Whether to try to listen again, after a pause: the port is in use, maybe by a server that is
  * ending, and has not been for 10 s. Says so the first time.
  * until_ns  0 at first
- * status    of the attempt that has failed, with the text of tg_error */
-bool tcp_join_port_again(int64_t *until_ns, tg_status status);
+ * status    of the attempt that has failed, with the text of tg_error; TG_E_STOPPED if the command
+ *           was interrupted meanwhile */
+bool tcp_join_port_again(int64_t *until_ns, tg_status *status);
 
 /* From now on SIGHUP does not end this process: the list of keys is read again, while it joins, and
  * then by tcp_join_refresh. Without --allow: does nothing. */

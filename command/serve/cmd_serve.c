@@ -407,7 +407,7 @@ static tg_status run(struct command *c)
     if (c->status_at)
         do
             status = monitor_open(c->status_at, &c->monitor);
-        while (tcp_join_port_again(&until, status));
+        while (tcp_join_port_again(&until, &status));
     TG_TRY(status);
     TG_TRY(tcp_join_serve(&c->net, &config, &c->lists, &net));
     status = tg_transport_tcp(net, &t);

@@ -53,6 +53,8 @@ void server_events_of_net(struct server_events *e, const tg_net_event *event,
                           const tg_server_stats *stats)
 {
     e->count[event->kind]++;
+    if (event->text[0] == '\0') /* one of many calls that have failed */
+        return;
     if (event->seat >= 0 && (event->kind == TG_NET_CAME || event->kind == TG_NET_BACK)) {
         struct worker *w = &e->worker[event->seat];
         if (event->kind == TG_NET_CAME)

@@ -239,7 +239,7 @@ typedef struct tg_net_event {
     const char *name;   /* that of its key on the list */
     const char *key;    /* its key's fingerprint; "": without keys, or it has shown none */
     const char *reason; /* why it has left, or is refused */
-    const char *text;   /* all of that in words, as on_event is told */
+    const char *text;   /* all of that in words, as on_event is told; "": it is not told */
 } tg_net_event;
 
 typedef struct tg_net_serve_config {
@@ -266,7 +266,8 @@ typedef struct tg_net_serve_config {
     /* A text for each worker that joins (tg_net_about), such as the server's optimizer: printable,
      * at most 511 bytes, copied. NULL: "" */
     const char *about;
-    /* Told what on_event is told, in parts, and in the same way. NULL: not reported */
+    /* Told what on_event is told, in parts, and in the same way; but of each call that has failed.
+     * NULL: not reported */
     void (*on_change)(void *arg, const tg_net_event *event);
     void *on_change_arg;
 } tg_net_serve_config;

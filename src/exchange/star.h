@@ -13,7 +13,7 @@
 #include "exchange/message.h"
 
 #define TG__STAR_HEAD 24u
-#define TG__STAR_VERSION 2
+#define TG__STAR_VERSION 3
 #define TG__STAR_STEP 8u /* bytes of the step in the answer to parameters */
 /* The tail: what the frame is (4), zero (4), the number of these parameters (8; 0: unknown), and
  * the step (8) at which the worker goes on if its gradient was late, else 0. */

@@ -270,7 +270,7 @@ static void send_first(tg_transport *t, uint16_t bucket)
     size_t len;
     memset(msg, 0, MSG);
     uint8_t *head = msg + TG__ENVELOPE_BYTES;
-    head[0] = 2;  /* version */
+    head[0] = 3;  /* version */
     head[1] = 4;  /* parameters */
     head[2] = 64; /* what the tensors are follows */
     head[4] = TENSORS;

@@ -26,12 +26,13 @@ static const char *name_of(const tg__seats *s, const tg__public_key *key)
     return position >= 0 ? s->config.allow->entry[position].name : "";
 }
 
-/* key: NULL: none was shown */
+/* key   NULL: none was shown
+ * text  "": on_event is not told again */
 static void say(const tg__seats *s, tg_net_event_kind kind, int seat, const tg__public_key *key,
                 const char *host, const char *reason, const char *text)
 {
     char mark[TG_KEY_TEXT] = "";
-    if (s->config.on_event)
+    if (s->config.on_event && text[0] != '\0')
         s->config.on_event(s->config.on_event_arg, text);
     if (key && s->n->tls)
         tg__key_mark(key, mark);
@@ -59,8 +60,7 @@ static void note(void *arg, const char *host, const tg__caller *c, const char *w
         why = "it is not on the list of allowed keys";
     const char *tells =
         tg__refusals_add(&s->refusals, tg_now_ns(tg_clock_monotonic()), host, key, why);
-    if (tells)
-        say(s, TG_NET_REFUSED, -1, key, host, why, tells);
+    say(s, TG_NET_REFUSED, -1, key, host, why, tells ? tells : "");
 }
 
 /* ---- who comes ------------------------------------------------------------------------------- */

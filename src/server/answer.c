@@ -69,7 +69,7 @@ static tg_status answer_one(tg_server *s, tg__gathering *g, int rank, size_t len
     p->open = true;
     g->sending++;
     s->stats.bytes_out += len;
-    if (tg__gathering_has_gradients(g)) {
+    if (tg__gathering_has_gradients(g) && !g->again) {
         s->stats.answer_elements += g->n;
         s->stats.answer_bytes += len;
     }
@@ -278,7 +278,7 @@ static tg_status keep_parameters(tg_server *s, tg__gathering *g)
 {
     tg__region *r;
     if (g->region != NULL)
-        return tg__tensors_keep(s, g, true);
+        return TG_OK;
     if (g->again) /* so they are not in the journal */
         return tg_fail(TG_E_CORRUPT, "parameters of bucket %u are sent again, but never came",
                        g->id.bucket);
@@ -298,7 +298,7 @@ static tg_status keep_parameters(tg_server *s, tg__gathering *g)
             r->rank[rank].counts = true;
             r->rank[rank].clock = g->id.step;
         }
-    return tg__tensors_keep(s, g, false);
+    return tg__tensors_keep(s, g);
 }
 
 tg_status tg__regions_abandon(tg_server *s)

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define LOG_MAGIC "TGLOG\r\n"
-#define LOG_VERSION 3u
+#define LOG_VERSION 4u
 #define LOG_HEAD 32u
 #define LOG_MARK 16u /* where the head says how far the disk has it */
 #define RECORD_HEAD 40u

@@ -29,8 +29,6 @@
  *         element (4), elements (4), number of gradients (4), step (8), 1 if they are enough (4),
  *         and the rank of each (4)
  * PASS    the worker will not be back: it has left, or the others did not wait for it any longer
- * TENSORS what the tensors are whose parameters a snapshot has, if that does not say it, because it
- *         is of an earlier version: channel (2), then the text (exchange/star.h)
  *
  * A push is answered only once it is on disk, so no update that a worker knows of is lost. All
  * pushes that arrived meanwhile share one fdatasync; then the head is set to the length that is on
@@ -65,8 +63,7 @@ enum tg__record_kind {
     TG__RECORD_COME,
     TG__RECORD_BACK,
     TG__RECORD_ROUND,
-    TG__RECORD_PASS,
-    TG__RECORD_TENSORS
+    TG__RECORD_PASS
 };
 
 typedef struct tg__journal_record {

@@ -232,8 +232,6 @@ static tg_status replay(void *arg, const tg__journal_record *record, const uint8
         return tg__rounds_replay(s, record, body);
     if (record->kind == TG__RECORD_PASS && record->len == 0)
         return tg__rounds_replay_pass(s, (int)record->rank);
-    if (record->kind == TG__RECORD_TENSORS)
-        return tg__tensors_replay(s, record, body);
     if (record->kind == TG__RECORD_ANSWER || record->kind == TG__RECORD_COME)
         return tg__gathering_replay_place(s, record, body);
     return tg_fail(TG_E_CORRUPT, "kind %u, %llu bytes", record->kind,

@@ -26,8 +26,7 @@ enum { SENT = 8 };
 /* The section "centers", with combine=clipped: for each last result, channel (8), bucket (8), round
  * (8), first element (8), elements (8). Result 3 is the section "center 3 0". */
 enum { CENTER = 40 };
-/* The section "tensors 1": what the tensors are whose parameters channel 1 has (tensors.h).
- * Snapshots of earlier versions do not have it. */
+/* The section "tensors 1": what the tensors are whose parameters channel 1 has (tensors.h). */
 
 static inline const char *section(char text[64], const char *what, size_t region, size_t k)
 {

@@ -72,6 +72,8 @@ bool tg__tensors_differ(tg__settings a, tg__settings b, tg__tensors_unlike *u)
     return true;
 }
 
+enum { MODELS_MOST = 64 }; /* each worker's session has one */
+
 /* ---- keeping --------------------------------------------------------------------------------- */
 
 tg__settings tg__tensors_of(const tg_server *s, uint16_t channel)
@@ -126,55 +128,30 @@ tg_status tg__tensors_check(const tg_server *s, tg__gathering *g, const uint8_t 
                             size_t len)
 {
     tg__star_texts told;
-    size_t frame_len;
+    size_t frame_len, count = 0;
     if (g->star.combine != &tg__combine_parameters)
         return TG_OK;
     TG_TRY(tg__star_frame(payload, len, &g->star, &frame_len, &told));
+    if (told.tensors.len == 0)
+        return tg_fail(TG_E_CORRUPT, "parameters came without what their tensors are");
     const tg__settings known = tg__tensors_of(s, g->id.channel);
-    if (told.tensors.len == 0) /* a log may be of an earlier version */
-        return s->ran ? tg_fail(TG_E_VERSION, "it does not say what its tensors are: this worker's "
-                                              "version of telegrad is earlier than the server's")
-                      : TG_OK;
     if (known.len > 0)
         return compare(known, told.tensors);
+    for (const tg__tensors *t = s->tensors; t != NULL; t = t->next)
+        count++;
+    if (count >= MODELS_MOST)
+        return tg_fail(TG_E_CORRUPT, "it has more than %d models", MODELS_MOST);
     TG_TRY(tg_alloc(told.tensors.len, 1, &g->tensors));
     memcpy(g->tensors, told.tensors.text, told.tensors.len);
     return TG_OK;
 }
 
-/* ---- the journal ----------------------------------------------------------------------------- */
-
-enum { LEAST = 2 }; /* bytes of the channel in front of the text in a record */
-
-static tg_status note(tg_server *s, const tg__gathering *g)
+tg_status tg__tensors_keep(tg_server *s, const tg__gathering *g)
 {
-    TG__FREED uint8_t *body = NULL;
-    const tg__journal_record record = {.kind = TG__RECORD_TENSORS,
-                                       .rank = (uint32_t)g->only,
-                                       .tag = g->tag,
-                                       .len = LEAST + g->star.tensors};
-    TG_TRY(tg_alloc((size_t)record.len, 1, &body));
-    tg__put16(body, g->id.channel);
-    memcpy(body + LEAST, g->tensors, g->star.tensors);
-    s->unsynced = true;
-    return tg__journal_add(&s->journal, &record, body);
+    return g->tensors == NULL ? TG_OK : add(s, g->id.channel, g->tensors, g->star.tensors);
 }
 
-tg_status tg__tensors_keep(tg_server *s, tg__gathering *g, bool log)
-{
-    if (g->tensors == NULL || tg__tensors_of(s, g->id.channel).len > 0)
-        return TG_OK;
-    TG_TRY(add(s, g->id.channel, g->tensors, g->star.tensors));
-    return log && s->ran && s->journal.dir != NULL ? note(s, g) : TG_OK;
-}
-
-tg_status tg__tensors_replay(tg_server *s, const tg__journal_record *record, const uint8_t *body)
-{
-    if (record->len <= LEAST || record->len > LEAST + TG__STAR_TENSORS_MOST)
-        return tg_fail(TG_E_CORRUPT, "kind %u, %llu bytes", record->kind,
-                       (unsigned long long)record->len);
-    return add(s, tg__get16(body), (const char *)body + LEAST, (size_t)record->len - LEAST);
-}
+/* ---- snapshots ------------------------------------------------------------------------------- */
 
 static const char *section(char text[64], uint16_t channel)
 {
@@ -195,9 +172,7 @@ tg_status tg__tensors_get(tg_server *s, tg__ckpt_reader *c, uint16_t channel)
     const void *text;
     char name[64];
     size_t len;
-    if (!tg__ckpt_has(c, section(name, channel)))
-        return TG_OK;
-    TG_TRY(tg__ckpt_get(c, name, SIZE_MAX, &text, &len));
+    TG_TRY(tg__ckpt_get(c, section(name, channel), SIZE_MAX, &text, &len));
     if (len == 0 || len > TG__STAR_TENSORS_MOST)
         return tg_fail(TG_E_CORRUPT, "snapshot: %s takes %zu bytes", name, len);
     return add(s, channel, text, len);

@@ -26,19 +26,14 @@ bool tg__tensors_differ(tg__settings a, tg__settings b, tg__tensors_unlike *u);
 tg__settings tg__tensors_of(const tg_server *s, uint16_t channel);
 /* A message, in `payload` (len), has begun g: if it offers parameters, compare what it tells of
  * their tensors, and keep it with g if that is new.
- * Errors  TG_E_MISMATCH (names the tensor), TG_E_VERSION (it tells nothing), TG_E_CORRUPT,
- *         TG_E_NOMEM */
+ * Errors  TG_E_MISMATCH (names the tensor), TG_E_CORRUPT (it tells nothing, or has too many
+ *         models), TG_E_NOMEM */
 TG_NODISCARD tg_status tg__tensors_check(const tg_server *s, tg__gathering *g,
                                          const uint8_t *payload, size_t len);
-/* The server has the parameters of g: from now on they are of what g has told.
- * log  the journal has the parameters, but not that
- * Errors  TG_E_IO, TG_E_NOMEM */
-TG_NODISCARD tg_status tg__tensors_keep(tg_server *s, tg__gathering *g, bool log);
-/* Read a record of the journal that tg__tensors_keep has written.
- * Errors  TG_E_CORRUPT, TG_E_NOMEM */
-TG_NODISCARD tg_status tg__tensors_replay(tg_server *s, const tg__journal_record *record,
-                                          const uint8_t *body);
-/* Write all to a snapshot, and read those of a channel; one of an earlier version has none.
+/* The server has taken the parameters of g: from now on they are of what g has told.
+ * Errors  TG_E_NOMEM */
+TG_NODISCARD tg_status tg__tensors_keep(tg_server *s, const tg__gathering *g);
+/* Write all to a snapshot, and read those of a channel.
  * Errors  TG_E_CORRUPT, TG_E_IO, TG_E_NOMEM */
 TG_NODISCARD tg_status tg__tensors_put(const tg_server *s, tg__ckpt_writer *w);
 TG_NODISCARD tg_status tg__tensors_get(tg_server *s, tg__ckpt_reader *c, uint16_t channel);

@@ -85,8 +85,10 @@ static char *describe_tensors(const tg_session *s)
             fprintf(f, "%s%zu", d == 0 ? "" : "x", t->shape[d]);
         fputs(t->ndim == 0 ? "scalar\n" : "\n", f);
     }
-    if (fclose(f) != 0)
+    if (fclose(f) != 0) {
+        free(text);
         return NULL;
+    }
     if (len <= TG__STAR_TENSORS_MOST)
         return text;
     char *tail = text + TG__STAR_TENSORS_MOST - TAIL;

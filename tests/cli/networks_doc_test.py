@@ -105,7 +105,7 @@ class Networks(unittest.TestCase):
         runs = {"chmod go-w friends": None, "telegrad key show a.key": None, "telegrad key fingerprint FILE": ("FILE", "a.key"),
                 "telegrad train --workers 2": ("2", f"2 {TINY} --steps 4 --link {link}"),
                 "telegrad advise --link RATE,DELAY": ("RATE,DELAY", f"{link} --model mlp:hidden=16")}
-        elsewhere = {"telegrad key new", "telegrad key fingerprint", "telegrad doctor", "telegrad advise", "kill -HUP PID"}
+        elsewhere = {"telegrad key new", "telegrad key fingerprint", "telegrad doctor", "telegrad advise", "telegrad serve", "kill -HUP PID"}
         self.assertEqual(found, runs.keys() | elsewhere)
         printed = {code: self.run_here("host-a", code.replace(*change) if change else code) for code, change in runs.items()}
         self.assertEqual(printed["telegrad key show a.key"].strip(), self.keys["host-a"])
