@@ -74,15 +74,21 @@ static void move_on(tg_server *s, const tg__gathering *g)
 
 void tg__late_note_stop(tg_server *s, const tg__gathering *g, uint64_t number)
 {
-    if (!s->hosts && (g->flags & TG__FLAG_STOP) != 0)
+    if (s->hosts)
+        return;
+    s->stop_wished = s->stop_wished || (g->flags & TG__FLAG_WISH) != 0;
+    if ((g->flags & TG__FLAG_STOP) != 0)
         s->stops_after = TG__MIN(s->stops_after, number);
 }
 
+/* Only those who were in time are told of the wish: they are at least min_workers, and all say
+ * STOP in their next step, to all servers. */
 void tg__late_say_stop(const tg_server *s, tg__gathering *g, uint64_t number)
 {
     if (!s->hosts)
-        g->flags = (uint16_t)((g->flags & ~TG__FLAG_STOP) |
-                              (number >= s->stops_after ? TG__FLAG_STOP : 0));
+        g->flags = (uint16_t)((g->flags & ~(TG__FLAG_STOP | TG__FLAG_WISH)) |
+                              (number >= s->stops_after ? TG__FLAG_STOP : 0) |
+                              (s->stop_wished && !g->late ? TG__FLAG_WISH : 0));
 }
 
 /* The step that nobody has begun. */
@@ -113,8 +119,7 @@ bool tg__late_take(tg_server *s, tg__gathering *g)
     move_on(s, g);
     g->late = true;
     g->told = s->step;
-    if ((g->flags & TG__FLAG_STOP) != 0)
-        tg__late_note_stop(s, g, next_number(s));
+    tg__late_note_stop(s, g, next_number(s));
     tg__late_say_stop(s, g, s->step - 1);
     s->stats.late++;
     if (s->ran) /* a rank that stays says so itself */

@@ -60,6 +60,7 @@ struct tg_server {
     int64_t deadline_ns;  /* of a round, from its first gradient on; 0: none */
     int64_t expires_ns;   /* when the next round's deadline passes */
     uint64_t stops_after; /* with rounds of ranks that stay: the step after which all stop */
+    bool stop_wished;     /* ... and whether some rank wants to */
     const volatile sig_atomic_t *stop;
     tg__intake *in; /* (ranks) */
     tg__gathering *active, *idle;

@@ -85,6 +85,7 @@ static tg_status await(tg_session *s, lane_op *o)
     tg__session_report_op(s, o);
     const uint16_t own = o->op.late ? 0 : o->op.flags; /* a late wish to stop is sent again */
     s->since.stop = s->since.stop || (o->op.flags_in | own) & TG__FLAG_STOP;
+    s->stop_wished = s->stop_wished || o->op.flags_in & TG__FLAG_WISH;
     return o->op.late && !o->loaded ? note_late(s, o) : TG_OK;
 }
 

@@ -155,6 +155,7 @@ struct tg_session {
     bool late;
     atomic_int stop_requested; /* how often; from any thread, and from signal handlers */
     bool stop_now;             /* the envelopes of this step say so */
+    bool stop_wished;          /* with leaves_out: a server has said that some rank wants to stop */
     int64_t apply_ns, wait_ns; /* since the last tg_session_step */
     uint64_t bytes_reported, near_reported;
     float *clipped;    /* (n of the largest bucket) a scaled aggregate; NULL: never clipped */

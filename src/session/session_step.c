@@ -30,6 +30,15 @@ static lane_op *free_lane(bucket *b, size_t lanes, size_t *lane_p)
     return NULL;
 }
 
+/* Where ranks leave out steps they stop in two: what a rank wants comes back to those who are in
+ * time, and they say STOP in their next step. */
+static uint16_t stop_flags(const tg_session *s)
+{
+    const bool stops = s->leaves_out ? s->stop_wished : s->stop_now;
+    return (uint16_t)((stops ? TG__FLAG_STOP : 0) |
+                      (s->leaves_out && s->stop_now ? TG__FLAG_WISH : 0));
+}
+
 static tg_status submit(tg_session *s, const tg__action *a, bool closes)
 {
     bucket *b = &s->bucket[a->bucket];
@@ -63,7 +72,7 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
     op->flight.priority = a->priority;
     op->flags = nonfinite ? TG__FLAG_NONFINITE : 0;
     if (closes && a->hop == 0) /* all ranks receive these flags */
-        op->flags |= TG__FLAG_CLOSES | (s->stop_now ? TG__FLAG_STOP : 0);
+        op->flags |= TG__FLAG_CLOSES | stop_flags(s);
     l->counted = l->undone = l->loaded = l->absorbed = l->owes = false;
     l->due = a->due;
     l->tag = a->tag;

@@ -99,8 +99,9 @@ tg_status tg__envelope_open(const uint8_t *msg, size_t msg_len, const tg__envelo
                        ": the bytes that arrived have %08" PRIx32,
                        rank, sent, crc);
     uint16_t flags = tg__get16(msg + AT_FLAGS);
-    if (flags & ~(TG__FLAG_NONFINITE | TG__FLAG_STOP | TG__FLAG_CLOSES | TG__FLAG_SPOILS))
-        return tg_fail(TG_E_CORRUPT, "message from rank %" PRIu32 ": flags=%#x: known are 0xf",
+    if (flags &
+        ~(TG__FLAG_NONFINITE | TG__FLAG_STOP | TG__FLAG_CLOSES | TG__FLAG_SPOILS | TG__FLAG_WISH))
+        return tg_fail(TG_E_CORRUPT, "message from rank %" PRIu32 ": flags=%#x: known are 0x1f",
                        rank, flags);
     uint64_t session = tg__get64(msg + AT_SESSION);
     if (session != want->session)

@@ -20,8 +20,9 @@ enum {
         1,               /* the sender's gradient of this step is not finite: no rank applies it */
     TG__FLAG_STOP = 2,   /* the sender wants to stop after this step */
     TG__FLAG_CLOSES = 4, /* this bucket closes the step: the two flags above are final */
-    TG__FLAG_SPOILS = 8  /* with NONFINITE, in a server's answer: the gradient is finite, but the
+    TG__FLAG_SPOILS = 8, /* with NONFINITE, in a server's answer: the gradient is finite, but the
                             update would make parameters not finite */
+    TG__FLAG_WISH = 16   /* where ranks leave out steps: some rank wants to stop */
 };
 
 typedef struct tg__envelope {
