@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { N = 96, TENSORS = 2, PROMPT = 2, STEPS = 12 };
+enum { N = 96, TENSORS = 2, PROMPT = 2, STEPS = 30 };
 
 typedef struct job {
     const char *method;
@@ -234,17 +234,20 @@ static void test_in_time(void **state)
     }
 }
 
-/* The last rank asks to stop while it is late: all stop after the same step. */
+/* The last rank asks to stop while it is late: all stop after the same step, some before the end. */
 static void test_stop(void **state)
 {
     (void)state;
-    for (int k = 0; k < 3; k++) {
+    uint64_t least = STEPS;
+    for (int k = 0; k < 6; k++) {
         job *j = new_job(k, 1 + k % 2);
-        j->stops_at = 2;
+        j->stops_at = 1;
         run(j, PROMPT + 1, 1 + k % 2, 15, PROMPT);
-        assert_in_range(j->member[0].end, 3, STEPS);
+        assert_in_range(j->member[0].end, 2, STEPS);
+        least = j->member[0].end < least ? j->member[0].end : least;
         free(j);
     }
+    assert_true(least < STEPS);
 }
 
 int main(void)

@@ -116,7 +116,7 @@ static void refuses_what_is_not_expected(void **state)
         other.bucket ^= i == 3 ? 0x100 : 0;
         other.round ^= i == 4 ? 1 : 0;
         other.slice ^= i == 5 ? 1 << 10 : 0;
-        other.flags |= i == 6 ? 16 : 0;
+        other.flags |= i == 6 ? 32 : 0;
         other.channel ^= i == 7 ? 0x100 : 0;
         seal(msg, &other);
         assert_int_equal(open_as(msg, TOTAL, &sent), cases[i].status);
