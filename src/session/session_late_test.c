@@ -234,7 +234,8 @@ static void test_in_time(void **state)
     }
 }
 
-/* The last rank asks to stop while it is late: all stop after the same step, some before the end. */
+/* The last rank asks to stop while it is late: all stop after the same step, some times before the
+ * end. */
 static void test_stop(void **state)
 {
     (void)state;
