@@ -65,6 +65,7 @@ THIS = {
     ("tg_reducer_slot_get", "r"): "arg_reducer_topk()", ("tg_reducer_slot_get", "i"): "0",
     ("tg_reducer_undo", "r"): "arg_reducer_done()",
     ("tg_session_plan", "each"): "arg_each_tensor",
+    ("tg_server_mode_normal", "mode"): '"sync"', ("tg_server_mode_normal", "room"): "64",
     ("tg_spec_parse", "text"): '"topk"', ("tg_spec_parse", "count"): "arg_entry_count()",
     ("tg_spec_given", "key"): '"density"', ("tg_spec_has", "key"): '"density"', ("tg_spec_real", "key"): '"density"',
     ("tg_trace_write", "path"): 'arg_path("trace.json")',
@@ -129,7 +130,7 @@ ANY = {
     ("tg_strom_decode_add", "count"), ("tg_session_save", "len"), ("tg_session_load_memory", "len"), ("tg_session_measure", "room"),
     ("tg_simulation_measure", "room"), ("tg_simulation_create", "ntensors"), ("tg_weights_read", "count"),
     ("tg_hash", "len"), ("tg_rate_parse", "len"), ("tg_time_parse", "len"), ("tg_bytes_parse", "len"),
-    ("tg_nearest_offer", "len"), ("tg_utf8_decode", "len"),
+    ("tg_nearest_offer", "len"), ("tg_utf8_decode", "len"), ("tg_server_mode_normal", "room"),
 }
 NONSENSE = {
     "int": ["-1", "INT_MIN", "INT_MAX"], "unsigned": ["UINT_MAX"], "uint32_t": ["UINT32_MAX"], "size_t": ["SIZE_MAX"],

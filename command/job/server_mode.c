@@ -1,8 +1,11 @@
 #include "command/job/server_mode.h"
+#include "telegrad/server.h"
 #include "telegrad/tools.h"
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { NORMAL = 400 }; /* bytes of a mode in its normal form */
 
 static bool is_named(const char *text, const char *name)
 {
@@ -54,24 +57,6 @@ size_t server_mode_optimizer(const char *told)
     return mode ? (size_t)(mode - told) : strlen(told);
 }
 
-/* Whether each key of `a` (len bytes) stands in `b` (len_b bytes) with the same value. */
-static bool has_keys(const char *a, size_t len, const char *b, size_t len_b)
-{
-    for (size_t at = 0, n; at < len; at += n + 1) {
-        bool found = false;
-        n = strcspn(a + at, ",");
-        n = n < len - at ? n : len - at;
-        for (size_t i = 0, m; i < len_b && !found; i += m + 1) {
-            m = strcspn(b + i, ",");
-            m = m < len_b - i ? m : len_b - i;
-            found = m == n && memcmp(a + at, b + i, n) == 0;
-        }
-        if (!found)
-            return false;
-    }
-    return true;
-}
-
 tg_status server_mode_expect(int server, const char *told, const char *expected)
 {
     static const char option[] = " --mode ";
@@ -81,15 +66,14 @@ tg_status server_mode_expect(int server, const char *told, const char *expected)
                        "server %d does not say its mode, expected %.64s: leave out --server-mode",
                        server, expected);
     mode += sizeof option - 1;
-    const size_t len = strcspn(mode, " "), len_e = strlen(expected);
-    const size_t name = strcspn(mode, ": "), name_e = strcspn(expected, ":");
-    const size_t keys = name + (mode[name] == ':'), keys_e = name_e + (expected[name_e] == ':');
-    if (name == name_e && memcmp(mode, expected, name) == 0 &&
-        has_keys(mode + keys, len - keys, expected + keys_e, len_e - keys_e) &&
-        has_keys(expected + keys_e, len_e - keys_e, mode + keys, len - keys))
+    char theirs[NORMAL], normal[NORMAL], wanted[NORMAL];
+    snprintf(theirs, sizeof theirs, "%.*s", (int)strcspn(mode, " "), mode);
+    TG_TRY(tg_server_mode_normal(expected, wanted, sizeof wanted));
+    if (tg_server_mode_normal(theirs, normal, sizeof normal) == TG_OK &&
+        strcmp(normal, wanted) == 0)
         return TG_OK;
     return tg_fail(TG_E_MISMATCH,
-                   "server %d has --mode %.*s, expected %.64s: give --server-mode as the server's "
+                   "server %d has --mode %s, expected %.64s: give --server-mode as the server's "
                    "--mode, or leave it out",
-                   server, (int)len, mode, expected);
+                   server, theirs, expected);
 }

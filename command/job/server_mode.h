@@ -20,11 +20,10 @@ void server_mode_tell(char *text, size_t room, const char *optimizer, const char
                       double deadline_s);
 /* Bytes of the optimizer in it, at the beginning. */
 size_t server_mode_optimizer(const char *told);
-/* Check that a server has the mode that its worker expects: the same name and the same keys, in any
- * order.
+/* Check that a server has the mode that its worker expects, however it is written.
  * server  its number
  * told    what it has told
- * Errors  TG_E_MISMATCH: the message names both */
+ * Errors  TG_E_SPEC (expected), TG_E_MISMATCH: the message names both */
 TG_NODISCARD tg_status server_mode_expect(int server, const char *told, const char *expected);
 
 #endif

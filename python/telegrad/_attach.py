@@ -2,7 +2,7 @@
 import ctypes
 import logging
 import time
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from typing import Any, List, Optional, Sequence, Union
 
 from telegrad import _c
 from telegrad._checks import check_text
@@ -73,29 +73,28 @@ def _texts(name: str, value: Texts) -> List[str]:
     return list(every)
 
 
-def _parts(mode: str) -> Tuple[str, List[str]]:
-    """The name and the keys of a mode."""
-    name, _, keys = mode.partition(":")
-    return name, sorted(keys.split(",")) if keys else []
+def _normal(mode: str) -> str:
+    """Two modes mean the same if their normal forms are equal."""
+    text = ctypes.create_string_buffer(400)
+    check(_c.tg_server_mode_normal(mode.encode(), text, len(text)))
+    return text.value.decode()
 
 
 def expected_mode(mode: Optional[str], staleness: Optional[int]) -> Optional[str]:
     """What a caller expects of the servers, as their --mode; None: anything."""
     if mode is not None:
         check_text("mode", mode)
-        name, keys = _parts(mode)
-        name = {"dist_sync": "sync", "dist_async": "async"}.get(name, name)  # MXNet's names
-        if name not in ("async", "sync"):
+        if mode.partition(":")[0] not in ("async", "sync", "dist_async", "dist_sync"):  # MXNet's names, too
             raise ArgumentError(f"mode={mode!r}: allowed: async, sync, or the --mode of the servers, such as 'async:staleness=4'")
-        mode = ":".join([name, *([",".join(keys)] if keys else [])])
+        _normal(mode)
     if staleness is None:
         return mode
     if isinstance(staleness, bool) or not isinstance(staleness, int) or staleness < 0:
         raise ArgumentError(f"staleness={staleness!r}: allowed: a whole number, 0 or more")
-    mode = "async" if mode is None else mode
-    if _parts(mode)[0] != "async" or any(key.startswith("staleness=") for key in _parts(mode)[1]):
+    name, _, keys = ("async" if mode is None else mode).partition(":")
+    if name in ("sync", "dist_sync") or "staleness=" in keys:
         raise ArgumentError(f"staleness={staleness} and mode={mode!r}: allowed: staleness with mode='async', and once")
-    return f"{mode}{',' if ':' in mode else ':'}staleness={staleness}"
+    return f"{name}:{keys}{',' if keys else ''}staleness={staleness}"
 
 
 class Servers(Network):
@@ -147,7 +146,7 @@ class Servers(Network):
         return self._attached.abouts[0].partition(" --mode ")[2].partition(" ")[0]
 
     def _check_mode(self, expected: Optional[str]) -> None:
-        if expected is not None and _parts(expected) != _parts(self.mode):
+        if expected is not None and _normal(expected) != _normal(self.mode):
             raise MismatchError(f"server 0 at {self.addresses[0]} has --mode {self.mode}, expected {expected}: allowed: mode and staleness "
                                 "that are the server's own, which telegrad serve --mode sets, or neither")
 

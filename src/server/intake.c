@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { EVENT_STEPS = 64 }; /* bits of tg__intake.reported.bits */
+
 /* Most bytes that a rank's messages may take while they wait for those of lower ranks. A rank that
  * follows the protocol stays below it, because it waits for answers itself. */
 #define HELD_MOST (UINT64_C(4) << 30)
@@ -235,13 +237,34 @@ static tg_status forget_offers(tg_server *s, int rank)
     return tg__regions_abandon(s);
 }
 
+/* A worker has one event for a step, in whatever order parts of its gradients fail. Steps that are
+ * long past have none. */
+static bool has_event(const tg__intake *in, int kind, uint64_t step)
+{
+    const uint64_t latest = in->reported[kind].step, at = step + 1;
+    return at <= latest &&
+           (latest - at >= EVENT_STEPS || (in->reported[kind].bits >> (latest - at) & 1) != 0);
+}
+
+static void note_event(tg__intake *in, int kind, uint64_t step)
+{
+    const uint64_t latest = in->reported[kind].step, at = step + 1;
+    if (at > latest) {
+        const uint64_t by = at - latest;
+        in->reported[kind].bits = (by < EVENT_STEPS ? in->reported[kind].bits << by : 0) | 1;
+        in->reported[kind].step = at;
+    } else {
+        in->reported[kind].bits |= (uint64_t)1 << (latest - at);
+    }
+}
+
 void tg__say_unapplied(tg_server *s, const tg__gathering *g, tg_server_event_kind kind, bool logs,
                        const char *format, ...)
 {
     char where[64], why[300], text[400];
     tg__intake *in = &s->in[g->only];
     const bool says = logs && !in->named[kind];
-    const bool tells = s->on_event != NULL && in->reported[kind] != g->id.step + 1;
+    const bool tells = s->on_event != NULL && !has_event(in, (int)kind, g->id.step);
     if (!says && !tells)
         return;
     va_list args;
@@ -255,7 +278,7 @@ void tg__say_unapplied(tg_server *s, const tg__gathering *g, tg_server_event_kin
     in->named[kind] |= logs;
     if (!tells)
         return;
-    in->reported[kind] = g->id.step + 1;
+    note_event(in, (int)kind, g->id.step);
     const tg_server_event event = {.struct_size = sizeof event,
                                    .kind = (int)kind,
                                    .rank = tg__server_peer(s, g->only),

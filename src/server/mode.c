@@ -1,7 +1,9 @@
 #include "server/mode.h"
+#include "base/arg.h"
 #include "base/keys.h"
 #include "base/mem.h"
 #include "strategy/optimizers.h"
+#include "telegrad/server.h"
 #include <string.h>
 
 static const tg_key async_keys[] = {
@@ -13,15 +15,17 @@ static const tg_key async_keys[] = {
     {.name = NULL},
 };
 static const tg_key robust_keys[] = {TG__ROBUST_KEYS, {.name = NULL}};
-static const tg_entry sum = {"sum", "sum gradients and send the mean; ranks update parameters",
-                             "Li et al. 2014, OSDI", robust_keys};
-static const tg_entry sync = {"sync", "one step from the gradients of all ranks; send parameters",
-                              "Li et al. 2014, OSDI", robust_keys};
-static const tg_entry async = {"async", "one step from each gradient as it comes; send parameters",
-                               "Ho et al. 2013, NIPS (staleness); Zheng et al. 2017, "
-                               "arXiv:1609.08326 (compensate)",
-                               async_keys};
-static const tg_entry *const entries[] = {&sum, &sync, &async};
+static const tg_entry sum_mode = {"sum", "sum gradients and send the mean; ranks update parameters",
+                                  "Li et al. 2014, OSDI", robust_keys};
+static const tg_entry sync_mode = {"sync",
+                                   "one step from the gradients of all ranks; send parameters",
+                                   "Li et al. 2014, OSDI", robust_keys};
+static const tg_entry async_mode = {"async",
+                                    "one step from each gradient as it comes; send parameters",
+                                    "Ho et al. 2013, NIPS (staleness); Zheng et al. 2017, "
+                                    "arXiv:1609.08326 (compensate)",
+                                    async_keys};
+static const tg_entry *const entries[] = {&sum_mode, &sync_mode, &async_mode};
 
 const tg_entry *const *tg__mode_entries(size_t *count_p)
 {
@@ -54,15 +58,19 @@ static const char *own_name(const char *text)
     return known ? name : text;
 }
 
-static tg_status parse(const char *given, const char *optimizer, tg__mode *m)
+static tg_status parse_spec(const char *text, tg_spec **spec_p)
 {
-    const char *text = own_name(given);
-    TG_TRY(tg_spec_parse("server mode", entries, TG_COUNT(entries), text, &m->spec));
+    return tg_spec_parse("server mode", entries, TG_COUNT(entries), own_name(text), spec_p);
+}
+
+static tg_status parse(const char *text, const char *optimizer, tg__mode *m)
+{
+    TG_TRY(parse_spec(text, &m->spec));
     const tg_entry *entry = tg_spec_entry(m->spec);
-    m->keeps = entry != &sum;
-    m->gathers = entry != &async;
+    m->keeps = entry != &sum_mode;
+    m->gathers = entry != &async_mode;
     m->staleness = TG__NO_BOUND;
-    if (entry == &async) {
+    if (entry == &async_mode) {
         m->compensate = tg_spec_real(m->spec, "compensate");
         if (tg_spec_has(m->spec, "staleness"))
             m->staleness = tg_spec_int(m->spec, "staleness");
@@ -103,6 +111,18 @@ tg_status tg__mode_parse(const char *text, const char *optimizer, tg__mode *m)
     if (status != TG_OK)
         tg__mode_free(m);
     return status;
+}
+
+tg_status tg_server_mode_normal(const char *mode, char *text, size_t room)
+{
+    TG__ARGS(mode, text);
+    tg_spec *spec = NULL;
+    TG_TRY(parse_spec(mode, &spec));
+    const size_t len = strlen(tg_spec_text(spec));
+    if (len < room)
+        memcpy(text, tg_spec_text(spec), len + 1);
+    tg_spec_free(spec);
+    return len < room ? TG_OK : tg_fail(TG_E_ARG, "room=%zu: allowed: at least %zu", room, len + 1);
 }
 
 void tg__mode_free(tg__mode *m)

@@ -25,10 +25,13 @@ typedef struct tg__intake {
     uint64_t base;   /* the step at which it began */
     bool met;        /* a message was accepted since it joined */
     bool named[2];   /* by the log; by tg_server_event_kind */
-    uint64_t reported[2]; /* 1 + the step of its last event; likewise */
-    uint64_t held;        /* bytes in gatherings that wait for lower ranks */
-    uint64_t owed;        /* bytes of answers to its own gatherings that it has not received yet */
-    int64_t heard_ns;     /* when its last message arrived */
+    struct {
+        uint64_t step; /* 1 + the latest with an event */
+        uint64_t bits; /* i: the step i before it had one */
+    } reported[2];     /* likewise */
+    uint64_t held;     /* bytes in gatherings that wait for lower ranks */
+    uint64_t owed;     /* bytes of answers to its own gatherings that it has not received yet */
+    int64_t heard_ns;  /* when its last message arrived */
 } tg__intake;
 
 /* The session whose messages a channel carries. */

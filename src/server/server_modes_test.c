@@ -51,6 +51,30 @@ static member *start(const job *j, served_job *served)
     return start_spoiled(j, NULL, served);
 }
 
+/* Two modes mean the same if their normal forms are equal. */
+static void test_normal(void **state)
+{
+    static const struct {
+        const char *mode, *normal;
+    } cases[] = {
+        {"sync", "sync:combine=mean"},
+        {"dist_sync", "sync:combine=mean"},
+        {"sync:combine=mean", "sync:combine=mean"},
+        {"dist_async", "async:compensate=0,combine=mean"},
+        {"async:compensate=4e-2,staleness=04", "async:staleness=4,compensate=0.04,combine=mean"},
+    };
+    char text[100];
+    (void)state;
+    for (size_t k = 0; k < TG_COUNT(cases); k++) {
+        assert_int_equal(tg_server_mode_normal(cases[k].mode, text, sizeof text), TG_OK);
+        assert_string_equal(text, cases[k].normal);
+        assert_int_equal(tg_server_mode_normal(cases[k].mode, text, strlen(text)), TG_E_ARG);
+        assert_non_null(strstr(tg_error(), "allowed: at least"));
+    }
+    assert_int_equal(tg_server_mode_normal("async:stale=4", text, sizeof text), TG_E_SPEC);
+    assert_int_equal(tg_server_mode_normal("sync", NULL, 0), TG_E_ARG);
+}
+
 static uint64_t run(const job *j)
 {
     char what[256];
@@ -344,6 +368,7 @@ static void modes_are_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_normal),
         cmocka_unit_test(sync_is_ssgd),
         cmocka_unit_test(async_alone_is_sequential),
         cmocka_unit_test(tokens_are_applied_once),

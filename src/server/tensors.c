@@ -33,17 +33,20 @@ static tg__settings name_and_shape(tg__settings s)
     return (tg__settings){s.text + skip, s.len - skip};
 }
 
+/* Of a long one, the beginning and the end. */
 static void show(tg__settings s, bool bucket, char *text, size_t room)
 {
+    enum { HEAD = 100, DOTS = 3, BUCKET = 32 };
     const tg__settings what = name_and_shape(s);
+    const size_t most = room - BUCKET, tail = what.len <= most ? 0 : most - HEAD - DOTS;
+    const int head = (int)(tail == 0 ? what.len : (size_t)HEAD);
     const int digits = (int)TG__MIN(s.len - what.len, (size_t)8);
     if (s.len == 0)
         snprintf(text, room, "none");
-    else if (bucket)
-        snprintf(text, room, "%.*s in bucket %.*s", (int)TG__MIN(what.len, room - 32), what.text,
-                 digits, s.text);
     else
-        snprintf(text, room, "%.*s", (int)TG__MIN(what.len, room), what.text);
+        snprintf(text, room, "%.*s%s%.*s%s%.*s", head, what.text, tail > 0 ? "..." : "", (int)tail,
+                 what.text + what.len - tail, bucket ? " in bucket " : "", bucket ? digits : 0,
+                 s.text);
     while (*text != '\0' && text[strlen(text) - 1] == ' ')
         text[strlen(text) - 1] = '\0';
     tg__make_printable(text);

@@ -139,9 +139,10 @@ class Serve(ServeTest):
     def test_mode_expected(self):
         """A worker may say which mode its servers must have; MXNet's names are ours."""
         server = self.serve("--workers", "1", "--mode", "dist_async:staleness=4,compensate=0.04", "--out", self.path("server.jsonl"))
-        for mode in ("async:staleness=4,compensate=0.04", "dist_async:compensate=0.04,staleness=4"):
+        for mode in ("async:staleness=4,compensate=0.04", "dist_async:compensate=0.04,staleness=4",
+                     "async:staleness=4,compensate=4e-2,combine=mean"):
             self.fine(self.worker("--steps", "2", "--no-eval", "--server-mode", mode, "--anew"))
-        for mode in ("sync", "async", "async:staleness=4", "async:staleness=4,compensate=0.04,combine=mean", "async:staleness=40,compensate=0.04"):
+        for mode in ("sync", "async", "async:staleness=4", "async:staleness=4,compensate=0.041", "async:staleness=40,compensate=0.04"):
             done = net_tool.Done(self.worker("--steps", "2", "--no-eval", "--server-mode", mode))
             self.assertEqual(done.returncode, 1)
             self.assertIn(f"server 0 has --mode async:staleness=4,compensate=0.04, expected {mode}: give --server-mode as the server's --mode",

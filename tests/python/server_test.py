@@ -235,7 +235,7 @@ class Mode(unittest.TestCase):
         for mode, right, wrong in (
                 ("async:staleness=4", [bounded, {"mode": "async:staleness=4"}, {"staleness": 4}, {"mode": "dist_async", "staleness": 4}],
                  [({"mode": "sync"}, "sync"), ({"mode": "async"}, "async"), ({**bounded, "staleness": 8}, "async:staleness=8")]),
-                ("dist_sync", [{"mode": "sync"}, {"mode": "dist_sync"}, {}], [(bounded, "async:staleness=4")]),
+                ("dist_sync", [{"mode": "sync"}, {"mode": "dist_sync"}, {"mode": "sync:combine=mean"}, {}], [(bounded, "async:staleness=4")]),
                 ("async:staleness=2,compensate=0.5", [{"mode": "async:compensate=0.5", "staleness": 2}], [({"staleness": 2}, "async:staleness=2")])):
             with served.Server("--mode", mode) as server:
                 for settings in right:
@@ -255,6 +255,7 @@ class Mode(unittest.TestCase):
                                ({"staleness": -1}, "staleness=-1: allowed: a whole number, 0 or more"),
                                ({"staleness": 2.5}, "staleness=2.5"), ({"staleness": True}, "staleness=True"),
                                ({"mode": "sync", "staleness": 4}, "staleness=4 and mode='sync': allowed: staleness with mode='async'"),
+                               ({"mode": "async:stale=4"}, "stale"),
                                ({"mode": "async:staleness=4", "staleness": 4}, "and once")):
             with self.subTest(**settings), self.assertRaisesRegex(telegrad.ArgumentError, text):
                 worker(plain(1), "tcp://127.0.0.1:1", **settings)
