@@ -96,7 +96,14 @@ static const char *same_word(const json_t *list, const char *word, bool option_o
     return NULL;
 }
 
-/* A word of a that b lacks; NULL: none. */
+/* Seeds can be added to a sweep that has ended. */
+static bool may_differ(const char *word)
+{
+    static const char seeds[] = "--seeds";
+    return option_len(word) == sizeof seeds - 1 && strncmp(word, seeds, sizeof seeds - 1) == 0;
+}
+
+/* A word of a that b lacks, though it may not differ; NULL: none. */
 static const char *only_in(const json_t *a, const json_t *b)
 {
     size_t i;
@@ -104,7 +111,7 @@ static const char *only_in(const json_t *a, const json_t *b)
     json_array_foreach(a, i, one)
     {
         const char *word = json_string_value(one);
-        if (word && !same_word(b, word, false))
+        if (word && !may_differ(word) && !same_word(b, word, false))
             return word;
     }
     return NULL;

@@ -66,7 +66,7 @@ static struct tune_result *place_of(struct tune *t, const json_t *record)
     if (strcmp(type, "rung") == 0 && run >= 1 && (size_t)run <= t->runs && rung >= 1 &&
         rung <= TUNE_RUNGS)
         return &t->run[run - 1].result[rung - 1];
-    if (strcmp(type, "final") == 0 && nth >= 1 && (uint64_t)nth <= t->o->seeds)
+    if (strcmp(type, "final") == 0 && nth >= 1 && nth <= TUNE_SEEDS)
         return &t->final[nth - 1];
     return NULL;
 }

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -123,6 +124,23 @@ class Tune(CliTest):
         self.assertEqual(self.ok(*args, cwd=cwd), whole)
         self.assertEqual(len(records(os.path.join(cwd, "tuned", "tune.jsonl"))), 1 + 13)
 
+    def test_more_seeds(self):
+        """Seeds added to a sweep that has ended: the table of one with all of them from the start, also without its checkpoints."""
+        args = ["tune", *BASE, *RATES, "--out", "tuned"]
+        for name in ("whole", "parts"):
+            os.mkdir(self.path(name))
+        whole = self.ok(*args, cwd=self.path("whole"))
+        cwd = self.path("parts")
+        one = self.ok(*args, *ONE, cwd=cwd)
+        folder = os.path.join(cwd, "tuned")
+        shutil.rmtree(os.path.join(folder, "checkpoints"))
+        before = records(os.path.join(folder, "tune.jsonl"))
+        self.assertEqual(self.ok(*args, cwd=cwd), whole)
+        after = records(os.path.join(folder, "tune.jsonl"))
+        self.assertEqual(after[:len(before)], before)
+        self.assertEqual([r["seed"] for r in after if r["type"] == "final"], [1, 2, 3])
+        self.assertEqual(self.ok(*args, *ONE, cwd=cwd), one)
+
     def test_only_the_same_sweep_continues(self):
         folder = self.path("tuned")
         args = [*without(BASE, "--epochs"), *ONE, "--steps", "9", "--vary", "optimizer.lr=0.1,0.2", "--out", folder]
@@ -131,7 +149,6 @@ class Tune(CliTest):
         self.refused(2, [f"--out {folder}: it holds a sweep with --batch 16, this one has --batch 8: give the same options"],
                      "tune", *over(*args, "--batch", "8"))
         self.refused(2, ["it holds a sweep without --lr-schedule cosine"], "tune", *args, "--lr-schedule", "cosine")
-        self.refused(2, ["it holds a sweep with --seeds 1, and this one is without"], "tune", *[a for a in args if a not in ONE])
         self.refused(2, ["with --vary optimizer.lr=0.1,0.2, this one has --vary optimizer.lr=0.1,0.3"], "tune",
                      *[a.replace("0.1,0.2", "0.1,0.3") for a in args])
         self.assertEqual(records(os.path.join(folder, "tune.jsonl")), before)
