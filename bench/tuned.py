@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Methods and strategies with the learning rate and momentum that suit each, found by telegrad tune: the accuracy that each reaches.
 
-    bench/tuned.py OUT_DIR [--models MODEL...] [--rows ROW...]
+    bench/tuned.py OUT_DIR [--models MODEL...] [--rows ROW...] [--seeds N]
 
 Each row is a sweep of `telegrad tune` over learning rates in factors of 2, and momentum 0 and 0.9 where the method or strategy does not
 have its own; dense gets the same. Runs take a third of the length, on training data without a part that is held out; the best one trains
-for the full length with three seeds. OUT_DIR/MODEL/ROW.jsonl is the sweep's tune.jsonl (docs/records.md); what a sweep needs to continue
-lies in OUT_DIR/MODEL/ROW.work until it has ended. A row that is there is not made again, and a sweep that was interrupted continues.
-Prints a Markdown table of each model. Core hours a row: resnet20 2.6, gpt 1.0, lstm 7.3, lenet5 0.2."""
+for the full length with --seeds seeds (3). OUT_DIR/MODEL/ROW.jsonl is the sweep's tune.jsonl (docs/records.md); what a sweep needs to
+continue lies in OUT_DIR/MODEL/ROW.work until it has ended. A sweep that was interrupted continues. A row that is there is not made again,
+but trained with the seeds that it lacks. Prints a Markdown table of each model. Core hours a row, three seeds: resnet20 2.6, gpt 1.0,
+lstm 7.3, lenet5 0.2."""
 import argparse
 import json
 import math
@@ -41,13 +42,20 @@ ROWS = {
 OWN_MOMENTUM = ("dgc",)  # in the method, so the optimizer's is not varied
 
 
-def sweep(folder, model, row):
+def finals(path):
+    return [r for r in read(path) if r["type"] == "final"]
+
+
+def sweep(folder, model, row, seeds):
     options, rates, momentum, _ = MODELS[model]
     work, out = folder / f"{row}.work", folder / f"{row}.jsonl"
     vary = ["--vary", f"optimizer.lr={rates}", *(["--vary", "optimizer.momentum=0,0.9"] if momentum and row not in OWN_MOMENTUM else [])]
-    done = subprocess.run([TELEGRAD, "tune", "--workers", WORKERS, *options, *ROWS[row], *vary, "--out", str(work), "--quiet"],
-                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
-    if not any(r["type"] == "final" for r in read(work / "tune.jsonl")):
+    if out.exists() and not work.exists():
+        work.mkdir()
+        shutil.copy(out, work / "tune.jsonl")
+    done = subprocess.run([TELEGRAD, "tune", "--workers", WORKERS, *options, *ROWS[row], *vary, "--seeds", str(seeds), "--out", str(work),
+                           "--quiet"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    if len(finals(work / "tune.jsonl")) < seeds:
         print(f"{model} {row}: exit status {done.returncode}: {done.stderr.strip()[-300:]}", file=sys.stderr, flush=True)
         return
     shutil.copy(work / "tune.jsonl", out.with_suffix(".part"))
@@ -79,8 +87,7 @@ def print_table(folder, model):
     print(f"\n{model}\n\n| row | settings | tuned | {field}, mean of seeds | by seed | against dense |\n|---|---|---|---|---|---|")
     means = {}
     for row, records in rows.items():
-        finals = [r for r in records if r["type"] == "final"]
-        values = [value_of(r, field) for r in finals if r["loss"] is not None]
+        values = [value_of(r, field) for r in finals(folder / f"{row}.jsonl") if r["loss"] is not None]
         rungs = [r for r in records if r["type"] == "rung" and r["rung"] == 2 and r["loss"] is not None and not r["diverged"]]
         key = (lambda r: -r["accuracy"]) if field == "accuracy" else (lambda r: r["loss"])
         best = min(rungs, key=key)["values"] if rungs else {}
@@ -96,13 +103,14 @@ def main():
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS), metavar="MODEL")
     parser.add_argument("--rows", nargs="*", default=list(ROWS), choices=list(ROWS), metavar="ROW", help="none: only tables")
+    parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args()
     for model in args.models:
         folder = args.out / model
         folder.mkdir(parents=True, exist_ok=True)
         for row in args.rows:
-            if not (folder / f"{row}.jsonl").exists():
-                sweep(folder, model, row)
+            if len(finals(folder / f"{row}.jsonl")) < args.seeds:
+                sweep(folder, model, row, args.seeds)
         print_table(folder, model)
 
 

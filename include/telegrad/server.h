@@ -156,8 +156,8 @@ typedef struct tg_server_config {
     void *on_event_arg;
 } tg_server_config;
 
-/* Write the normal form of a mode: its name, then all keys that have a value, defaults included. Two
- * modes mean the same if their normal forms are equal.
+/* Write the normal form of a mode: its name, then all keys that have a value, defaults included.
+ * Two modes mean the same if their normal forms are equal.
  * mode    as tg_server_config.mode
  * text    [out] (room bytes)
  * Errors  TG_E_ARG (room), TG_E_SPEC */
