@@ -7,15 +7,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { EVENTS = 20 };
+enum { COLUMNS = 13, EVENTS = 20 };
 
 static void add_heading(struct table *t)
 {
-    static const char *const heads[] = {"server",   "time",        "workers",   "step",
-                                        "answers",  "gradients/s", "staleness", "unfit",
-                                        "received", "sent",        "ratio",     "syncs"};
+    static const char *const heads[COLUMNS] = {
+        "server", "time",  "workers",  "step", "answers", "gradients/s", "staleness",
+        "late",   "unfit", "received", "sent", "ratio",   "syncs"};
     table_row(t);
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+    for (size_t i = 0; i < COLUMNS; i++)
         table_cell(t, heads[i]);
 }
 
@@ -42,6 +42,7 @@ static void add_server(struct table *t, const server_file *s)
     add_count(t, s->answers);
     add_number(t, s->seconds > 0 && s->gradients > 0 ? s->gradients / s->seconds : (double)NAN);
     add_number(t, server_file_staleness(s));
+    add_count(t, s->late);
     add_count(t, s->unfit);
     table_cell(t, format_bytes(s->bytes_in).text);
     table_cell(t, format_bytes(s->bytes_out).text);
@@ -121,7 +122,7 @@ static tg_status print(const run_files *files, const char *title, FILE *out)
         return tg_fail(TG_E_SPEC,
                        "no -o: allowed: -o report.html or -o picture.svg; without it, records of "
                        "telegrad serve --out are shown as a table");
-    struct table *t = table_create(12);
+    struct table *t = table_create(COLUMNS);
     if (!t)
         return tg_fail(TG_E_NOMEM, "out of memory: a table of servers");
     table_fit(t, (size_t)console_out_columns());

@@ -3,7 +3,7 @@
 
 const SERVER_CHARTS = [
     {title: "Steps a second", unit: "of the fastest worker", curve: from("steps", "pace"), format: v => digits(v)},
-    {title: "Gradients a second", unit: "of all workers; each bucket counts", curve: from("steps", "gradients"), format: v => digits(v)},
+    {title: "Gradients a second", unit: "of all workers; each bucket or slice counts", curve: from("steps", "gradients"), format: v => digits(v)},
     {title: "Workers", unit: "connected", curve: from("steps", "workers"), format: v => digits(v)},
     {title: "Mean staleness", unit: "server's steps since the worker's parameters", curve: from("steps", "staleness"), format: v => digits(v), log: 100},
     {title: "Received", unit: "MB a second", curve: from("steps", "in", 1e-6), format: v => digits(v) + " MB"},
@@ -22,11 +22,6 @@ function serversHeader() {
         notes.length ? el("ul", {class: "notes"}, ...notes.map(note => el("li", {}, note))) : null];
 }
 
-const meanStaleness = run => {
-    const bins = run.totals.staleness, all = bins.reduce((a, b) => a + b, 0);
-    return all ? bins.reduce((sum, n, i) => sum + n * (i ? (2 ** (i - 1) + 2 ** i - 1) / 2 : 0), 0) / all : null;
-};
-
 function serverTable() {
     const total = name => run => run.totals[name], rate = name => run => run.totals.seconds > 0 ? run.totals[name] / run.totals.seconds : null;
     const n = (head, unit, of, show) => ({head, unit, of, show, kind: "n"});
@@ -39,7 +34,7 @@ function serverTable() {
         n("step", "last", total("step"), count),
         n("answers", "", total("answers"), count),
         n("gradients", "a second", rate("gradients"), v => digits(v)),
-        n("staleness", "mean", meanStaleness, v => digits(v)),
+        n("staleness", "mean", total("mean_staleness"), v => digits(v)),
         n("late", "gradients", total("late"), count),
         n("unfit", "not applied", total("unfit"), count),
         n("received", "", total("bytes_in"), bytes),
@@ -56,14 +51,14 @@ function serverTable() {
 const binName = (i, lastBin) => i < 2 ? String(i) : i === lastBin ? `${count(2 ** (i - 1))} or more` : `${count(2 ** (i - 1))} to ${count(2 ** i - 1)}`;
 
 function stalenessPart() {
-    const some = runs.filter(run => run.totals.gradients > 0);
+    const some = runs.filter(run => run.totals.stale > 0);
     if (!some.length) return [];
     const lastBin = some[0].totals.staleness.length - 1;
     const used = Math.max(...some.map(run => run.totals.staleness.findLastIndex(n => n > 0)));
-    const bins = [...Array(used + 1).keys()], most = Math.max(...some.flatMap(run => run.totals.staleness.map(n => n / run.totals.gradients)));
+    const bins = [...Array(used + 1).keys()], most = Math.max(...some.flatMap(run => run.totals.staleness.map(n => n / run.totals.stale)));
     const columns = [
         {head: "Steps", unit: "since its parameters", of: i => i, show: i => binName(i, lastBin)},
-        ...some.map(run => ({head: runs.length > 1 ? run.label : "Gradients", unit: "% of them", kind: "bars", of: i => run.totals.staleness[i] / run.totals.gradients, show: v => {
+        ...some.map(run => ({head: runs.length > 1 ? run.label : "Gradients", unit: "% of them", kind: "bars", of: i => run.totals.staleness[i] / run.totals.stale, show: v => {
             const bar = el("i", {});
             bar.style.width = 100 * v / most + "%";
             bar.style.background = "var(--exchange)";
@@ -76,7 +71,7 @@ function stalenessPart() {
     return [table];
 }
 
-/* What happened to workers, in order. */
+/* What happened to workers and to the server, in order. */
 function eventsPart() {
     const rows = runs.flatMap(run => run.events.map(event => ({run, event})));
     if (!rows.length) return [];

@@ -14,12 +14,26 @@ const char *const server_names[SERVER_COLUMNS] = {
 };
 
 /* Totals of one start, as a record has them. */
-enum { SECONDS, STEP, ANSWERS, IN, OUT, BUSY, SYNCS, SYNC, UNFIT, CODED, TOTALS = CODED + 4 };
+enum {
+    SECONDS,
+    STEP,
+    ANSWERS,
+    IN,
+    OUT,
+    BUSY,
+    SYNCS,
+    SYNC,
+    UNFIT,
+    CODED,
+    STALE = CODED + 4,
+    GRADIENTS,
+    TOTALS
+};
 static const char *const totals[TOTALS] = {"seconds",           "step",           "answers",
                                            "bytes_in",          "bytes_out",      "combine_s",
                                            "journal_syncs",     "journal_s",      "unfit",
                                            "gradient_elements", "gradient_bytes", "answer_elements",
-                                           "answer_bytes"};
+                                           "answer_bytes",      "staleness_sum",  "gradients"};
 
 static double number(const json_t *record, const char *name)
 {
@@ -27,11 +41,15 @@ static double number(const json_t *record, const char *name)
     return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
+static bool lacks(const json_t *record, size_t total)
+{
+    return !json_object_get(record, totals[total]);
+}
+
 /* A total; 0 if the record is older than its name. */
 static double total_of(const json_t *record, size_t total)
 {
-    const bool older = total >= UNFIT && !json_object_get(record, totals[total]);
-    return older ? 0 : number(record, totals[total]);
+    return total >= UNFIT && lacks(record, total) ? 0 : number(record, totals[total]);
 }
 
 /* "2026-11-26T16:19:24Z" in seconds; NAN: it is none. */
@@ -88,6 +106,28 @@ static double bin_of(const json_t *record, size_t i)
     return json_number_value(json_array_get(json_object_get(record, "staleness"), i));
 }
 
+/* event  taken over; NULL: there was no memory for it */
+static tg_status keep_event(server_file *s, json_t *event)
+{
+    if (!s->events)
+        s->events = json_array();
+    if (json_array_append_new(s->events, event) != 0)
+        return tg_fail(TG_E_NOMEM, "out of memory: events of %s", s->path);
+    s->event_count++;
+    if (json_array_size(s->events) > SERVER_EVENTS_MOST)
+        json_array_remove(s->events, 0);
+    return TG_OK;
+}
+
+/* The server itself was started again, or has ended.
+ * why  NULL: as planned */
+static tg_status keep_own_event(server_file *s, const char *what, double seconds, double step,
+                                const char *why)
+{
+    return keep_event(s, json_pack("{s:s, s:f, s:f, s:s?}", "event", what, "seconds", seconds,
+                                   "step", step, "reason", why));
+}
+
 /* A server that does not run has no workers, from its last record to its next start. */
 static tg_status pause(server_file *s, double until)
 {
@@ -117,7 +157,10 @@ static tg_status begin(server_file *s, const char *path, size_t line, const json
     if (s->rows.count > 0)
         TG_TRY(pause(s, now));
     s->begin_s = fmax(now, s->begin_s); /* a clock may have been set back */
-    s->starts++;
+    if (s->starts++ > 0) {
+        const double step = number(record, "recovered_step");
+        TG_TRY(keep_own_event(s, "started", s->begin_s - s->first_s, step > 0 ? step : 0, NULL));
+    }
     s->ended = false;
     json_decref(s->last);
     s->last = NULL;
@@ -139,7 +182,7 @@ static double since(const server_file *s, const json_t *record, size_t total)
 
 static tg_status add(server_file *s, const char *path, size_t line, const json_t *record)
 {
-    double *row, gradients = 0, steps = 0;
+    double *row, stale = 0, steps = 0;
     TG_TRY(check(path, line, record));
     TG_TRY(run_rows_next(&s->rows, path, &row));
     for (size_t i = 0; i < TOTALS; i++)
@@ -151,10 +194,13 @@ static tg_status add(server_file *s, const char *path, size_t line, const json_t
         if (n < 0)
             return tg_fail(TG_E_CORRUPT, "%s:%zu: \"staleness\" is less than in the record before",
                            path, line);
-        gradients += n;
+        stale += n;
         steps += n * middle(i);
         s->staleness[i] += n;
     }
+    if (!lacks(record, STALE))
+        steps = since(s, record, STALE);
+    const double gradients = lacks(record, GRADIENTS) ? stale : since(s, record, GRADIENTS);
     const double spent = since(s, record, SECONDS), step = number(record, "step");
     const double from = s->last ? number(s->last, "step") : (double)NAN;
     const double workers = number(record, "workers");
@@ -163,11 +209,11 @@ static tg_status add(server_file *s, const char *path, size_t line, const json_t
     row[SERVER_WORKERS] = workers;
     /* Of the first record after a restart, it is not known from where steps counted. */
     row[SERVER_PACE] = some && from > 0 ? (step - from) / spent : (double)NAN;
-    /* In mode sync, staleness is not counted. */
+    /* Older records count only those with a staleness, which mode sync does not have. */
     row[SERVER_GRADIENTS] = some && s->gradients + gradients > 0 ? gradients / spent : (double)NAN;
     row[SERVER_IN] = some ? since(s, record, IN) / spent : (double)NAN;
     row[SERVER_OUT] = some ? since(s, record, OUT) / spent : (double)NAN;
-    row[SERVER_STALENESS] = gradients > 0 ? steps / gradients : (double)NAN;
+    row[SERVER_STALENESS] = stale > 0 ? steps / stale : (double)NAN;
     row[SERVER_BUSY] = some ? since(s, record, BUSY) / spent : (double)NAN;
     row[SERVER_SYNC] = some ? since(s, record, SYNC) / spent : (double)NAN;
     row[SERVER_JOURNAL] = number(record, "journal_bytes");
@@ -183,6 +229,8 @@ static tg_status add(server_file *s, const char *path, size_t line, const json_t
     for (size_t i = 0; i < SERVER_CODED; i++)
         s->coded[i] += since(s, record, CODED + i);
     s->gradients += gradients;
+    s->stale += stale;
+    s->stale_steps += steps;
     s->late += fmax(0, late_in(record) - late_in(s->last));
     json_decref(s->last);
     s->last = json_incref((json_t *)record);
@@ -197,8 +245,6 @@ static tg_status add_event(server_file *s, const char *path, size_t line, const 
         return tg_fail(TG_E_CORRUPT,
                        "%s:%zu: \"seconds\" or \"event\": allowed: a number, 0 to %g, and a text",
                        path, line, MOST);
-    if (!s->events)
-        s->events = json_array();
     json_t *event = json_copy((json_t *)record);
     if (event) {
         json_object_set_new(event, "seconds", json_real(s->begin_s - s->first_s + seconds));
@@ -206,12 +252,7 @@ static tg_status add_event(server_file *s, const char *path, size_t line, const 
         if (!json_is_number(json_object_get(event, "steps"))) /* the other fields say it */
             json_object_del(event, "text");
     }
-    if (json_array_append_new(s->events, event) != 0)
-        return tg_fail(TG_E_NOMEM, "out of memory: events of %s", path);
-    s->event_count++;
-    if (json_array_size(s->events) > SERVER_EVENTS_MOST)
-        json_array_remove(s->events, 0);
-    return TG_OK;
+    return keep_event(s, event);
 }
 
 tg_status server_files_add(server_files *f, const char *path, size_t line, const json_t *record)
@@ -238,15 +279,16 @@ tg_status server_files_add(server_files *f, const char *path, size_t line, const
         return add_event(s, path, line, record);
     TG_TRY(add(s, path, line, record));
     s->ended = strcmp(type, "server_end") == 0;
-    return TG_OK;
+    return !s->ended
+               ? TG_OK
+               : keep_own_event(s, "ended", s->begin_s - s->first_s + number(record, "seconds"),
+                                number(record, "step"),
+                                json_string_value(json_object_get(record, "error")));
 }
 
 double server_file_staleness(const server_file *s)
 {
-    double sum = 0;
-    for (size_t i = 0; i < SERVER_STALENESS_BINS; i++)
-        sum += s->staleness[i] * middle(i);
-    return s->gradients > 0 ? sum / s->gradients : (double)NAN;
+    return s->stale > 0 ? s->stale_steps / s->stale : (double)NAN;
 }
 
 double server_file_ratio(const server_file *s, size_t elements)

@@ -20,15 +20,16 @@ static json_t *totals(const server_file *s)
     for (size_t i = 0; i < SERVER_STALENESS_BINS; i++)
         json_array_append_new(staleness, run_json_real(s->staleness[i]));
     return json_pack(
-        "{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "starts",
-        (json_int_t)s->starts, "seconds", run_json_real(s->seconds), "answers",
+        "{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "starts", (json_int_t)s->starts, "seconds", run_json_real(s->seconds), "answers",
         run_json_real(s->answers), "gradients", run_json_real(s->gradients), "bytes_in",
         run_json_real(s->bytes_in), "bytes_out", run_json_real(s->bytes_out), "most_workers",
         run_json_real(s->most_workers), "step",
         run_json_real(s->last ? json_number_value(json_object_get(s->last, "step")) : 0), "syncs",
         run_json_real(s->syncs), "sync_s", run_json_real(s->sync_s), "late", run_json_real(s->late),
         "unfit", run_json_real(s->unfit), "up", run_json_real(server_file_ratio(s, SERVER_UP)),
-        "down", run_json_real(server_file_ratio(s, SERVER_DOWN)), "staleness", staleness);
+        "down", run_json_real(server_file_ratio(s, SERVER_DOWN)), "staleness", staleness, "stale",
+        run_json_real(s->stale), "mean_staleness", run_json_real(server_file_staleness(s)));
 }
 
 static json_t *settings(const json_t *start)

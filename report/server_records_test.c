@@ -86,9 +86,9 @@ static void test_events(void **state)
                          EVENT(3, "lost") BEGIN_AT("2026-11-26T16:01:00Z") EVENT(0.25, "refused")
                              AT("server_end", 4, 30, 60, 5000, "6,4,6,0"));
     const server_file *s = &f.servers.file[0];
-    static const double at[] = {0.5, 3, 60.25};
-    assert_int_equal(s->event_count, 3);
-    for (size_t i = 0; i < 3; i++) {
+    static const double at[] = {0.5, 3, 60, 60.25, 64};
+    assert_int_equal(s->event_count, sizeof at / sizeof *at);
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         const json_t *seconds = json_object_get(json_array_get(s->events, i), "seconds");
         assert_float_equal(json_real_value(seconds), at[i], 1e-9);
     }
@@ -132,6 +132,56 @@ static void test_ratio(void **state)
     assert_float_equal(server_file_ratio(&f.servers.file[0], SERVER_UP), 16, 0);
     assert_float_equal(server_file_ratio(&f.servers.file[0], SERVER_DOWN), 1, 0);
     assert_true(isnan(f.servers.file[0].rows.v[SERVER_GRADIENTS])); /* not counted: mode sync */
+    run_files_free(&f);
+}
+
+/* Newer records have the sum of the staleness, and count gradients also in mode sync. */
+static void test_staleness(void **state)
+{
+    static const char old[] = BEGIN AT("server", 2, 10, 20, 1000, "0,0,0,8");
+    static const char with_sum[] =
+        BEGIN "{\"type\":\"server\",\"seconds\":2,\"workers\":2,\"step\":10,\"answers\":20,"
+              "\"bytes_in\":1000,\"bytes_out\":800,\"combine_s\":0,\"journal_bytes\":0,"
+              "\"journal_syncs\":0,\"journal_s\":0,\"staleness_sum\":56,\"gradients\":24,"
+              "\"staleness\":[0,0,0,8," ZEROS;
+    (void)state;
+    run_files f = read_servers(old);
+    assert_float_equal(server_file_staleness(&f.servers.file[0]), 5.5, 0);
+    assert_float_equal(f.servers.file[0].rows.v[SERVER_GRADIENTS], 4, 0);
+    run_files_free(&f);
+    f = read_servers(with_sum);
+    assert_float_equal(server_file_staleness(&f.servers.file[0]), 7, 0);
+    assert_float_equal(f.servers.file[0].rows.v[SERVER_STALENESS], 7, 0);
+    assert_float_equal(f.servers.file[0].rows.v[SERVER_GRADIENTS], 12, 0);
+    assert_float_equal(f.servers.file[0].gradients, 24, 0);
+    run_files_free(&f);
+}
+
+static const char *event_text(const server_file *s, size_t i, const char *name)
+{
+    return json_string_value(json_object_get(json_array_get(s->events, i), name));
+}
+
+/* When a server was started again and why it ended is among its events. */
+static void test_own_events(void **state)
+{
+    (void)state;
+    run_files f = read_servers(
+        BEGIN
+        "{\"type\":\"server_end\",\"seconds\":2,\"workers\":2,\"step\":1,\"answers\":1,"
+        "\"bytes_in\":1,\"bytes_out\":1,\"combine_s\":0,\"journal_bytes\":0,"
+        "\"journal_syncs\":0,\"journal_s\":0,\"error\":\"disk full\",\"staleness\":[0,0,0,0," ZEROS
+            BEGIN_AT("2026-11-26T16:00:10Z") AT("server_end", 4, 30, 60, 5000, "6,4,6,0"));
+    const server_file *s = &f.servers.file[0];
+    assert_int_equal(json_array_size(s->events), 3);
+    assert_int_equal(s->event_count, 3);
+    assert_string_equal(event_text(s, 0, "event"), "ended");
+    assert_string_equal(event_text(s, 0, "reason"), "disk full");
+    assert_string_equal(event_text(s, 1, "event"), "started");
+    assert_float_equal(json_real_value(json_object_get(json_array_get(s->events, 1), "seconds")),
+                       10, 0);
+    assert_string_equal(event_text(s, 2, "event"), "ended");
+    assert_null(event_text(s, 2, "reason"));
     run_files_free(&f);
 }
 
@@ -214,12 +264,9 @@ static void test_kinds_are_not_mixed(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {ON_FILE(test_rates),
-                                       ON_FILE(test_started_again),
-                                       ON_FILE(test_unfit),
-                                       ON_FILE(test_events),
-                                       ON_FILE(test_ratio),
-                                       ON_FILE(test_refused),
-                                       ON_FILE(test_kinds_are_not_mixed)};
+    const struct CMUnitTest tests[] = {
+        ON_FILE(test_rates),      ON_FILE(test_started_again), ON_FILE(test_staleness),
+        ON_FILE(test_own_events), ON_FILE(test_unfit),         ON_FILE(test_events),
+        ON_FILE(test_ratio),      ON_FILE(test_refused),       ON_FILE(test_kinds_are_not_mixed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

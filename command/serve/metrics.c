@@ -68,6 +68,7 @@ void metrics_write(const struct metrics *m, FILE *f)
          (double)s->elements},
         {"received_bytes_total", "counter", "Bytes received from workers.", (double)s->bytes_in},
         {"sent_bytes_total", "counter", "Bytes sent to workers.", (double)s->bytes_out},
+        {"gradients_total", "counter", "Messages with gradients received.", (double)s->gradients},
         {"gradient_elements_total", "counter", "Elements of gradients received.",
          (double)s->gradient_elements},
         {"gradient_bytes_total", "counter", "Bytes of the messages with gradients.",

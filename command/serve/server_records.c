@@ -68,7 +68,7 @@ static json_t *figures(const struct server_records *r, const char *type, const t
         json_array_append_new(staleness, json_integer((json_int_t)s->staleness[i]));
     return json_pack(
         "{s:s, s:f, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:f, s:o, "
-        "s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+        "s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
         "type", type, "seconds", (double)(r->told_ns - r->begin_ns) / 1e9,          /**/
         "workers", s->ranks, "step", (json_int_t)s->step,                           /**/
         "answers", (json_int_t)s->sums, "elements", (json_int_t)s->elements,        /**/
@@ -84,7 +84,7 @@ static json_t *figures(const struct server_records *r, const char *type, const t
         "gradient_bytes", (json_int_t)s->gradient_bytes,              /**/
         "answer_elements", (json_int_t)s->answer_elements,            /**/
         "answer_bytes", (json_int_t)s->answer_bytes,                  /**/
-        "staleness_sum", (json_int_t)s->staleness_sum);
+        "staleness_sum", (json_int_t)s->staleness_sum, "gradients", (json_int_t)s->gradients);
 }
 
 /* If it cannot be written, say so, and write nothing more. */

@@ -207,7 +207,7 @@ typedef struct tg_server_stats {
     uint64_t elements;   /* elements received in frames, over all ranks; also of parameters */
     uint64_t bytes_in;   /* received from ranks, envelopes included */
     uint64_t bytes_out;  /* sent to them */
-    uint64_t step;       /* the latest step that was answered */
+    uint64_t step;       /* the latest step that was answered, also before a restart */
     int ranks;           /* ranks that have not left */
     int64_t waited_ns;   /* time spent idle */
     int64_t combined_ns; /* time spent on checking, decoding and summing */
@@ -228,12 +228,13 @@ typedef struct tg_server_stats {
     /* Gradients, or parts of them (a message for each bucket, of dense ones for each slice), that
      * came after deadline_ms */
     uint64_t late;
-    /* Messages with gradients, without those that came again: their elements, and their bytes with
-     * envelopes. 4 elements / bytes is the compression ratio. The same of the answers to them */
+    /* Messages with gradients, without those that came again or are not finite: their elements, and
+     * their bytes with envelopes. 4 elements / bytes is the compression ratio. The same of the answers to them */
     uint64_t gradient_elements, gradient_bytes;
     uint64_t answer_elements, answer_bytes;
     uint64_t staleness_sum; /* of all gradients that `staleness` counts */
     uint64_t parameters;    /* elements of the parameters that it keeps */
+    uint64_t gradients;     /* these messages: one for each bucket, of dense ones for each slice */
 } tg_server_stats;
 
 /* Get the figures.

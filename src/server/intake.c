@@ -352,7 +352,8 @@ static tg_status take(tg_server *s, int rank)
     in->msg = NULL;
     s->stats.bytes_in += in->said.len;
     s->stats.repeated += g->again;
-    if (!g->again && tg__gathering_has_gradients(g)) {
+    if (!g->again && tg__gathering_has_gradients(g) && (flags & TG__FLAG_NONFINITE) == 0) {
+        s->stats.gradients++;
         s->stats.gradient_elements += g->n;
         s->stats.gradient_bytes += in->said.len;
     }

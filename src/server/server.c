@@ -287,8 +287,11 @@ static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_ser
         for (tg__region *r = s->regions; r != NULL && !s->mode.gathers; r = r->next)
             r->rank[rank].counts = false;
     }
+    const uint64_t step = tg__clocks_now(s);
     s->stats = (tg_server_stats){.recovered = s->stats.recovered, /* not of the replay */
-                                 .recovered_step = tg__clocks_now(s)};
+                                 .recovered_step = step,
+                                 .step = step > 0 ? step - 1 : 0,
+                                 .journal_bytes = s->journal.len};
     return TG_OK;
 }
 

@@ -317,9 +317,9 @@ class Report(CliTest):
         self.assertEqual(saw["title"], "Parameter server s0")
         totals, *events = self.ok("report", one, two).split("\n\n")
         table = [line.split() for line in totals.splitlines()]
-        self.assertEqual(([part.count("\n") for part in events], [part[:11] for part in events]), ([4, 4], ["s0: events\n", "s1: events\n"]))
-        self.assertEqual(table[0], ["server", "time", "workers", "step", "answers", "gradients/s", "staleness", "unfit", "received", "sent", "ratio", "syncs"])
-        self.assertEqual(table[2], ["s0", "40.0", "s", "8", "200", "1,600", "55", "2.41", "40", "800", "MB", "4.00", "GB", "16", "800"])
+        self.assertEqual(([part.count("\n") for part in events], [part[:11] for part in events]), ([6, 4], ["s0: events\n", "s1: events\n"]))
+        self.assertEqual(table[0], ["server", "time", "workers", "step", "answers", "gradients/s", "staleness", "late", "unfit", "received", "sent", "ratio", "syncs"])
+        self.assertEqual(table[2], ["s0", "40.0", "s", "8", "200", "1,600", "55", "2.41", "0", "40", "800", "MB", "4.00", "GB", "16", "800"])
         self.assertEqual([row[0] for row in table[3:]], ["s1"])
         run_file = write_run(self.path("run.jsonl"))
         self.refused(2, ["run.jsonl: records of servers and of runs"], "report", one, run_file, "-o", self.path("mixed.html"))

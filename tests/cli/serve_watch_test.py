@@ -75,6 +75,7 @@ class Watch(ServeTest):
         self.assertGreater(value(found, "answer_compression_ratio"), 0.99)  # f32, with envelopes
         self.assertLess(value(found, "answer_compression_ratio"), 1)
         self.assertEqual(value(found, "parameters"), 27882)
+        self.assertGreater(value(found, "gradients_total"), 10)
         self.assertLess(value(found, "gradient_bytes_total"), value(found, "received_bytes_total"))
         self.assertEqual(value(found, "worker_events_total", 'event="came"'), 2)
         self.assertEqual(value(found, "repeated_total"), 0)
@@ -83,6 +84,13 @@ class Watch(ServeTest):
         for worker in workers:
             worker.kill()
         self.until(lambda: value(get(), "worker_events_total", 'event="lost"') == 2)
+        before = get()
+        self.assertGreater(value(before, "journal_bytes"), 0)
+        server.kill()
+        net_tool.Done(server)
+        server = self.serve("--journal", self.path("journal"), "--workers", "3", "--status", f":{port}")
+        for name in ("step", "journal_bytes"):
+            self.assertEqual(value(get(), name), value(before, name))
         self.ends(server)
 
     def test_events(self):
@@ -112,7 +120,7 @@ class Watch(ServeTest):
         self.until(lambda: self.records("server.jsonl", "server_event")[-1]["event"] == "lost")
         said = self.ends(server)
         events = self.records("server.jsonl", "server_event")
-        fingerprint = self.ok("key", "show", self.path("2.key"))
+        fingerprint = self.ok("key", "fingerprint", public[2])
         for event in events:
             self.assertEqual(set(event), {"type"} | documented("server_event"))
             self.assertIn(f"telegrad: {event['text']}\n", said)  # as on the terminal
@@ -123,7 +131,7 @@ class Watch(ServeTest):
         by_kind = {event["event"]: event for event in events}
         self.assertEqual(by_kind["refused"]["reason"], "it is not on the list of allowed keys")
         self.assertEqual(len(by_kind["refused"]["key"]), 24)
-        self.assertTrue(fingerprint)
+        self.assertIn(by_kind["refused"]["key"], fingerprint)
         self.assertIn("they have seed=1, this one has seed=7", by_kind["dropped"]["reason"])
         self.assertEqual(by_kind["left"]["reason"], None)
         shown = self.ok("report", out)
@@ -132,7 +140,7 @@ class Watch(ServeTest):
         self.ok("report", out, "-o", self.path("server.html"))
         with open(self.path("server.html"), encoding="utf-8") as file:
             page = json.loads(re.search(r'<script[^>]*id="?records"?[^>]*>(.*?)</script>', file.read(), re.S).group(1))
-        self.assertEqual([event["event"] for event in page["runs"][0]["events"]], [event["event"] for event in events])
+        self.assertEqual([event["event"] for event in page["runs"][0]["events"]], [event["event"] for event in events] + ["ended"])
 
     def test_unfit(self):
         server = self.serve("--out", self.path("server.jsonl"))
@@ -142,6 +150,8 @@ class Watch(ServeTest):
         unfit = [event for event in self.records("server.jsonl", "server_event") if event["event"] == "unfit"]
         self.assertEqual([(event["worker"], event["steps"]) for event in unfit], [(0, 1)])  # one per --log-every
         self.assertIn("it is not applied", unfit[0]["text"])
+        end = self.records("server.jsonl", "server_end")[0]  # of topk:density=0.05, also with gradients that are not finite
+        self.assertLess(4 * end["gradient_elements"] / end["gradient_bytes"], 40)
         self.assertGreater(self.records("server.jsonl", "server_end")[0]["unfit"], 1)
 
 
