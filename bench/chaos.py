@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Parameter servers and workers that are killed, stopped and cut off at random, over real TCP; every gradient is counted at the end.
 
-    bench/chaos.py LAB_DIR OUT.jsonl --hours H [--until HH:MM] [--seed N] [--every S] [--minutes M]
+    bench/chaos.py LAB_DIR OUT.jsonl --hours H [--until HH:MM] [--seed N] [--every S] [--minutes M] [--setting N]
 
 LAB_DIR has a laboratory as bench/lab.py needs it. Two servers (shards, with journals) and four workers, each in a network namespace with a key
 of its own. A worker's gradient is 1 at one element that no other step has (bench/chaos/token_worker.c), and the learning rate is 1, so each

@@ -305,8 +305,9 @@ static tg_status add_record(place *at, json_t *record)
         t++;
     if (t == TYPES)
         return tg_fail(TG_E_CORRUPT,
-                       "%s:%zu: %s%.64s%s: allowed: the records of telegrad train --out", at->path,
-                       at->line, type ? "type \"" : "no \"type\"", type ? type : "",
+                       "%s:%zu: %s%.64s%s: allowed: the records of telegrad train --out or "
+                       "telegrad serve --out",
+                       at->path, at->line, type ? "type \"" : "no \"type\"", type ? type : "",
                        type ? "\"" : "");
     if (t == TABLE) {
         note_failures(at, record);
@@ -363,14 +364,15 @@ static tg_status add_line(place *at, const char *line, size_t len, bool whole)
                        at->path, at->path);
     }
     if (!at->any && !record && json_error_code(&error) == json_error_premature_end_of_input)
-        return tg_fail(
-            TG_E_CORRUPT,
-            "%s holds no run: its %s line is cut off: allowed: the records of telegrad train --out",
-            at->path, at->line == 1 ? "only" : "last");
+        return tg_fail(TG_E_CORRUPT,
+                       "%s holds no run: its %s line is cut off: allowed: the records of telegrad "
+                       "train --out or telegrad serve --out",
+                       at->path, at->line == 1 ? "only" : "last");
     if (!json_is_object(record)) {
-        tg_status status =
-            tg_fail(TG_E_CORRUPT, "%s:%zu: %s: allowed: the records of telegrad train --out",
-                    at->path, at->line, record ? "no JSON object" : error.text);
+        tg_status status = tg_fail(
+            TG_E_CORRUPT,
+            "%s:%zu: %s: allowed: the records of telegrad train --out or telegrad serve --out",
+            at->path, at->line, record ? "no JSON object" : error.text);
         json_decref(record);
         return status;
     }

@@ -10,6 +10,7 @@
 #include "command/output/jsonl.h"
 #include "command/output/output.h"
 #include "telegrad/registry.h"
+#include "telegrad/server.h"
 #include "telegrad/transport.h"
 #include <math.h>
 #include <string.h>
@@ -46,7 +47,7 @@ static tg_status set(void *input, int key, char *arg)
         if (c->o.nmodes == MODES_MAX)
             return tg_fail(TG_E_SPEC, "--mode %.64s: allowed: at most %d modes", arg, MODES_MAX);
         c->modes[c->o.nmodes++] = arg;
-        return TG_OK;
+        return tg_server_mode_normal(arg, (char[400]){""}, 400);
     default:
         return bench_args_real("seconds", arg, 0.001, 3600, &c->o.seconds);
     }

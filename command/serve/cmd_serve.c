@@ -152,7 +152,7 @@ static const struct cli_option options[] = {
      "use no keys and no encryption: anyone who reaches the port can train, and can read and "
      "change everything"},
     {"timeout", TIMEOUT, "S", "50", NULL,
-     "with staleness: disconnect a worker that is silent for this long while others wait for it"},
+     "how long workers wait for one that is silent, or whose connection broke (sync, staleness)"},
     {0}};
 
 static tg_status read_shard(struct command *c)

@@ -55,18 +55,20 @@ void server_events_of_net(struct server_events *e, const tg_net_event *event,
     e->count[event->kind]++;
     if (event->text[0] == '\0') /* one of many calls that have failed */
         return;
-    if (event->seat >= 0 && (event->kind == TG_NET_CAME || event->kind == TG_NET_BACK)) {
-        struct worker *w = &e->worker[event->seat];
+    struct worker *w = event->seat >= 0 ? &e->worker[event->seat] : NULL;
+    if (w && (event->kind == TG_NET_CAME || event->kind == TG_NET_BACK)) {
         if (event->kind == TG_NET_CAME)
             *w = (struct worker){.name = ""};
         snprintf(w->name, sizeof w->name, "%s", event->name);
         snprintf(w->key, sizeof w->key, "%s", event->key);
         snprintf(w->host, sizeof w->host, "%s", event->host);
     }
+    /* A worker whose key was taken off the list still has the name it had when it came. */
+    const char *name = w && event->name[0] == '\0' ? w->name : event->name;
     server_records_event(e->records,
                          &(struct server_event){.event = server_event_names[event->kind],
                                                 .worker = event->seat,
-                                                .name = event->name,
+                                                .name = name,
                                                 .key = event->key,
                                                 .host = event->host,
                                                 .reason = event->reason,

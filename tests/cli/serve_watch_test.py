@@ -142,6 +142,25 @@ class Watch(ServeTest):
             page = json.loads(re.search(r'<script[^>]*id="?records"?[^>]*>(.*?)</script>', file.read(), re.S).group(1))
         self.assertEqual([event["event"] for event in page["runs"][0]["events"]], [event["event"] for event in events] + ["ended"])
 
+    def test_taken_off_the_list(self):
+        """A worker that SIGHUP disconnects has its name in the event."""
+        public, out = self.new_keys(2), self.path("server.jsonl")
+        with open(self.path("friends"), "w", encoding="utf-8") as file:
+            file.write(f"{public[1]} anna\n")
+        server = self.start("serve", "--listen", self.meeting, "--key", self.path("0.key"), "--allow", self.path("friends"), "--out", out)
+        self.told(server, "listens at")
+        worker = self.start("train", "--server", self.meeting, "--server-key", public[0], "--key", self.path("1.key"), *MLP, "--no-eval",
+                            "--steps", "1000000")
+        self.until(lambda: self.records("server.jsonl", "server_event"))
+        with open(self.path("friends"), "w", encoding="utf-8") as file:
+            file.write(f"{public[0]} bob\n")
+        server.send_signal(signal.SIGHUP)
+        self.assertEqual(net_tool.Done(worker).returncode, 1)
+        self.until(lambda: len(self.records("server.jsonl", "server_event")) > 1)
+        self.ends(server)
+        self.assertEqual([(event["event"], event["name"]) for event in self.records("server.jsonl", "server_event")],
+                         [("came", "anna"), ("dropped", "anna")])
+
     def test_unfit(self):
         server = self.serve("--out", self.path("server.jsonl"))
         worker = self.start("train", "--server", self.meeting, "--insecure", *MLP[:-2], "--lr", "1e30", "--steps", "40", "--no-eval")
