@@ -45,8 +45,8 @@ typedef struct server_file {
     double seconds, answers, bytes_in, bytes_out, syncs, sync_s, gradients, late, unfit;
     double staleness[SERVER_STALENESS_BINS], coded[SERVER_CODED];
     double stale, stale_steps; /* gradients whose staleness was counted, and its sum */
-    /* Records of what has happened to workers, and when the server was started again ("started") and
-     * has ended ("ended"); NULL: none. Seconds are those since the first start. */
+    /* Records of what has happened to workers, and when the server was started again ("started")
+     * and has ended ("ended"); NULL: none. Seconds are those since the first start. */
     json_t *events;
     size_t event_count; /* also of those that are not kept */
 } server_file;
@@ -61,7 +61,8 @@ typedef struct server_files {
  * Errors  TG_E_CORRUPT: the message names file and line; TG_E_NOMEM */
 TG_NODISCARD tg_status server_files_add(server_files *f, const char *path, size_t line,
                                         const json_t *record);
-/* The mean over all gradients, in older records with the middle of each range; NAN: there is none. */
+/* The mean over all gradients, in older records with the middle of each range; NAN: there is
+ * none. */
 double server_file_staleness(const server_file *s);
 /* The compression ratio: bytes as f32, divided by those that it took; NAN: there were none.
  * elements  SERVER_UP or SERVER_DOWN */

@@ -266,8 +266,11 @@ static tg_status check_worker(const struct run_options *o)
         if (no[i].given)
             return tg_fail(TG_E_SPEC, "--server and --%s cannot be combined: %s", no[i].name,
                            no[i].why);
-    if (o->server_mode)
+    if (o->server_mode) {
+        char normal[400];
         TG_TRY(server_mode_check("server-mode", o->server_mode, "async|sync"));
+        TG_TRY(tg_server_mode_normal(o->server_mode, normal, sizeof normal));
+    }
     return launch_servers_keep(o)
                ? TG_OK
                : tg_fail(TG_E_SPEC,

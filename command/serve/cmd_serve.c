@@ -190,8 +190,10 @@ static tg_status check(struct command *c)
     if (c->min > c->workers || c->min > (double)(int)c->min)
         return tg_fail(TG_E_SPEC, "--min %g: allowed: a whole number, at most --workers, %g",
                        c->min, c->workers);
+    char mode[400];
+    TG_TRY(tg_server_mode_normal(c->mode, mode, sizeof mode));
     const bool gathers =
-        strncmp(c->mode, "sync", 4) == 0 || strncmp(c->mode, "async:staleness=0", 17) == 0;
+        strncmp(mode, "sync:", 5) == 0 || strncmp(mode, "async:staleness=0,", 18) == 0;
     if (c->min > 0 && !gathers)
         return tg_fail(TG_E_SPEC, "--min %g requires --mode sync; this one is %.64s", c->min,
                        c->mode);

@@ -229,7 +229,8 @@ typedef struct tg_server_stats {
      * came after deadline_ms */
     uint64_t late;
     /* Messages with gradients, without those that came again or are not finite: their elements, and
-     * their bytes with envelopes. 4 elements / bytes is the compression ratio. The same of the answers to them */
+     * their bytes with envelopes. 4 elements / bytes is the compression ratio. The same of the
+     * answers to them */
     uint64_t gradient_elements, gradient_bytes;
     uint64_t answer_elements, answer_bytes;
     uint64_t staleness_sum; /* of all gradients that `staleness` counts */

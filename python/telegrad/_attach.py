@@ -1,6 +1,7 @@
 """Connections with parameter servers (telegrad serve)."""
 import ctypes
 import logging
+import operator
 import time
 from typing import Any, List, Optional, Sequence, Union
 
@@ -89,7 +90,7 @@ def expected_mode(mode: Optional[str], staleness: Optional[int]) -> Optional[str
         _normal(mode)
     if staleness is None:
         return mode
-    if isinstance(staleness, bool) or not isinstance(staleness, int) or staleness < 0:
+    if isinstance(staleness, bool) or not hasattr(staleness, "__index__") or operator.index(staleness) < 0:
         raise ArgumentError(f"staleness={staleness!r}: allowed: a whole number, 0 or more")
     name, _, keys = ("async" if mode is None else mode).partition(":")
     if name in ("sync", "dist_sync") or "staleness=" in keys:

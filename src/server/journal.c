@@ -340,7 +340,9 @@ static tg_status check_head(const tg__file *f, const uint8_t *bytes)
     if (memcmp(bytes, LOG_MAGIC, 8) != 0)
         return fail_at(f, 0, "this is no log of a server");
     if (tg__get32(bytes + 8) != LOG_VERSION)
-        return tg_fail(TG_E_VERSION, "journal %s has version %u: this library reads version %u",
+        return tg_fail(TG_E_VERSION,
+                       "journal %s has version %u: this library reads version %u: go on with the "
+                       "version that wrote it, or begin a journal in another folder",
                        f->path, tg__get32(bytes + 8), LOG_VERSION);
     return tg__get32(bytes + 12) == crc(bytes, 12) ? TG_OK : fail_at(f, 8, "its head");
 }

@@ -7,7 +7,7 @@
  *   lock                  locked while a server uses the folder
  *
  *   head     8  magic "TGLOG\r\n" and a zero    record  4  kind
- *            4  version (3)                             4  rank
+ *            4  version (4)                             4  rank
  *            4  CRC-32C of the 12 bytes before          4  tag
  *            8  bytes known to be on disk               4  CRC-32C of the body
  *            4  CRC-32C of the 8 bytes before           8  length of the body

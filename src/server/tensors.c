@@ -33,20 +33,21 @@ static tg__settings name_and_shape(tg__settings s)
     return (tg__settings){s.text + skip, s.len - skip};
 }
 
+#define BUCKET " in bucket "
+
 /* Of a long one, the beginning and the end. */
 static void show(tg__settings s, bool bucket, char *text, size_t room)
 {
-    enum { HEAD = 100, DOTS = 3, BUCKET = 32 };
+    enum { HEAD = 100, DOTS = 3, REST = 32 };
     const tg__settings what = name_and_shape(s);
-    const size_t most = room - BUCKET, tail = what.len <= most ? 0 : most - HEAD - DOTS;
+    const size_t most = room - REST, tail = what.len <= most ? 0 : most - HEAD - DOTS;
     const int head = (int)(tail == 0 ? what.len : (size_t)HEAD);
     const int digits = (int)TG__MIN(s.len - what.len, (size_t)8);
     if (s.len == 0)
         snprintf(text, room, "none");
     else
         snprintf(text, room, "%.*s%s%.*s%s%.*s", head, what.text, tail > 0 ? "..." : "", (int)tail,
-                 what.text + what.len - tail, bucket ? " in bucket " : "", bucket ? digits : 0,
-                 s.text);
+                 what.text + what.len - tail, bucket ? BUCKET : "", bucket ? digits : 0, s.text);
     while (*text != '\0' && text[strlen(text) - 1] == ' ')
         text[strlen(text) - 1] = '\0';
     tg__make_printable(text);
@@ -121,6 +122,12 @@ static tg_status compare(tg__settings known, tg__settings told)
                        "that the server has, beyond the first %u bytes of the list: a server keeps "
                        "the parameters of one model (the first worker's, or its journal's)",
                        TG__STAR_TENSORS_MOST);
+    if (strstr(u.text[1], BUCKET) != NULL)
+        return tg_fail(TG_E_MISMATCH,
+                       "its tensors are in other buckets: its tensor %zu is %s, the server has %s: "
+                       "a server keeps the parameters in buckets by the --fusion and --rule "
+                       "(bucket_bytes and rules) of the first worker",
+                       u.number, u.text[1], u.text[0]);
     return tg_fail(TG_E_MISMATCH,
                    "it trains another model: its tensor %zu is %s, the server has %s: a server "
                    "keeps the parameters of one model (the first worker's, or its journal's)",

@@ -54,6 +54,21 @@ class Interrupt(CliTest):
         self.assertIn("interrupted by SIGHUP", process.communicate(timeout=60)[1])
         self.assertEqual(process.returncode, 129)
 
+    def test_late_rank(self):
+        """A rank that leaves out steps because it is late ends its last epoch when the others do: after the weights are saved."""
+        out, weights = self.path("run.jsonl"), self.path("weights.safetensors")
+        for i in range(6):
+            process = start("train", "--model", "mlp:hidden=32", "--data", "glyphs:train=512,test=128", "--no-eval", "--workers", "4",
+                            "--servers", "1", "--strategy", "server", "--server-deadline", "9ms", "--method", "topk:density=0.1", "--steps",
+                            "1000000", "--link-of", "2=100mbit,20ms", "--log-every", "1", "--out", out, "--save-weights", weights)
+            self.wait_for_steps(process, out)
+            time.sleep(0.1 * i)
+            process.send_signal(signal.SIGINT)
+            stderr = process.communicate(timeout=60)[1]
+            self.assertEqual(process.returncode, 130, stderr)
+            for path in (out, weights):
+                os.remove(path)
+
     def test_long_way_to_the_end(self):
         """What is averaged later carries the wish to stop later, too: the run says that it has heard it."""
         out = self.path("run.jsonl")

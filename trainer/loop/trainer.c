@@ -149,7 +149,8 @@ static tg_status note_unsaved(run *r, tg_status status)
 }
 
 /* After a step: if servers have gone on without this worker, take up the job where they are. An
- * epoch that ends before that is closed first; the run's last one at its end. */
+ * epoch that ends before that is closed first; but if the run ends with it, at the run's end, as
+ * the other ranks do. */
 static tg_status catch_up(run *r)
 {
     const uint64_t at = tg_session_steps(r->session);
@@ -157,11 +158,12 @@ static tg_status catch_up(run *r)
         return TG_OK;
     const uint64_t epoch = (run_position(r) - 1) / r->steps_per_epoch;
     const uint64_t step = at < r->until ? at : r->until;
-    const uint64_t after = run_position(r) + (step - r->step);
-    if (after / r->steps_per_epoch > epoch && step < r->until)
+    const uint64_t after = run_position(r) + (step - r->step), rest = after % r->steps_per_epoch;
+    const bool last = step == r->until || (r->end.interrupted && rest == 0);
+    if (after / r->steps_per_epoch > epoch && !last)
         TG_TRY(close_epoch(r, r->job->evaluate));
     r->step = step;
-    r->loss_steps = step < r->until ? after % r->steps_per_epoch : r->loss_steps;
+    r->loss_steps = last ? r->loss_steps : rest;
     run_clear_state(r);
     return run_load_from_here(r);
 }
@@ -191,9 +193,9 @@ static tg_status loop(run *r)
             TG_TRY(close_epoch(r, job->evaluate));
         tg_step_info info;
         TG_TRY(run_step_once(r, &info));
-        TG_TRY(catch_up(r));
         r->end.interrupted =
             info.stop && run_stops_every(r) == 0; /* else it is this rank's alone */
+        TG_TRY(catch_up(r));
         TG_TRY(run_agree_on_stop(r, &r->end.interrupted));
         if (job->save_dir && job->save_every > 0 && r->step % job->save_every == 0) {
             TG_TRY(run_save(r));
