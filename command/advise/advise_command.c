@@ -81,8 +81,8 @@ static void put_command(FILE *f, const struct advise_answer *a, bool served)
 {
     const struct run_options *o = a->options;
     const advice_way *w = &a->way[0];
-    const advice_way plain = {.family = ADVICE_SSGD,
-                              .method_text = served ? a->served.best->method_text : ""};
+    const char *method = served ? a->served.mode[a->served.taken].method_text : "";
+    const advice_way plain = {.family = ADVICE_SSGD, .method_text = method};
     const bool net = net_options_join(&o->net);
     const bool mpi = !net && a->processes, simulated = a->workers > TG_RANKS_MAX;
     if (mpi)

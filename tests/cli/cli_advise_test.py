@@ -235,8 +235,21 @@ class Advise(CliTest):
         self.assertRegex(mode("--jitter", "200%"), r"^async:staleness=[1248]$")
         self.assertEqual(mode("--slow", "3:4x"), "async")
         self.assertEqual(mode(), "sum")
-        self.assertIn("--strategy server --server-mode async", self.ok(*ADVISE, "--link", "up=2mbit,down=200mbit,delay=1ms", "--workers", "16",
-                                                                       "--servers", "1", "--slow", "3:4x"))
+        text = self.ok(*ADVISE, "--link", "up=2mbit,down=200mbit,delay=1ms", "--workers", "16", "--servers", "1", "--slow", "3:4x")
+        self.assertIn("--strategy server --server-mode async", text)
+        self.assertIn("It costs accuracy: ", text)
+
+    def test_async_has_its_own_method(self):
+        """The best method in step has several rounds, which async does not take; another one is faster async."""
+        args = ["advise", "--model", "resnet20", "--tau", "72ms", "--workers", "8", "--link", "100mbit,10ms", "--servers", "1", "--server-link",
+                "1gbit,10ms", "--jitter", "300%"]
+        a = json.loads(self.ok(*args, "--json").splitlines()[-1])["servers"]
+        self.assertEqual((a["modes"][0]["method"], [mode["mode"] for mode in a["modes"][1:]]),
+                         ("powersgd", [*(f"async:staleness={n}" for n in (1, 2, 4, 8, 16)), "async"]))
+        self.assertNotIn("powersgd", {mode["method"] for mode in a["modes"][1:]})
+        self.assertTrue(a["pays"])
+        self.assertLess(a["recommended"]["step_ms"], 0.9 * a["without"]["step_ms"])
+        self.assertIn("--server-mode async", a["command"])
 
     def test_refusals_of_servers(self):
         link = ["--link", "20mbit,50ms"]

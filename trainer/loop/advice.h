@@ -136,8 +136,8 @@ typedef struct advice_answer_served {
     advice_served count[ADVICE_COUNTS]; /* (counts) in step: the best method of each number */
     size_t counts;
     const advice_served *best;        /* of count */
-    advice_served mode[ADVICE_MODES]; /* (modes) with this number and method: in step, then async
-                                       * with growing staleness */
+    advice_served mode[ADVICE_MODES]; /* (modes) *best, then async with growing staleness: with
+                                       * this number, and the best method async */
     size_t modes;
     size_t taken; /* the mode with the least staleness that hides most of the waiting for
                    * stragglers; 0 (in step) if that brings less than a tenth */

@@ -16,6 +16,11 @@ static double pace(void *arg, int rank, uint64_t step)
     return run_pace_of(arg, rank, step);
 }
 
+static bool is_async(const char *mode)
+{
+    return strncmp(mode, "async", 5) == 0;
+}
+
 /* The seconds that the last three quarters of a simulation take, per step.
  * servers  0: none; ranks exchange gradients in step, by the method's own exchange
  * bytes_p  that a rank sends in a step; NULL: not wanted */
@@ -26,7 +31,7 @@ static tg_status simulate(const advice *a, const advice_network *net, unsigned s
     tg_simulation *sim = w->twoway ? a->twoway[w->method] : a->sim[w->method];
     enum { FIRST = ADVICE_LEAST_STEPS, ALL = 4 * FIRST };
     const train_sim_info about = train_sim_about(a->steps);
-    const bool async = servers > 0 && strncmp(mode, "async", 5) == 0;
+    const bool async = is_async(mode);
     tg_sim_end first = {.struct_size = sizeof first}, last = first;
     int *rank;
     TG_TRY(tg_alloc((size_t)a->world, sizeof *rank, &rank));
@@ -88,9 +93,9 @@ static const advice_served *choose(const advice_served *way, size_t count)
     return best;
 }
 
-/* The best method with so many servers, in step; servers 0: without. */
+/* The best method with so many servers in this mode, of those that it takes; servers 0: without. */
 static tg_status best_with(const advice *a, const advice_network *net, unsigned servers,
-                           advice_served *best_p)
+                           const char *mode, advice_served *best_p)
 {
     advice_served way[TG_COUNT(stars) * ADVICE_METHODS];
     size_t count = 0;
@@ -103,9 +108,11 @@ static tg_status best_with(const advice *a, const advice_network *net, unsigned 
                              .method = m,
                              .twoway = star > 0,
                              .method_text = star > 0 ? a->twoway_text[m] : advice_methods[m]};
-        snprintf(w->mode, sizeof w->mode, servers > 0 ? "sum" : "none");
-        TG_TRY(simulate(a, net, servers, w->mode, w, &w->step_s, &w->bytes));
-        count++;
+        snprintf(w->mode, sizeof w->mode, "%s", mode);
+        const tg_status status = simulate(a, net, servers, mode, w, &w->step_s, &w->bytes);
+        if (!is_async(mode) || !advice_refused(status)) /* methods of several rounds */
+            TG_TRY(status);
+        count += status == TG_OK;
     }
     *best_p = *choose(way, count);
     return TG_OK;
@@ -113,23 +120,25 @@ static tg_status best_with(const advice *a, const advice_network *net, unsigned 
 
 /* ---- who waits ------------------------------------------------------------------------------- */
 
-/* The modes of the chosen number and method. A method of several rounds has none but sum. */
+/* In step as chosen; async with that number, and the method that is best without a bound. */
 static tg_status list_modes(const advice *a, const advice_network *net, advice_answer_served *r)
 {
     static const char *const modes[] = {"async:staleness=1",  "async:staleness=2",
                                         "async:staleness=4",  "async:staleness=8",
                                         "async:staleness=16", "async"};
     _Static_assert(TG_COUNT(modes) + 1 == ADVICE_MODES, "room for all modes");
+    advice_served best, in_step;
+    TG_TRY(best_with(a, net, r->best->servers, "async", &best));
+    in_step = best;
+    TG_TRY(simulate(a, net, best.servers, "sum", &best, &in_step.step_s, &in_step.bytes));
     r->mode[0] = *r->best;
     r->modes = 1;
     for (size_t i = 0; i < TG_COUNT(modes); i++) {
-        advice_served *w = &r->mode[r->modes];
-        *w = *r->best;
+        advice_served *w = &r->mode[r->modes++];
+        *w = best;
+        w->bytes = in_step.bytes; /* async, ranks that are ahead when it ends have sent more */
         snprintf(w->mode, sizeof w->mode, "%s", modes[i]);
-        const tg_status status = simulate(a, net, w->servers, w->mode, w, &w->step_s, NULL);
-        if (!advice_refused(status))
-            TG_TRY(status);
-        r->modes += status == TG_OK;
+        TG_TRY(simulate(a, net, w->servers, w->mode, w, &w->step_s, NULL));
     }
     double fastest = INFINITY;
     for (size_t i = 0; i < r->modes; i++)
@@ -147,9 +156,9 @@ tg_status advice_serve(const advice *a, const advice_network *net, unsigned most
     *r = (advice_answer_served){.counts = 0};
     if (most < 1 || most > TG_SERVERS_MAX)
         return tg_fail(TG_E_ARG, "%u servers: allowed: 1 to %d", most, TG_SERVERS_MAX);
-    TG_TRY(best_with(a, net, 0, &r->without));
+    TG_TRY(best_with(a, net, 0, "none", &r->without));
     for (unsigned n = 1;; n = 2 * n < most ? 2 * n : most) {
-        TG_TRY(best_with(a, net, n, &r->count[r->counts++]));
+        TG_TRY(best_with(a, net, n, "sum", &r->count[r->counts++]));
         if (n == most)
             break;
     }
