@@ -30,6 +30,9 @@ size_t advise_known(const char *model, const advice_way *way, const struct known
  * matches any. */
 bool advise_is_known(const char *model, const char *strategy, const char *method);
 
+/* A sentence: what asynchronous steps cost, and the page that measured it. */
+extern const char advise_known_async[];
+
 /* Whether two specs have the same name; the name of "cd:k=5" is "cd". */
 bool advise_same_name(const char *spec, const char *other);
 

@@ -1,5 +1,6 @@
 /* Prints whether parameter servers pay. */
 #include "command/advise/advise.h"
+#include "command/advise/advise_known.h"
 #include "command/output/console.h"
 #include "command/output/format.h"
 #include "command/output/output.h"
@@ -53,6 +54,12 @@ static tg_status print_table(const struct advise_answer *a)
     return status;
 }
 
+/* What is recommended, and pays, has asynchronous steps. */
+static bool costs_accuracy(const advice_answer_served *r)
+{
+    return r->pays && r->taken > 0;
+}
+
 static tg_status print_choice(const struct advise_answer *a)
 {
     const advice_answer_served *r = &a->served;
@@ -68,12 +75,11 @@ static tg_status print_choice(const struct advise_answer *a)
            w->servers, w->servers > 1 ? "s" : "", mode_text(w), w->method_text,
            w->servers > 1 ? "" : "s", format_seconds(w->step_s).text,
            format_seconds(r->without.step_s).text, r->without.method_text,
-           r->taken > 0 ? " Each gradient is a step of\n"
-                          "the optimizer: use a rate that is smaller by the number of workers. It "
-                          "costs accuracy:\nwith the same gradients, ResNet-20 ended 6.6 to 8.5 "
-                          "points behind training in step, a GPT\n0.2 nats "
-                          "(docs/results/async-accuracy.md)."
+           r->taken > 0 ? " Each gradient is a step of\nthe optimizer: use a rate that is smaller "
+                          "by the number of workers."
                         : "");
+    if (costs_accuracy(r))
+        printf("%s\n\n", advise_known_async);
     TG_TRY(advise_served_command(a, &command));
     puts(command);
     free(command);
@@ -106,9 +112,10 @@ json_t *advise_served_json(const struct advise_answer *a)
         json_array_append_new(counts, way_json(&r->count[i]));
     for (size_t i = 0; i < r->modes; i++)
         json_array_append_new(modes, way_json(&r->mode[i]));
-    json_t *all = json_pack("{s:o, s:o, s:o, s:o, s:b, s:s}", "without", way_json(&r->without),
-                            "counts", counts, "modes", modes, "recommended", way_json(taken(a)),
-                            "pays", (int)r->pays, "command", command);
+    json_t *all = json_pack("{s:o, s:o, s:o, s:o, s:b, s:s, s:s?}", "without",
+                            way_json(&r->without), "counts", counts, "modes", modes, "recommended",
+                            way_json(taken(a)), "pays", (int)r->pays, "command", command,
+                            "accuracy", costs_accuracy(r) ? advise_known_async : NULL);
     free(command);
     return all;
 }
