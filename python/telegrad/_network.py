@@ -3,6 +3,7 @@ import atexit
 import ctypes
 import os
 import threading
+import time
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 
@@ -316,7 +317,10 @@ def _leave() -> None:
     exiting = True
     for joining in list(_joining):
         joining.stop()
-    for net in list(_open):
+    left = list(_open)
+    for net in left:
         net.stop()
-    for net in list(_open):
+    for net in left:
         net.close()
+    if left and threading.active_count() > 1:  # they leave PyTorch, in which Python could not end them
+        time.sleep(0.2)

@@ -104,6 +104,12 @@ class _Session:
             _c.tg_session_destroy(handle)
 
 
+def _await_step(lock: Any) -> None:
+    """Wait until no other thread is in step(), once its call of the library has been ended."""
+    if lock.acquire(timeout=_STOP_S):
+        lock.release()
+
+
 class Worker(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
     """What `server` returns: an optimizer whose updates the servers make. `step` sends the gradients and copies the
     parameters that come back into the model. There is one parameter group, whose `lr` goes with each gradient, so
@@ -152,6 +158,8 @@ class Worker(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         pieces = self._gradients.split([t.memory.numel() for t in self._tensors])
         self._views = [piece.view(t.memory.shape) for piece, t in zip(pieces, self._tensors)]
         self._session = _Session(net, config, (uses, self._tensors, self._gradients))
+        lock = self._lock  # the network must not keep the worker
+        net._before_close.append(lambda: _await_step(lock))
         try:
             handle = self.handle()
             for t, view in zip(self._tensors, self._views):

@@ -332,7 +332,7 @@ class Ends(unittest.TestCase):
 
     def test_program_ends(self):
         """Without close, also while it waits in another thread."""
-        for last in ("", "threading.Thread(target=step, daemon=True).start(); time.sleep(0.3)"):
+        for last in ("", "threading.Thread(target=step, daemon=True).start(); time.sleep(1)"):
             with served.Server("--mode", "async:staleness=1") as server:
                 program = ("import sys, threading, time, torch, telegrad.torch\n"
                            "def one():\n"
