@@ -34,6 +34,7 @@ enum { JSON = 1, SIZE, WORKERS, MODE, SECONDS };
 static tg_status set(void *input, int key, char *arg)
 {
     struct command *c = input;
+    char normal[400];
     size_t count;
     switch (key) {
     case JSON:
@@ -47,7 +48,7 @@ static tg_status set(void *input, int key, char *arg)
         if (c->o.nmodes == MODES_MAX)
             return tg_fail(TG_E_SPEC, "--mode %.64s: allowed: at most %d modes", arg, MODES_MAX);
         c->modes[c->o.nmodes++] = arg;
-        return tg_server_mode_normal(arg, (char[400]){""}, 400);
+        return tg_server_mode_normal(arg, normal, sizeof normal);
     default:
         return bench_args_real("seconds", arg, 0.001, 3600, &c->o.seconds);
     }

@@ -103,7 +103,7 @@ static bool may_differ(const char *word)
     return option_len(word) == sizeof seeds - 1 && strncmp(word, seeds, sizeof seeds - 1) == 0;
 }
 
-/* A word of a that b lacks, though it may not differ; NULL: none. */
+/* A word of a that b lacks, of those that may not differ; NULL: none. */
 static const char *only_in(const json_t *a, const json_t *b)
 {
     size_t i;

@@ -159,8 +159,9 @@ typedef struct tg_server_config {
 /* Write the normal form of a mode: its name, then all keys that have a value, defaults included.
  * Two modes mean the same if their normal forms are equal.
  * mode    as tg_server_config.mode
- * text    [out] (room bytes)
- * Errors  TG_E_ARG (room), TG_E_SPEC */
+ * text    [out] (room bytes) with a zero at the end
+ * Errors  TG_E_ARG (room), TG_E_SPEC
+ * Threads any */
 TG_API TG_NODISCARD tg_status tg_server_mode_normal(const char *mode, char *text, size_t room);
 
 /* Create a server. It does not talk to anybody until it runs.

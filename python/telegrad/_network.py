@@ -322,5 +322,5 @@ def _leave() -> None:
         net.stop()
     for net in left:
         net.close()
-    if left and threading.active_count() > 1:  # they leave PyTorch, in which Python could not end them
+    if left and threading.active_count() > 1:  # Python would crash if it ended them inside PyTorch
         time.sleep(0.2)
