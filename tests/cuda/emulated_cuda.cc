@@ -1,0 +1,337 @@
+/* Fibers that run the threads of a block; and the runtime API. */
+#include "emulated_cuda.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace
+{
+enum { STACK = 128 * 1024, THREADS_MAX = 1024, WARP = 32 };
+
+struct fiber {
+    ucontext_t context;
+    dim3 index;
+    bool done;
+};
+
+struct warp {
+    uint64_t given[WARP], taken[2][WARP]; /* taken: what was given in the last two operations */
+    unsigned arrived, turn;
+};
+
+/* What a host thread runs at present. */
+struct block {
+    fiber *fibers;
+    char *stacks;
+    warp warps[THREADS_MAX / WARP];
+    unsigned threads, current, waiting, turn, alive;
+    int votes, count, vote, total;
+    bool moved; /* some fiber has done something since the flag was cleared */
+    ucontext_t scheduler;
+    void (*body)(void *arg);
+    void *arg;
+};
+thread_local block *own;
+
+void enter(void)
+{
+    own->body(own->arg);
+    own->fibers[own->current].done = true;
+    own->alive--;
+    own->moved = true;
+}
+
+/* Let the others run. */
+void yield(void)
+{
+    fiber *self = &own->fibers[own->current];
+    swapcontext(&self->context, &own->scheduler);
+}
+
+unsigned alive_lanes(unsigned w)
+{
+    unsigned lanes = 0;
+    for (unsigned lane = 0; lane < WARP && w * WARP + lane < own->threads; lane++)
+        lanes |= (unsigned)!own->fibers[w * WARP + lane].done << lane;
+    return lanes;
+}
+
+void prepare(unsigned threads)
+{
+    if (own == nullptr) {
+        own = static_cast<block *>(calloc(1, sizeof(block)));
+        own->fibers = static_cast<fiber *>(calloc(THREADS_MAX, sizeof(fiber)));
+        own->stacks = static_cast<char *>(mmap(nullptr, (size_t)STACK * THREADS_MAX,
+                                               PROT_READ | PROT_WRITE,
+                                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+        if (own->stacks == MAP_FAILED)
+            abort();
+    }
+    own->threads = own->alive = threads;
+    own->waiting = 0;
+    memset(own->warps, 0, sizeof own->warps);
+    for (unsigned t = 0; t < threads; t++) {
+        fiber *f = &own->fibers[t];
+        f->done = false;
+        f->index = dim3(t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y);
+        getcontext(&f->context);
+        f->context.uc_stack.ss_sp = own->stacks + (size_t)STACK * t;
+        f->context.uc_stack.ss_size = STACK;
+        f->context.uc_link = &own->scheduler;
+        makecontext(&f->context, enter, 0);
+    }
+}
+
+void run_block(void)
+{
+    prepare(blockDim.x * blockDim.y * blockDim.z);
+    while (own->alive > 0) {
+        own->moved = false;
+        for (unsigned t = 0; t < own->threads; t++) {
+            if (own->fibers[t].done)
+                continue;
+            own->current = t;
+            threadIdx = own->fibers[t].index;
+            swapcontext(&own->scheduler, &own->fibers[t].context);
+        }
+        if (!own->moved) {
+            fprintf(stderr, "emulated CUDA: block %u: threads wait for others that never come\n",
+                    blockIdx.x);
+            abort();
+        }
+    }
+}
+} // namespace
+
+void tg__emulate(dim3 blocks, dim3 threads, void (*body)(void *arg), void *arg)
+{
+    const size_t count = (size_t)threads.x * threads.y * threads.z;
+    if (count == 0 || count > THREADS_MAX || blocks.x == 0 || blocks.y == 0 || blocks.z == 0) {
+        fprintf(stderr, "emulated CUDA: %u blocks of %zu threads: not allowed\n", blocks.x, count);
+        abort();
+    }
+    gridDim = blocks;
+    blockDim = threads;
+    prepare(0);
+    own->body = body;
+    own->arg = arg;
+    for (unsigned z = 0; z < blocks.z; z++)
+        for (unsigned y = 0; y < blocks.y; y++)
+            for (unsigned x = 0; x < blocks.x; x++) {
+                blockIdx = dim3(x, y, z);
+                run_block();
+            }
+}
+
+unsigned tg__lane(void)
+{
+    return own->current % WARP;
+}
+
+void __syncthreads(void)
+{
+    (void)__syncthreads_count(0);
+}
+
+int __syncthreads_count(int x)
+{
+    const unsigned turn = own->turn;
+    own->count += x != 0;
+    own->waiting++;
+    own->moved = true;
+    while (own->turn == turn) {
+        if (own->waiting >= own->alive) { /* whoever sees it first */
+            own->total = own->count;
+            own->count = 0;
+            own->waiting = 0;
+            own->turn++;
+            own->moved = true;
+        } else {
+            yield();
+        }
+    }
+    return own->total;
+}
+
+int __syncthreads_or(int x)
+{
+    return __syncthreads_count(x) != 0;
+}
+
+const uint64_t *tg__warp_share(unsigned mask, uint64_t value)
+{
+    const unsigned w = own->current / WARP, lane = own->current % WARP;
+    warp *self = &own->warps[w];
+    const unsigned turn = self->turn;
+    self->given[lane] = value;
+    self->arrived |= 1u << lane;
+    own->moved = true;
+    while (self->turn == turn) {
+        const unsigned wanted = mask & alive_lanes(w);
+        if ((self->arrived & wanted) == wanted) {
+            memcpy(self->taken[turn % 2], self->given, sizeof self->given);
+            self->arrived = 0;
+            self->turn++;
+            own->moved = true;
+        } else {
+            yield();
+        }
+    }
+    return self->taken[turn % 2];
+}
+
+void __syncwarp(unsigned mask)
+{
+    (void)tg__warp_share(mask, 0);
+}
+
+/* ---- the runtime ----------------------------------------------------------------------------- */
+
+static thread_local cudaError_t last;
+
+static cudaError_t fail(cudaError_t error)
+{
+    return last = error;
+}
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    *count = 1;
+    return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device)
+{
+    return device == 0 ? cudaSuccess : fail(cudaErrorInvalidDevice);
+}
+cudaError_t cudaGetDevice(int *device)
+{
+    *device = 0;
+    return cudaSuccess;
+}
+cudaError_t cudaGetLastError(void)
+{
+    cudaError_t error = last;
+    last = cudaSuccess;
+    return error;
+}
+cudaError_t cudaPeekAtLastError(void)
+{
+    return last;
+}
+const char *cudaGetErrorString(cudaError_t error)
+{
+    return error == cudaSuccess ? "no error" : "emulated error";
+}
+const char *cudaGetErrorName(cudaError_t error)
+{
+    return error == cudaSuccess ? "cudaSuccess" : "cudaErrorEmulated";
+}
+cudaError_t cudaMalloc(void **p, size_t bytes)
+{
+    void *memory = aligned_alloc(256, (bytes + 255) / 256 * 256 + 256);
+    if (memory == nullptr)
+        return fail(cudaErrorMemoryAllocation);
+    memset(memory, 0xa5, bytes);
+    *p = memory;
+    return cudaSuccess;
+}
+cudaError_t cudaFree(void *p)
+{
+    free(p);
+    return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned)
+{
+    return cudaMalloc(p, bytes);
+}
+cudaError_t cudaFreeHost(void *p)
+{
+    free(p);
+    return cudaSuccess;
+}
+cudaError_t cudaHostRegister(void *, size_t, unsigned)
+{
+    return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void *)
+{
+    return cudaSuccess;
+}
+cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned)
+{
+    *device = host;
+    return cudaSuccess;
+}
+cudaError_t cudaMemcpy(void *dst, const void *src, size_t bytes, cudaMemcpyKind)
+{
+    if (bytes > 0)
+        memcpy(dst, src, bytes);
+    return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t)
+{
+    return cudaMemcpy(dst, src, bytes, kind);
+}
+cudaError_t cudaMemset(void *p, int value, size_t bytes)
+{
+    if (bytes > 0)
+        memset(p, value, bytes);
+    return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t)
+{
+    return cudaMemset(p, value, bytes);
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
+{
+    *stream = nullptr;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t)
+{
+    return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t)
+{
+    return cudaSuccess;
+}
+cudaError_t cudaStreamQuery(cudaStream_t)
+{
+    return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned)
+{
+    return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+{
+    *event = nullptr;
+    return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t)
+{
+    return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t)
+{
+    return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t)
+{
+    return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t)
+{
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize(void)
+{
+    return cudaSuccess;
+}
+}
