@@ -65,8 +65,8 @@ struct tg__coder_ops {
     /* Put into the queue: x = (first: 0 else x) + decoded frame, element by element; if last, times
      * share, with *bad (device memory) set to 1 if an element of the result is not finite. `frame`
      * has been copied to device memory, aligned to 16 bytes; `host` is the same frame. */
-    tg_status (*decode)(tg_queue *q, const uint8_t *host, const uint8_t *frame, size_t len, float *x,
-                        size_t n, bool first, bool last, float share, uint32_t *bad);
+    tg_status (*decode)(tg_queue *q, const uint8_t *host, const uint8_t *frame, size_t len,
+                        float *x, size_t n, bool first, bool last, float share, uint32_t *bad);
 };
 
 /* Defined in the files of the families. */

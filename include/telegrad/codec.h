@@ -26,8 +26,8 @@ typedef enum tg_dtype {
 } tg_dtype;
 typedef enum tg_memory { TG_HOST = 0, TG_CUDA = 1 } tg_memory;
 
-/* A vector in place. Never grows, because other structures contain it. A build without CUDA refuses
- * TG_CUDA with TG_E_UNSUPPORTED. */
+/* A vector in place. Never grows, because other structures contain it. TG_CUDA is refused with
+ * TG_E_UNSUPPORTED until tg_cuda_attach has been called (telegrad/cuda.h). */
 typedef struct tg_array {
     size_t struct_size; /* exactly sizeof(tg_array) */
     void *data;         /* (n) of dtype; not const, as one type serves inputs and outputs */
@@ -35,7 +35,7 @@ typedef struct tg_array {
     tg_dtype dtype;
     tg_memory memory;
     int device;   /* TG_CUDA: ordinal */
-    void *stream; /* TG_CUDA: the cudaStream_t on which data becomes valid; NULL: default */
+    void *stream; /* TG_CUDA: the cudaStream_t by which data becomes valid; NULL: the default one */
 } tg_array;
 
 #define TG_MAX_ELEMENTS ((size_t)1 << 29)

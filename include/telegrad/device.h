@@ -35,17 +35,17 @@ enum { TG_CODER_VECTORS = 2 };
 
 /* Everything is borrowed until the coder is destroyed. */
 typedef struct tg_coder_setup {
-    size_t struct_size; /* sizeof(tg_coder_setup) */
-    const char *codec;  /* "topk", "2bit", ...: as in codecs.def */
+    size_t struct_size;  /* sizeof(tg_coder_setup) */
+    const char *codec;   /* "topk", "2bit", ...: as in codecs.def */
     const tg_spec *spec; /* has the keys of that codec */
     /* "none"; "residual": p = r + g, r = p - decoded; "velocity": DGC's (vectors u and v) */
     const char *feedback;
-    double momentum;  /* velocity */
-    bool nesterov;    /* velocity */
-    bool masking;     /* velocity: u = 0 where v was sent */
+    double momentum; /* velocity */
+    bool nesterov;   /* velocity */
+    bool masking;    /* velocity: u = 0 where v was sent */
     uint8_t unused[6];
-    size_t n;                     /* elements, at least 1 */
-    const tg_segment *segments;   /* (nsegments) the tensors, at least one */
+    size_t n;                   /* elements, at least 1 */
+    const tg_segment *segments; /* (nsegments) the tensors, at least one */
     size_t nsegments;
     float *vector[TG_CODER_VECTORS]; /* (n) each, on the device: residual r; or velocity u, sum v */
 } tg_coder_setup;
@@ -54,9 +54,9 @@ typedef struct tg_coder_setup {
 typedef struct tg_coded {
     size_t struct_size; /* sizeof(tg_coded) */
     size_t len;         /* bytes of the frame */
-    size_t kept;        /* elements that the frame carries: k of a sparse frame, the nonzero ones of a
+    size_t kept; /* elements that the frame carries: k of a sparse frame, the nonzero ones of a
                          * ternary one, none of a frame of zeros, else n */
-    size_t bad;         /* with TG_E_NONFINITE: the first element of g that is not finite (nothing has
+    size_t bad;  /* with TG_E_NONFINITE: the first element of g that is not finite (nothing has
                          * changed then); SIZE_MAX: g is finite, but not what is formed of it, and the
                          * vectors are spoilt */
 } tg_coded;

@@ -58,6 +58,10 @@ typedef struct tg_reducer_config {
      * ranks a second later fails with TG_E_STOPPED. This rank then leaves the transport, and the
      * others get TG_E_PEER. Borrowed; NULL: none. */
     const volatile sig_atomic_t *stop;
+    /* Where the vectors are. TG_CUDA: in the memory of this GPU; call tg_cuda_attach first
+     * (telegrad/cuda.h) and pass them with tg_reducer_start_array. Ranks may differ in this */
+    tg_memory memory;
+    int device; /* TG_CUDA: ordinal */
 } tg_reducer_config;
 
 /* Create a reducer. All ranks call it; it performs the handshake.
@@ -84,7 +88,8 @@ TG_API TG_NODISCARD tg_status tg_reducer_create(const char *method, tg_transport
  * for this reducer learn of it when this rank destroys its transport. */
 TG_API void tg_reducer_destroy(tg_reducer *r);
 
-/* Compute the mean over ranks of the coded g. Blocks until it is done.
+/* Compute the mean over ranks of the coded g. Blocks until it is done. The reducer must be one for
+ * vectors in host memory.
  * g        (n) f32, read only
  * mean     [out] (n) the mean, the same bits on all ranks; may be g, but must not overlap it in
  *          part
@@ -116,6 +121,20 @@ TG_API TG_NODISCARD tg_status tg_reducer_start_as(tg_reducer *r, tg_dtype dtype,
                                                   void *mean,
                                                   void (*on_done)(void *arg, tg_status status),
                                                   void *arg);
+/* The same for vectors in the memory that the reducer was created for.
+ *
+ * On a GPU: the method's memory is there, too. Methods with exchange=allgather and a codec that the
+ * GPU has (topk, dgc, 2bit, 1bit, efsign, qsgd, int8, fp16, ...) code and decode there, so only
+ * frames go to the host; vectors of others are copied to the host and coded there. Both give the
+ * same bits. g is read by work that begins after what g->stream has been given before this call;
+ * the call waits for it. When the operation is done, mean is valid for work that mean->stream is
+ * given from then on.
+ * g, mean  both of n elements, of the same type, and as the config says; mean may be g
+ * Errors   as for tg_reducer_start; TG_E_STATE also if the GPU fails, which is final */
+TG_API TG_NODISCARD tg_status tg_reducer_start_array(tg_reducer *r, const tg_array *g,
+                                                     const tg_array *mean,
+                                                     void (*on_done)(void *arg, tg_status status),
+                                                     void *arg);
 TG_API TG_NODISCARD tg_status tg_reducer_test(tg_reducer *r, bool *done_p);
 TG_API TG_NODISCARD tg_status tg_reducer_wait(tg_reducer *r);
 

@@ -5,6 +5,7 @@
 #include "base/sized.h"
 #include "base/spec_value.h"
 #include "codec/array.h"
+#include "codec/device.h"
 #include "codec/segments.h"
 #include "kernel/kernel.h"
 #include "telegrad/spec.h"
@@ -71,6 +72,7 @@ void tg_codec_destroy(tg_codec *c)
         return;
     if (c->ops->fini && c->impl)
         c->ops->fini(c);
+    tg__device_side_free(c->device);
     tg__owned_free(&c->owned);
     tg__pool_destroy(c->own_pool);
     tg_spec_free((tg_spec *)(uintptr_t)c->spec); /* const for codecs; the handle owns it */
@@ -137,9 +139,14 @@ tg_status tg__array_check(const char *call, const tg_array *x)
     if (x->dtype != TG_F32)
         return tg_fail(TG_E_UNSUPPORTED, "%s: x->dtype=%d: this build has TG_F32", call,
                        (int)x->dtype);
-    if (x->memory != TG_HOST)
-        return tg_fail(TG_E_UNSUPPORTED, "%s: x->memory=%d: this build has TG_HOST", call,
+    if (x->memory != TG_HOST && x->memory != TG_CUDA)
+        return tg_fail(TG_E_ARG, "%s: x->memory=%d: allowed: TG_HOST, TG_CUDA", call,
                        (int)x->memory);
+    if (x->memory == TG_CUDA && tg__device() == NULL)
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "%s: x->memory=TG_CUDA: no GPU is attached: call tg_cuda_attach first "
+                       "(libtelegrad-cuda)",
+                       call);
     if (x->n > TG_MAX_ELEMENTS)
         return tg_fail(TG_E_ARG, "%s: x->n=%zu: at most %zu", call, x->n, TG_MAX_ELEMENTS);
     if (x->n > 0 && !x->data)
@@ -203,6 +210,8 @@ tg_status tg_codec_encode(tg_codec *codec, const tg_encode_context *ctx, const t
     ctx = &given;
     TG_TRY(tg__array_check("tg_codec_encode", x));
     TG_TRY(check_context(codec, ctx, x->n));
+    if (x->memory == TG_CUDA)
+        return tg__device_encode(codec, ctx, x, dst, dst_cap, len_p);
     if (tg__overlap(x->data, x->n * sizeof(float), dst,
                     TG__MIN(dst_cap, tg__codec_bound(codec, x->n))))
         return tg_fail(TG_E_ARG,

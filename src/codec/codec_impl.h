@@ -73,8 +73,9 @@ struct tg_codec {
     void *impl;          /* the codec's own: ops->impl_bytes, zeroed before init */
     tg__pool *pool;      /* cores for encode; NULL: the calling one. Borrowed, or own_pool */
     tg__pool *own_pool;
-    float *decoded;  /* dense views */
-    tg__owned owned; /* impl, and scratch memory */
+    float *decoded;                 /* dense views */
+    struct tg__device_side *device; /* NULL: no vector on a device so far */
+    tg__owned owned;                /* impl, and scratch memory */
 };
 
 struct tg__codec_ops {

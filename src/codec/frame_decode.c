@@ -3,6 +3,7 @@
 #include "base/arg.h"
 #include "codec/array.h"
 #include "codec/codec_impl.h"
+#include "codec/device.h"
 #include "kernel/parallel.h"
 #include <stdatomic.h>
 #include <string.h>
@@ -112,7 +113,7 @@ void tg__frame_decode_add(const uint8_t *frame, size_t len, float *dst, tg__pool
 static tg_status check_public(const char *call, const void *frame, size_t len, const tg_array *x)
 {
     TG_TRY(tg__array_check(call, x));
-    if (tg__overlap(frame, len, x->data, x->n * sizeof(float)))
+    if (x->memory == TG_HOST && tg__overlap(frame, len, x->data, x->n * sizeof(float)))
         return tg_fail(TG_E_ARG, "%s: x->data=%p overlaps frame=%p: allowed: memory of its own",
                        call, x->data, frame);
     return tg__frame_check(frame, len, x->n, -1);
@@ -122,6 +123,8 @@ tg_status tg_frame_decode(const void *frame, size_t len, tg_array *x)
 {
     TG__ARGS(frame, x);
     TG_TRY(check_public(__func__, frame, len, x));
+    if (x->memory == TG_CUDA)
+        return tg__device_decode(frame, len, x, false);
     tg__frame_decode(frame, len, x->data, NULL);
     return TG_OK;
 }
@@ -130,6 +133,8 @@ tg_status tg_frame_decode_add(const void *frame, size_t len, tg_array *x)
 {
     TG__ARGS(frame, x);
     TG_TRY(check_public(__func__, frame, len, x));
+    if (x->memory == TG_CUDA)
+        return tg__device_decode(frame, len, x, true);
     tg__frame_decode_add(frame, len, x->data, NULL);
     return TG_OK;
 }

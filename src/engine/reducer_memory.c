@@ -42,6 +42,7 @@ tg_status tg_reducer_scale(tg_reducer *r, double factor)
     if (!isfinite(factor) || factor <= 0)
         return tg_fail(TG_E_ARG, "tg_reducer_scale: factor=%g: allowed: finite, above 0", factor);
     tg__reducer_settle(r);
+    TG_TRY(tg__reducer_gpu_show(r));
     tg__state_scale(r->state, factor);
     scale_served(r, factor);
     return TG_OK;
@@ -62,6 +63,7 @@ tg_status tg_reducer_slot_get(tg_reducer *r, size_t i, tg_reducer_slot *slot)
     if (i >= count)
         return tg_fail(TG_E_ARG, "tg_reducer_slot_get: i=%zu: allowed: below %zu", i, count);
     tg__reducer_settle(r);
+    TG_TRY(tg__reducer_gpu_show(r));
     const tg__slot_view view = tg__state_view(r->state, i);
     tg_reducer_slot own = {
         .struct_size = sizeof own, .at = view.at, .data = view.data, .bytes = view.len};

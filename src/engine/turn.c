@@ -51,6 +51,8 @@ static tg_status take_up(tg__hub *h, tg__op *op)
         TG_TRY(op->method->def->program->begin(op->method, &op->task, &x));
     if (op->task.overflow != NULL)
         op->flags_in |= TG__FLAG_NONFINITE;
+    if (op->task.nonfinite) /* known now, if the gradient is on a device */
+        op->flags |= TG__FLAG_NONFINITE;
     int64_t end = tg_now_ns(clock);
     op->encode_ns = end - begin;
     op->begin_ns = end;

@@ -56,6 +56,9 @@ typedef struct tg__combine {
     /* a sum, then a factor: an exchange may add partial sums, and cut vectors into slices */
     bool additive;
     bool votes; /* the result is a vote on signs, not a mean */
+    /* `all` forms the aggregate in a place of its own, and acc is NULL; result does nothing. Only
+     * allgather serves it. */
+    bool elsewhere;
     bool cuts;  /* ranks are compared by their norms; a mean unless the method has clip=median */
 } tg__combine;
 /* Zeros to add to, and finish, on the cores of x->pool. */

@@ -92,7 +92,8 @@ static uint32_t own_units(const tg__exchange *x)
 static tg_status allgather_start(tg__exchange *x)
 {
     allgather *a = x->impl;
-    if (x->into == NULL)
+    const bool here = !x->combine->elsewhere;
+    if (here && x->into == NULL)
         TG_TRY(tg__owned_room(&x->owned, &a->room, x->n, sizeof *a->room));
     a->acc = x->into != NULL ? x->into : a->room;
     for (int q = 0; q < x->size; q++) {
@@ -103,7 +104,8 @@ static tg_status allgather_start(tg__exchange *x)
     a->begin = a->end = a->leaving = 0;
     a->told = (uint32_t)x->size - 1;
     tg__window_start(&a->window, own_units(x), x->now_ns);
-    tg__combine_begin(x, a->acc, x->n);
+    if (here)
+        tg__combine_begin(x, a->acc, x->n);
     advance(x);
     return TG_OK;
 }
@@ -213,6 +215,8 @@ static bool allgather_finished(const tg__exchange *x)
 static void allgather_result(tg__exchange *x, float *dst)
 {
     const allgather *a = x->impl;
+    if (x->combine->elsewhere)
+        return;
     if (x->combine->all) /* finished */
         x->overflow |= !tg__parallel_copy_finite(x->pool, dst, a->acc, x->n);
     else

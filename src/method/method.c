@@ -4,6 +4,7 @@
 #include "base/spec_value.h"
 #include "kernel/parallel.h"
 #include "method/method_keys.h"
+#include "method/on_device.h"
 #include "method/two_level.h"
 #include "telegrad/spec.h"
 
@@ -291,9 +292,15 @@ static tg_status create(tg__method *m, const char *text, const tg__method_setup 
     if (m->n > TG_MAX_ELEMENTS)
         return tg_fail(TG_E_ARG, "a bucket of %zu elements: allowed: at most %zu", m->n,
                        TG_MAX_ELEMENTS);
-    if (setup->nodes != NULL)
+    if (setup->nodes != NULL) {
+        m->setup.queue = NULL; /* ranks of a node exchange vectors in host memory */
         return tg__two_level_init(m, text);
+    }
     TG_TRY(make_feedback(m));
+    if (setup->queue != NULL)
+        TG_TRY(tg__on_device_try(m));
+    if (m->impl != NULL)
+        return TG_OK;
     TG_TRY(tg__method_alloc(m, m->def->program->impl_bytes, 1, &m->impl));
     return m->def->program->init(m);
 }

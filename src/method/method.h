@@ -44,6 +44,7 @@ typedef struct tg__method_setup {
     const struct tg__nodes *nodes; /* two levels (two_level.h); NULL: one level. Borrowed */
     tg__role role;                 /* of slots that differ from rank to rank */
     bool served;                   /* aggregates are the parameters that servers keep */
+    struct tg_queue *queue;        /* vectors are on its device; NULL: on the host. Borrowed */
 } tg__method_setup;
 
 /* One bucket in one step. */
