@@ -16,7 +16,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADERS = ROOT / "include" / "telegrad"
 OUTPUT = ROOT / "python" / "telegrad" / "_c.py"
 ORDER = ("base", "clock", "random", "spec", "transport", "codec", "registry", "optimizer", "trace", "weights", "reducer", "session",
-         "external", "costs", "simulate", "net", "server")
+         "external", "costs", "simulate", "net", "server", "cuda")
+APART = ("net", "cuda")  # libraries of their own
 PLAIN = {
     "bool": "c_bool", "char": "c_char", "int": "c_int", "unsigned": "c_uint", "size_t": "c_size_t", "double": "c_double",
     "float": "c_float", "int64_t": "c_int64", "uint64_t": "c_uint64", "uint32_t": "c_uint32", "uint16_t": "c_uint16",
@@ -30,7 +31,7 @@ from ctypes import (Structure, c_bool, c_char, c_char_p, c_double, c_float, c_in
                     c_uint64, c_void_p)
 from typing import Any, Optional
 
-from telegrad._load import core, net
+from telegrad._load import core, cuda, net
 
 Text = bytes
 '''
@@ -121,7 +122,7 @@ class Binding:
             lines += ["    ]"]
         lines += ["", ""]
         for header, name, returns, arguments in self.functions:
-            lines.append(f"{name} = {'net' if header == 'net' else 'core'}({', '.join([chr(34) + name + chr(34), returns, *arguments])})")
+            lines.append(f"{name} = {header if header in APART else 'core'}({', '.join([chr(34) + name + chr(34), returns, *arguments])})")
         return "\n".join(lines) + "\n"
 
     def c_program(self):

@@ -6,6 +6,7 @@ from telegrad import _c
 from telegrad._errors import ArgumentError, UnsupportedError
 
 _CPU = (1, 3, 11)  # DLPack's kDLCPU, kDLCUDAHost, kDLROCMHost
+_CUDA = 2  # kDLCUDA
 _DEVICES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 13: "CUDA managed"}
 _KINDS = {0: "int", 1: "uint", 2: "float", 3: "opaque", 4: "bfloat", 5: "complex", 6: "bool"}
 _TAKEN = {"f": (_c.TG_F32, 4), "e": (_c.TG_F16, 2)}  # tg_dtype and bytes: formats of the buffer protocol ...
@@ -59,14 +60,33 @@ def _asked(what: str, question: Callable[[], Any]) -> Any:
         raise UnsupportedError(f"{what}: it cannot be used by DLPack: {error}", "TG_E_UNSUPPORTED") from error
 
 
-def _by_dlpack(what: str, array: Any) -> Tuple[int, int, int, Any]:
-    export: Callable[[], Any] = array.__dlpack__
+def _check_place(what: str, array: Any, gpu: int) -> None:
+    """gpu  -1: it must be in host memory"""
     device = getattr(array, "__dlpack_device__", None)
-    if device is not None:
-        kind = int(_asked(what, device)[0])
-        if kind not in _CPU:
-            raise UnsupportedError(f"{what}: it is in the memory of a device ({_DEVICES.get(kind, kind)}): allowed: host memory "
-                                   "(copy the array there first)", "TG_E_UNSUPPORTED")
+    kind, number = (int(v) for v in _asked(what, device)) if device is not None else (1, 0)
+    if gpu < 0 and kind not in _CPU:
+        raise UnsupportedError(f"{what}: it is in the memory of a device ({_DEVICES.get(kind, kind)}): allowed: host memory "
+                               f"({'create the reducer with device=' + str(number) if kind == _CUDA else 'copy the array there first'})",
+                               "TG_E_UNSUPPORTED")
+    if gpu >= 0 and (kind != _CUDA or number != gpu):
+        place = "host memory" if kind in _CPU else f"{_DEVICES.get(kind, kind)} device {number}"
+        raise ArgumentError(f"{what}: it is in {place}: allowed: the memory of CUDA device {gpu}, as the reducer was created for")
+
+
+def stream_of(array: Any, gpu: int) -> int:
+    """The cudaStream_t on which the caller works with the array: PyTorch's current stream, else the default one."""
+    if type(array).__module__.partition(".")[0] == "torch":
+        import torch
+        return int(torch.cuda.current_stream(gpu).cuda_stream)
+    return 0
+
+
+def _by_dlpack(what: str, array: Any, gpu: int) -> Tuple[int, int, int, Any]:
+    _check_place(what, array, gpu)
+
+    def export() -> Any:
+        # DLPack's number of the stream: 1 is the default one.
+        return array.__dlpack__(stream=stream_of(array, gpu) or 1) if gpu >= 0 else array.__dlpack__()
     if getattr(array, "requires_grad", False):
         raise ArgumentError(f"{what}: it requires a gradient: allowed: its detached values (array.detach())")
     capsule = _asked(what, export)
@@ -82,13 +102,17 @@ def _by_dlpack(what: str, array: Any) -> Tuple[int, int, int, Any]:
     return (tensor.data or 0) + tensor.byte_offset, count, dtype, capsule
 
 
-def address(what: str, array: Any, n: int) -> Tuple[int, int, Any]:
+def address(what: str, array: Any, n: int, gpu: int = -1) -> Tuple[int, int, Any]:
     """Address of an array of n elements, their tg_dtype, and what must be kept as long as the address is used.
 
     what  names the array in errors
+    gpu   the CUDA device that it must be on; -1: host memory
     """
     if hasattr(array, "__dlpack__") and not hasattr(array, "__array_interface__"):
-        where, count, dtype, keep = _by_dlpack(what, array)
+        where, count, dtype, keep = _by_dlpack(what, array, gpu)
+    elif gpu >= 0:
+        raise ArgumentError(f"{what}: a {type(array).__name__} in host memory: allowed: an array in the memory of CUDA device {gpu} "
+                            "that has DLPack (PyTorch, CuPy, JAX)")
     else:
         try:
             memoryview(array)

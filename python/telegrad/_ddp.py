@@ -1,4 +1,5 @@
 """The communication hook for DistributedDataParallel."""
+import contextlib
 import queue
 import threading
 from typing import Any, Dict, List, Mapping, Optional, Tuple
@@ -26,6 +27,7 @@ class _Job:
 
     def __init__(self, bucket: _Bucket, index: int, buffer: torch.Tensor, future: "torch.futures.Future[torch.Tensor]") -> None:
         self.bucket, self.index, self.buffer, self.future = bucket, index, buffer, future
+        self.ready = torch.cuda.current_stream(buffer.device).record_event() if buffer.is_cuda else None
         self.started: List[Part] = []
         self.error: Optional[BaseException] = None
 
@@ -60,6 +62,7 @@ class DdpHook:
         self._failed: Optional[BaseException] = None
         self._refusal: Optional[NonFiniteError] = None
         self._pending = 0
+        self._streams: Dict[torch.device, Any] = {}
         self._changed = threading.Condition()
         self._to_start: "queue.SimpleQueue[Optional[_Job]]" = queue.SimpleQueue()
         self._to_wait: "queue.SimpleQueue[Optional[_Job]]" = queue.SimpleQueue()
@@ -87,7 +90,7 @@ class DdpHook:
             known = self._buckets[index] = _Bucket(names, cut(self._methods, names, shapes, [p.numel() for p in parameters]))
         if self._keeps_unused:
             self._remember_unused(known, bucket.gradients())
-        job = _Job(known, index, buffer, torch.futures.Future())
+        job = _Job(known, index, buffer, torch.futures.Future(devices=[buffer.device]) if buffer.is_cuda else torch.futures.Future())
         with self._changed:
             self._pending += 1
         self._to_start.put(job)
@@ -126,28 +129,44 @@ class DdpHook:
     def _start_jobs(self) -> None:
         for job in iter(self._to_start.get, None):
             try:
-                if self._failed is not None:
-                    raise self._failed
-                for i, part in enumerate(job.bucket.parts):
-                    if part.reducer is None:
-                        seed = (self._seed * 1000003 + job.index + 8191 * i) % (1 << 64)
-                        part.make_reducer(self.net, self._memory, self._scale, self._step, seed, self._settings)
-                    part.start(job.buffer)
-                    job.started.append(part)
+                with self._beside(job):
+                    self._start(job)
             except BaseException as error:
                 job.error = error
             self._to_wait.put(job)
         self._to_wait.put(None)
 
+    def _start(self, job: _Job) -> None:
+        if self._failed is not None:
+            raise self._failed
+        if job.ready is not None:
+            torch.cuda.current_stream(job.buffer.device).wait_event(job.ready)
+        for i, part in enumerate(job.bucket.parts):
+            if part.reducer is None:
+                seed = (self._seed * 1000003 + job.index + 8191 * i) % (1 << 64)
+                part.make_reducer(self.net, self._memory, self._scale, self._step, seed, self._settings, job.buffer.device)
+            part.start(job.buffer)
+            job.started.append(part)
+
+    def _beside(self, job: _Job) -> Any:
+        """On a GPU: what this thread gives it goes to a stream beside that of the backward pass."""
+        if job.ready is None:
+            return contextlib.nullcontext()
+        stream = self._streams.get(job.buffer.device)
+        if stream is None:
+            stream = self._streams[job.buffer.device] = torch.cuda.Stream(job.buffer.device)
+        return torch.cuda.stream(stream)
+
     def _wait_for_jobs(self) -> None:
         for job in iter(self._to_wait.get, None):
-            for part in job.started:
-                try:
-                    part.wait(job.buffer)
-                except BaseException as error:  # one that is final counts more
-                    if job.error is None or isinstance(job.error, NonFiniteError):
-                        job.error = error
-            self._finish(job)
+            with self._beside(job):
+                for part in job.started:
+                    try:
+                        part.wait(job.buffer)
+                    except BaseException as error:  # one that is final counts more
+                        if job.error is None or isinstance(job.error, NonFiniteError):
+                            job.error = error
+                self._finish(job)
 
     def _finish(self, job: _Job) -> None:
         """Give the result to DDP. After an error it is infinite, so that it cannot be taken for a gradient. A thread that
@@ -289,7 +308,7 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mapping
         threads: int = 1) -> DdpHook:
     """Exchange the gradients of a DistributedDataParallel in compressed form. All ranks call it, before the first step.
 
-    model            a DistributedDataParallel whose gradients are float32, bfloat16 or float16 in host memory
+    model            a DistributedDataParallel whose gradients are float32, bfloat16 or float16, in host memory or on CUDA devices
     spec             a method: "dense", "topk:density=0.01", "dgc:density=0.001,warmup=500", "powersgd:rank=2", "qsgd:bits=4"
     net              telegrad.torch.Network(), between the same ranks
     rules            other methods for parameters by name, {"*.bias": "dense", "embed*": "topk:density=0.01"}; the first pattern that
@@ -329,7 +348,9 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mapping
                                "its other values", "TG_E_UNSUPPORTED")
     parameters = dict(model.module.named_parameters())
     for name, p in parameters.items():
-        check_parameter(name, p)
+        check_parameter(name, p, gpu=True)
+    if any(p.requires_grad and p.is_cuda for p in parameters.values()):
+        check(_c.tg_cuda_attach())
     for path, module in model.module.named_modules():
         if getattr(module, "sparse", False) is True and isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
             raise UnsupportedError(f"parameter {path + '.' if path else ''}weight: its gradient is sparse: allowed: "

@@ -6,7 +6,7 @@ sources. If neither has them, the dynamic loader searches for them.
 import ctypes
 import os
 import pathlib
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence, Tuple
 
 _INSIDE = pathlib.Path(__file__).resolve().parent / "lib"
 
@@ -22,12 +22,18 @@ def _load(name: str) -> ctypes.CDLL:
 
 
 _core = _load("libtelegrad.so")
-_net: Optional[ctypes.CDLL] = None
-_net_missing = ""
-try:
-    _net = _load("libtelegrad-net.so")
-except OSError as error:  # no OpenSSL 3 on this machine, or the library was built without it
-    _net_missing = str(error)
+
+
+def _apart(name: str) -> Tuple[Optional[ctypes.CDLL], str]:
+    """A library that may be missing: it needs others, or was not built. With the loader's reason."""
+    try:
+        return _load(name), ""
+    except OSError as error:
+        return None, str(error)
+
+
+_net, _net_missing = _apart("libtelegrad-net.so")  # needs OpenSSL 3
+_cuda, _cuda_missing = _apart("libtelegrad-cuda.so")  # needs no driver: without one it finds no GPU
 
 
 def _function(library: ctypes.CDLL, name: str, returns: Any, arguments: Sequence[Any]) -> Callable[..., Any]:
@@ -44,10 +50,20 @@ def core(name: str, returns: Any, *arguments: Any) -> Callable[..., Any]:
 
 def net(name: str, returns: Any, *arguments: Any) -> Callable[..., Any]:
     """A function of libtelegrad-net; where that cannot be loaded, one that says so."""
-    if _net is not None:
-        return _function(_net, name, returns, arguments)
+    return _function_of("libtelegrad-net", _net, _net_missing, name, returns, arguments)
+
+
+def cuda(name: str, returns: Any, *arguments: Any) -> Callable[..., Any]:
+    """A function of libtelegrad-cuda; where that cannot be loaded, one that says so."""
+    return _function_of("libtelegrad-cuda", _cuda, _cuda_missing, name, returns, arguments)
+
+
+def _function_of(whose: str, library: Optional[ctypes.CDLL], reason: str, name: str, returns: Any,
+                 arguments: Sequence[Any]) -> Callable[..., Any]:
+    if library is not None:
+        return _function(library, name, returns, arguments)
 
     def missing(*_: Any) -> Any:
         from telegrad._errors import UnsupportedError
-        raise UnsupportedError(f"{name}: libtelegrad-net cannot be loaded: {_net_missing}")
+        raise UnsupportedError(f"{name}: {whose} cannot be loaded: {reason}", "TG_E_UNSUPPORTED")
     return missing

@@ -157,7 +157,8 @@ class Part:
             where = self._scratch.data_ptr()
         else:
             where = vector.data_ptr() + self.runs[0][0] * vector.element_size()
-        check(_c.tg_reducer_start_as(self.reducer.handle(), DTYPES[vector.dtype], where, where, None, None))
+        stream = int(torch.cuda.current_stream(vector.device).cuda_stream) if vector.is_cuda else 0
+        check(self.reducer._start(where, DTYPES[vector.dtype], stream))
 
     def wait(self, vector: torch.Tensor) -> None:
         assert self.reducer is not None
@@ -180,9 +181,12 @@ class Part:
                     memory.setdefault(self.names[slot.segment], {})[slot_name(slot)] = copy
         return memory
 
-    def make_reducer(self, net: telegrad.Network, memory: Kept, scale: float, step: int, seed: int, settings: Dict[str, Any]) -> None:
+    def make_reducer(self, net: telegrad.Network, memory: Kept, scale: float, step: int, seed: int, settings: Dict[str, Any],
+                     device: Optional[torch.device] = None) -> None:
         """Create it, with what is remembered of its parameters, which is taken out of `memory`, at this loss scale."""
-        reducer = telegrad.Reducer(self.spec, self.n, net, segments=[shape or (1,) for shape in self.shapes], seed=seed, **settings)
+        gpu = None if device is None or device.type == "cpu" else device.index
+        reducer = telegrad.Reducer(self.spec, self.n, net, segments=[shape or (1,) for shape in self.shapes], seed=seed, device=gpu,
+                                   **settings)
         for slot, data in reducer.slots():
             name = self.names[slot.segment]
             kept = memory.take(name, slot, scale)
@@ -266,10 +270,11 @@ def check_scaler(scaler: Any) -> None:
         raise ArgumentError(f"scaler: a {type(scaler).__name__}: allowed: a GradScaler")
 
 
-def check_parameter(name: str, p: torch.Tensor) -> None:
+def check_parameter(name: str, p: torch.Tensor, gpu: bool = False) -> None:
+    """gpu  whether it may be on a CUDA device"""
     if p.requires_grad and p.dtype not in DTYPES:
         raise UnsupportedError(f"parameter {name}: its gradient is {str(p.dtype)[6:]}: allowed: float32, bfloat16, float16",
                                "TG_E_UNSUPPORTED")
-    if p.requires_grad and p.device.type != "cpu":
-        raise UnsupportedError(f"parameter {name}: it is on {p.device}: allowed so far: parameters in host memory (cpu)",
-                               "TG_E_UNSUPPORTED")
+    if p.requires_grad and p.device.type != "cpu" and not (gpu and p.device.type == "cuda"):
+        raise UnsupportedError(f"parameter {name}: it is on {p.device}: allowed so far: parameters "
+                               f"{'on CUDA devices and ' if gpu else ''}in host memory (cpu)", "TG_E_UNSUPPORTED")

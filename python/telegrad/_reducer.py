@@ -5,7 +5,7 @@ import threading
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from telegrad import _c
-from telegrad._arrays import address
+from telegrad._arrays import address, stream_of
 from telegrad._checks import check_settings, check_text, check_whole
 from telegrad._errors import ArgumentError, MismatchError, StateError, check
 from telegrad._network import Network, check_network
@@ -67,6 +67,8 @@ class Reducer:
     steps_per_epoch  for settings in epochs ("warmup=4ep"); 0: unknown
     timeout          seconds to wait for a message of another rank
     threads          cores for encoding and decoding
+    device           the number of the CUDA device in whose memory the arrays are; None: host memory. Ranks may differ in it: the bits
+                     are the same
 
     Arrays are NumPy arrays, PyTorch tensors in host memory, and whatever has the buffer protocol or DLPack: C-contiguous, of
     float32, float16 or bfloat16. No call copies one of float32; those of 16 bits are widened, and their mean is rounded. What
@@ -82,7 +84,8 @@ class Reducer:
     """
 
     def __init__(self, spec: str, n: int, net: Network, *, segments: Optional[Sequence[Shape]] = None, seed: int = 0,
-                 total_steps: int = 0, steps_per_epoch: int = 0, timeout: float = 60, threads: int = 1) -> None:
+                 total_steps: int = 0, steps_per_epoch: int = 0, timeout: float = 60, threads: int = 1,
+                 device: Optional[int] = None) -> None:
         self._handle: Optional[int] = None
         self._operation: Optional[Operation] = None
         self._last = (0, 0.0)  # bytes_sent and ratio when it was closed
@@ -93,10 +96,15 @@ class Reducer:
         check_network(net)
         check_settings(seed, total_steps, steps_per_epoch, timeout, threads)
         self.spec, self.n, self.net = spec, n, net
+        if device is not None:
+            check_whole("device", device, 0)
+            check(_c.tg_cuda_attach())
+        self._gpu = -1 if device is None else device
         cut = _segments(segments) if segments is not None else None
         config = _c.tg_reducer_config(struct_size=ctypes.sizeof(_c.tg_reducer_config), seed=seed, steps_per_epoch=steps_per_epoch,
                                       timeout_ms=max(1, round(timeout * 1000)), codec_threads=threads, total_steps=total_steps,
-                                      stop=ctypes.addressof(net._stop))
+                                      stop=ctypes.addressof(net._stop), memory=_c.TG_HOST if device is None else _c.TG_CUDA,
+                                      device=device or 0)
         if cut is not None:
             config.segments, config.nsegments = ctypes.addressof(cut), len(cut)
         handle = ctypes.c_void_p()
@@ -119,22 +127,25 @@ class Reducer:
                 were, and the next call may follow. PeerError, CorruptError, StoppedError: final. ArgumentError,
                 UnsupportedError: nothing was sent
         """
-        where, dtype, keep = address("array", array, self.n)
+        where, dtype, keep = address("array", array, self.n, self._gpu)
         with self._lock:
-            if dtype == _c.TG_F32:
-                check(_c.tg_reducer_mean(self.handle(), where, where))
-            else:
-                check(_c.tg_reducer_start_as(self.handle(), dtype, where, where, None, None))
-                check(_c.tg_reducer_wait(self.handle()))
+            check(self._start(where, dtype, stream_of(array, self._gpu) if self._gpu >= 0 else 0))
+            check(_c.tg_reducer_wait(self.handle()))
         del keep
         return array
+
+    def _start(self, where: int, dtype: int, stream: int) -> int:
+        """Begin the mean of what lies there. stream: on a GPU, by which it is valid, and by which the mean will be."""
+        x = _c.tg_array(struct_size=ctypes.sizeof(_c.tg_array), data=where, n=self.n, dtype=dtype,
+                        memory=_c.TG_HOST if self._gpu < 0 else _c.TG_CUDA, device=max(self._gpu, 0), stream=stream or None)
+        return int(_c.tg_reducer_start_array(self.handle(), ctypes.byref(x), ctypes.byref(x), None, None))
 
     def start_(self, array: Any) -> Operation:
         """Begin the same, and return while it is under way. Do not touch the array until the operation is done. A reducer
         has one operation at a time."""
-        where, dtype, keep = address("array", array, self.n)
+        where, dtype, keep = address("array", array, self.n, self._gpu)
         with self._lock:
-            check(_c.tg_reducer_start_as(self.handle(), dtype, where, where, None, None))
+            check(self._start(where, dtype, stream_of(array, self._gpu) if self._gpu >= 0 else 0))
             self._operation = Operation(self, array, keep)
             return self._operation
 

@@ -1,0 +1,279 @@
+/* Reducers whose vectors are on a GPU, or in its emulation: means and memory have the bits of those
+ * on the host, also where only some ranks have one. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "telegrad/cuda.h"
+#include "telegrad/reducer.h"
+
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 4000, P = 3, STEPS = 7, SLOTS_MAX = 16 };
+enum { NAN_STEP = 2, UNDONE_STEP = 3, SCALED_STEP = 4, HALF_STEP = 5 };
+
+static const tg_segment segments[] = {
+    {.begin = 0, .n = 2400, .rows = 40, .cols = 60, .dims = 2},
+    {.begin = 2400, .n = 100, .rows = 100, .cols = 1, .dims = 1},
+    {.begin = 2500, .n = 1500, .rows = 5, .cols = 300, .dims = 4},
+};
+
+typedef struct rank {
+    const char *method;
+    tg_transport *t;
+    tg_reducer *r;
+    bool on_gpu;
+    void *device;
+    float g[N], mean[STEPS][N];
+    float *slots;
+    size_t slot_floats;
+    tg_status status, nan_status;
+    char nan_error[256], error[512];
+} rank;
+
+static tg_status gpu(cudaError_t error)
+{
+    return error == cudaSuccess ? TG_OK : tg_fail(TG_E_STATE, "%s", cudaGetErrorString(error));
+}
+
+/* One mean of `bytes` of values at x, in place. */
+static tg_status mean_of(rank *k, void *x, size_t bytes, tg_dtype dtype)
+{
+    tg_array a = tg_array_f32(x, N);
+    a.dtype = dtype;
+    if (k->on_gpu) {
+        a.memory = TG_CUDA;
+        a.data = k->device;
+        TG_TRY(gpu(cudaMemcpy(k->device, x, bytes, cudaMemcpyHostToDevice)));
+    }
+    TG_TRY(tg_reducer_start_array(k->r, &a, &a, NULL, NULL));
+    const tg_status status = tg_reducer_wait(k->r);
+    if (k->on_gpu) {
+        TG_TRY(gpu(cudaMemcpy(x, k->device, bytes, cudaMemcpyDeviceToHost)));
+        TG_TRY(gpu(cudaDeviceSynchronize()));
+    }
+    return status;
+}
+
+static void draw(float *g, int rank_number, int step)
+{
+    const tg_rng_key key = {.seed = 5,
+                            .purpose = TG_PURPOSE_TEST,
+                            .rank = (uint32_t)rank_number,
+                            .step = (uint64_t)step};
+    for (size_t i = 0; i < N; i++)
+        g[i] = (float)tg_rng_normal(&key, i) * (i < 2400 ? 1.0f : 0.01f);
+}
+
+static tg_status half_step(rank *k, int step)
+{
+    uint16_t half[N];
+    for (size_t i = 0; i < N; i++) { /* bfloat16, cut off */
+        uint32_t bits;
+        memcpy(&bits, &k->g[i], sizeof bits);
+        half[i] = (uint16_t)(bits >> 16);
+    }
+    TG_TRY(mean_of(k, half, sizeof half, TG_BF16));
+    for (size_t i = 0; i < N; i++)
+        k->mean[step][i] = half[i];
+    return TG_OK;
+}
+
+static tg_status take_step(rank *k, int step)
+{
+    draw(k->g, k->t->rank, step);
+    if (step == NAN_STEP && k->t->rank == 1)
+        k->g[1234] = NAN;
+    if (step == SCALED_STEP)
+        TG_TRY(tg_reducer_scale(k->r, 0.5));
+    if (step == HALF_STEP)
+        return half_step(k, step);
+    memcpy(k->mean[step], k->g, sizeof k->g);
+    const tg_status status = mean_of(k, k->mean[step], sizeof k->g, TG_F32);
+    if (step == NAN_STEP) {
+        k->nan_status = status;
+        snprintf(k->nan_error, sizeof k->nan_error, "%s", tg_error());
+        return TG_OK;
+    }
+    if (status == TG_OK && step == UNDONE_STEP)
+        return tg_reducer_undo(k->r);
+    return status;
+}
+
+static tg_status keep_slots(rank *k)
+{
+    for (size_t i = 0; i < tg_reducer_slot_count(k->r); i++) {
+        tg_reducer_slot slot = {.struct_size = sizeof slot};
+        TG_TRY(tg_reducer_slot_get(k->r, i, &slot));
+        const size_t floats = slot.bytes / sizeof(float);
+        k->slots = realloc(k->slots, (k->slot_floats + floats) * sizeof(float) + 1);
+        memcpy(k->slots + k->slot_floats, slot.data, floats * sizeof(float));
+        k->slot_floats += floats;
+    }
+    return TG_OK;
+}
+
+static tg_status run_steps(rank *k)
+{
+    const tg_reducer_config config = {.struct_size = sizeof config,
+                                      .seed = 3,
+                                      .timeout_ms = 60000,
+                                      .steps_per_epoch = 2,
+                                      .segments = segments,
+                                      .nsegments = 3,
+                                      .memory = k->on_gpu ? TG_CUDA : TG_HOST};
+    TG_TRY(tg_reducer_create(k->method, k->t, N, &config, &k->r));
+    for (int step = 0; step < STEPS; step++)
+        TG_TRY(take_step(k, step));
+    return keep_slots(k);
+}
+
+static void *run_rank(void *arg)
+{
+    rank *k = arg;
+    k->status = k->on_gpu ? gpu(cudaMalloc(&k->device, N * sizeof(float))) : TG_OK;
+    if (k->status == TG_OK)
+        k->status = run_steps(k);
+    if (k->status != TG_OK)
+        snprintf(k->error, sizeof k->error, "%s", tg_error());
+    tg_reducer_destroy(k->r);
+    tg_transport_destroy(k->t);
+    if (k->device != NULL)
+        cudaFree(k->device);
+    return NULL;
+}
+
+/* Bit r of gpus: rank r has one. */
+static void run(const char *method, unsigned gpus, rank *ranks)
+{
+    tg_transport *t[P];
+    pthread_t thread[P];
+    assert_int_equal(tg_transport_inproc(P, t), TG_OK);
+    for (int i = 0; i < P; i++) {
+        ranks[i] = (rank){.method = method, .t = t[i], .on_gpu = gpus >> i & 1};
+        assert_int_equal(pthread_create(&thread[i], NULL, run_rank, &ranks[i]), 0);
+    }
+    for (int i = 0; i < P; i++)
+        pthread_join(thread[i], NULL);
+    for (int i = 0; i < P; i++)
+        if (ranks[i].status != TG_OK)
+            fail_msg("%s, GPUs %u, rank %d: %s", method, gpus, i, ranks[i].error);
+}
+
+static void forget(rank *ranks)
+{
+    for (int i = 0; i < P; i++)
+        free(ranks[i].slots);
+}
+
+static void same(const char *method, unsigned gpus, const rank *host, const rank *other)
+{
+    for (int i = 0; i < P; i++) {
+        for (int step = 0; step < STEPS; step++) {
+            const bool refused = step == NAN_STEP; /* vectors are as they were: NaN is not equal */
+            if (!refused &&
+                memcmp(host[i].mean[step], other[i].mean[step], sizeof host[i].mean[step]) != 0)
+                fail_msg("%s, GPUs %u, rank %d, step %d: other means", method, gpus, i, step);
+        }
+        assert_int_equal(other[i].nan_status, TG_E_NONFINITE);
+        assert_string_equal(other[i].nan_error, host[i].nan_error);
+        if (host[i].slot_floats != other[i].slot_floats ||
+            memcmp(host[i].slots, other[i].slots, host[i].slot_floats * sizeof(float)) != 0)
+            fail_msg("%s, GPUs %u, rank %d: other memory", method, gpus, i);
+    }
+}
+
+static void test_bits(void **state)
+{
+    static const char *const methods[] = {
+        "topk:density=0.01",
+        "topk:density=0.05,values=f32,warmup=3",
+        "topk:density=0.02,scope=tensor",
+        "topk:density=0.02,feedback=none",
+        "topk:density=0.02,rescale=yes",
+        "topk:density=0.02,exchange=reducescatter",
+        "dgc:density=0.01,warmup=2",
+        "dgc:density=0.01,warmup=0,nesterov=yes,masking=no",
+        "dgc:density=0.01,warmup=0,clip=1",
+        "2bit",
+        "2bit:threshold=0.5",
+        "1bit",
+        "efsign",
+        "signsgd",
+        "signum",
+        "qsgd:bits=4",
+        "qsgd:bits=4,exchange=allgather",
+        "int8:exchange=allgather",
+        "fp16:exchange=allgather",
+        "bf16:exchange=allgather",
+        "dense",
+        "dense:exchange=allgather",
+        "terngrad",
+        "randomk:density=0.1",
+        "powersgd:rank=2",
+        "adacomp",
+    };
+    static rank host[P], other[P];
+    (void)state;
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        run(methods[i], 0, host);
+        static const unsigned places[] = {7, 5};
+        for (size_t j = 0; j < 2; j++) {
+            run(methods[i], places[j], other);
+            same(methods[i], places[j], host, other);
+            forget(other);
+        }
+        assert_non_null(strstr(host[1].nan_error, "element 1234"));
+        forget(host);
+    }
+}
+
+static void test_refused(void **state)
+{
+    tg_transport *t;
+    tg_reducer *r = NULL, *of_host = NULL;
+    float x[8] = {1};
+    tg_reducer_config config = {.struct_size = sizeof config, .memory = TG_CUDA, .device = 1000};
+    (void)state;
+    assert_int_equal(tg_transport_inproc(1, &t), TG_OK);
+    assert_int_equal(tg_reducer_create("dense", t, 8, &config, &r), TG_E_ARG);
+    assert_non_null(strstr(tg_error(), "device=1000"));
+    config.device = 0;
+    assert_int_equal(tg_reducer_create("dense", t, 8, &config, &r), TG_OK);
+    assert_int_equal(tg_reducer_mean(r, x, x), TG_E_ARG);
+    assert_non_null(strstr(tg_error(), "the device's, by tg_reducer_start_array"));
+    tg_array a = tg_array_f32(x, 8);
+    a.memory = TG_CUDA;
+    a.device = 1;
+    assert_int_equal(tg_reducer_start_array(r, &a, &a, NULL, NULL), TG_E_ARG);
+    assert_non_null(strstr(tg_error(), "device 1: allowed: 0"));
+    a.n = 7;
+    assert_int_equal(tg_reducer_start_array(r, &a, &a, NULL, NULL), TG_E_ARG);
+    config.memory = (tg_memory)7;
+    assert_int_equal(tg_reducer_create("dense", t, 8, &config, &of_host), TG_E_ARG);
+    config.memory = TG_HOST;
+    assert_int_equal(tg_reducer_create("dense", t, 8, &config, &of_host), TG_OK);
+    a = tg_array_f32(x, 8);
+    a.memory = TG_CUDA;
+    assert_int_equal(tg_reducer_start_array(of_host, &a, &a, NULL, NULL), TG_E_ARG);
+    tg_reducer_destroy(of_host);
+    tg_reducer_destroy(r);
+    tg_transport_destroy(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bits), cmocka_unit_test(test_refused)};
+    if (tg_cuda_attach() != TG_OK) {
+        printf("SKIP: %s\n", tg_error());
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
