@@ -18,7 +18,7 @@ set(bench_tests ${bench_sources})
 list(FILTER bench_tests INCLUDE REGEX "_test\\.c$")
 list(FILTER bench_sources EXCLUDE REGEX "_test\\.c$")
 list(FILTER bench_tests EXCLUDE REGEX "/bench/robust/")
-list(FILTER bench_sources EXCLUDE REGEX "/bench/(chaos|net|robust)/")
+list(FILTER bench_sources EXCLUDE REGEX "/bench/(chaos|cuda|net|robust)/")
 add_library(tg_bench STATIC ${bench_sources} ${scripts})
 target_link_libraries(tg_bench PRIVATE tg_program_flags tg_flags)
 

@@ -16,6 +16,7 @@ import telegrad
 import telegrad.torch
 
 RANK, SIZE, PORT, WHAT = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+DEVICE = os.environ.get("TELEGRAD_TEST_DEVICE", "cpu")  # "cuda": all cases on a GPU (ddp_gpu_test.py)
 torch.set_num_threads(1)
 faulthandler.dump_traceback_later(100, exit=True)  # a hang says where
 dist._DEFAULT_FIRST_BUCKET_BYTES = 10000  # several buckets from the first step on
@@ -44,12 +45,12 @@ class Model(torch.nn.Module):
 def model(**more):
     torch.manual_seed(1)
     # Small buckets: several, and others after the first step.
-    return DistributedDataParallel(Model(), bucket_cap_mb=0.01, **more)
+    return DistributedDataParallel(Model().to(DEVICE), bucket_cap_mb=0.01, **more)
 
 
 def batch(step, rank=RANK):
     generator = torch.Generator().manual_seed(100 * step + rank)
-    return torch.randn(8, 16, generator=generator), torch.randint(4, (8,), generator=generator)
+    return torch.randn(8, 16, generator=generator).to(DEVICE), torch.randint(4, (8,), generator=generator).to(DEVICE)
 
 
 def loss_of(ddp, step, *arguments):
@@ -66,7 +67,7 @@ def train(ddp, steps, begin=0, optimizer=None, *arguments):
 
 
 def digest(ddp):
-    return hashlib.sha256(b"".join(p.detach().float().numpy().tobytes() for p in ddp.parameters())).hexdigest()[:16]
+    return hashlib.sha256(b"".join(p.detach().float().cpu().numpy().tobytes() for p in ddp.parameters())).hexdigest()[:16]
 
 
 def hooked(net, spec, more={}, **settings):
@@ -100,14 +101,14 @@ def case_no_copy(net):
     """C works on the memory of DDP's buckets, in place."""
     ddp, hook = hooked(net, "topk:density=0.05", {"gradient_as_bucket_view": True})
     train(ddp, 2)
-    start, seen = telegrad._c.tg_reducer_start_as, []
+    start, seen = telegrad._c.tg_reducer_start_array, []
 
-    def spied(reducer, dtype, gradient, mean, *more):
-        seen.append((gradient, mean))
-        return start(reducer, dtype, gradient, mean, *more)
-    telegrad._c.tg_reducer_start_as = spied
+    def spied(reducer, gradient, mean, *more):
+        seen.append((gradient._obj.data, mean._obj.data))
+        return start(reducer, gradient, mean, *more)
+    telegrad._c.tg_reducer_start_array = spied
     train(ddp, 1, 2)
-    telegrad._c.tg_reducer_start_as = start
+    telegrad._c.tg_reducer_start_array = start
     grads = {name: p.grad.data_ptr() for name, p in ddp.module.named_parameters()}
     buckets = [min(grads[name] for name in bucket.names) for _, bucket in sorted(hook._buckets.items())]
     assert len(buckets) > 1 and seen == [(where, where) for where in buckets], (buckets, seen)
@@ -144,11 +145,11 @@ def case_rebuild(net):
         with ddp.no_sync():  # this rank's own gradient
             loss_of(ddp, step).backward()
         for name, p in ddp.module.named_parameters():
-            own[name] += p.grad.reshape(-1)
+            own[name] += p.grad.reshape(-1).cpu()
         ddp.zero_grad(set_to_none=True)
         loss_of(ddp, step).backward()
         for name, p in ddp.module.named_parameters():
-            sent[name] = sent.get(name, 0) + p.grad.reshape(-1)
+            sent[name] = sent.get(name, 0) + p.grad.reshape(-1).cpu()
         figures.append(hook.stats()["bytes_sent"])
         layouts.add(tuple(b.names for _, b in sorted(hook._buckets.items())))
     assert len(layouts) == 2, len(layouts)
@@ -284,7 +285,7 @@ def case_scaler(net):
         ddp.zero_grad(set_to_none=True)
         with ddp.no_sync():
             scaler.scale(loss_of(ddp, 3)).backward()
-        own = {name: p.grad.reshape(-1).clone() for name, p in ddp.module.named_parameters()}
+        own = {name: p.grad.reshape(-1).cpu().clone() for name, p in ddp.module.named_parameters()}
         before, digest_before = residuals(hook), digest(ddp)
         step(3, poison=RANK == 1)
         assert scaler.skipped == 1 and scaler.get_scale() == 512 and digest(ddp) == digest_before
@@ -395,7 +396,7 @@ class Half(torch.nn.Module):
 
 def case_half(net):
     torch.manual_seed(1)
-    ddp = DistributedDataParallel(Half())
+    ddp = DistributedDataParallel(Half().to(DEVICE))
     hook = telegrad.torch.ddp(ddp, "topk:density=0.05", net)
     train(ddp, 3)
     assert ddp.module.w.grad.dtype == torch.float16 and int((ddp.module.w.grad != 0).sum()) in (3, 4, 5, 6)

@@ -1,0 +1,62 @@
+"""One rank of ddp_gpu_test.py: RANK SIZE PORT. Prints the same on all ranks."""
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+
+import telegrad
+import telegrad.torch
+
+RANK, SIZE, PORT = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+N, STEPS = 30011, 4
+SPECS = ("topk:density=0.01", "dgc:density=0.01,warmup=2", "2bit", "1bit", "efsign", "qsgd:bits=4", "int8:exchange=allgather",
+         "fp16:exchange=allgather", "powersgd:rank=2", "randomk:density=0.1", "dense")
+
+
+def gradient(step):
+    generator = torch.Generator().manual_seed(100 * step + RANK)
+    return torch.randn(N, generator=generator)
+
+
+def means(net, spec, on_gpu, stream):
+    reducer = telegrad.Reducer(spec, N, net, segments=[(100, 300), (11,)], seed=3, device=0 if on_gpu else None, total_steps=20)
+    found = []
+    with torch.cuda.stream(stream):
+        for step in range(STEPS):
+            x = gradient(step)
+            if on_gpu:
+                x = (x.cuda() * 2) / 2  # kernels that are still under way when the mean begins
+            reducer.mean_(x)
+            found.append((x + 0).cpu())
+    state = reducer.state_dict()["memory"]
+    reducer.close()
+    return found, state
+
+
+def check(spec, wanted, found):
+    assert all(torch.equal(a, b) for a, b in zip(wanted[0], found[0])), spec
+    assert wanted[1] == found[1], f"{spec}: other memory"
+
+
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=PORT)
+dist.init_process_group("gloo", rank=RANK, world_size=SIZE)
+with telegrad.torch.Network() as net:
+    side = torch.cuda.Stream()
+    for spec in SPECS:
+        wanted = means(net, spec, False, torch.cuda.default_stream())
+        check(spec, wanted, means(net, spec, True, torch.cuda.default_stream()))
+        check(spec, wanted, means(net, spec, True, side))
+        check(spec, wanted, means(net, spec, RANK == 0, side))  # the other one has its array on the host
+        print(spec)
+    reducer = telegrad.Reducer("dense", 4, net, device=0)
+    half = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.bfloat16, device="cuda")
+    print(reducer.mean_(half).tolist())
+    for wrong in (torch.ones(4), torch.ones(5, device="cuda"), [1.0] * 4):
+        try:
+            reducer.mean_(wrong)
+            raise AssertionError("no error")
+        except telegrad.ArgumentError as error:
+            print(str(error).partition(":")[0])
+dist.destroy_process_group()
+print("end")
