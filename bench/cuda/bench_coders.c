@@ -9,7 +9,7 @@
  *   step     median of the wall time of a step, launches and the wait included
  *   decode   the frame back to a vector on the device */
 #include "codec/codec_impl.h"
-#include "codec/device.h"
+#include "codec/on_gpu.h"
 #include "telegrad/cuda.h"
 
 #include <cuda_runtime_api.h>

@@ -5,7 +5,7 @@
 #include "base/sized.h"
 #include "base/spec_value.h"
 #include "codec/array.h"
-#include "codec/device.h"
+#include "codec/on_gpu.h"
 #include "codec/segments.h"
 #include "kernel/kernel.h"
 #include "telegrad/spec.h"

@@ -3,7 +3,7 @@
 #include "base/arg.h"
 #include "codec/array.h"
 #include "codec/codec_impl.h"
-#include "codec/device.h"
+#include "codec/on_gpu.h"
 #include "kernel/parallel.h"
 #include <stdatomic.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef TG_METHOD_ON_DEVICE_H
 #define TG_METHOD_ON_DEVICE_H
 
-#include "codec/device.h"
+#include "codec/on_gpu.h"
 #include "method/method.h"
 
 /* If the backend codes this method, give m the program that does so; else leave m as it is: then

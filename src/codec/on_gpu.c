@@ -1,6 +1,6 @@
 /* Codecs over vectors on a device. What the backend cannot code is copied to the host and coded
  * there, which gives the same frames. */
-#include "codec/device.h"
+#include "codec/on_gpu.h"
 #include "base/arg.h"
 #include "base/mem.h"
 #include "base/sized.h"

@@ -1,7 +1,7 @@
 /* Vectors in the memory of a device: the backend that telegrad/device.h describes, if one is
  * attached. */
-#ifndef TG_CODEC_DEVICE_H
-#define TG_CODEC_DEVICE_H
+#ifndef TG_CODEC_ON_GPU_H
+#define TG_CODEC_ON_GPU_H
 
 #include "telegrad/device.h"
 
