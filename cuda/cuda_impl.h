@@ -14,15 +14,42 @@ typedef struct tg__gpu_buffer {
     bool pinned; /* host memory that the device reaches, at the same address */
 } tg__gpu_buffer;
 
+/* Host memory of the library that has been pinned. */
+typedef struct tg__gpu_pinned {
+    char *begin;
+    size_t bytes;
+} tg__gpu_pinned;
+enum { TG__GPU_PINNED_MOST = 8 };
+
 struct tg_queue {
     int device;
     cudaStream_t stream; /* does not wait for the default stream */
     cudaEvent_t event;
-    tg__gpu_buffer staging; /* pinned: for host memory that is not */
-    tg__gpu_buffer frames;  /* device: received frames */
-    tg__gpu_buffer answer;  /* pinned: a few numbers that kernels report */
-    void *decoder;          /* what decode keeps (cuda/decode.c) */
+    bool streaming, recording; /* stream and event exist */
+    tg__gpu_buffer staging;    /* pinned: for host memory that is not */
+    tg__gpu_buffer frames;     /* device: received frames */
+    tg__gpu_buffer answer;     /* pinned: TG__GPU_WORDS numbers, copied from `word` */
+    tg__gpu_pinned pinned[TG__GPU_PINNED_MOST];
+    size_t npinned;
+    uint64_t *word; /* device memory: TG__GPU_WORDS numbers, for elementwise.cu and decode.c */
 };
+
+/* Members of tg_device_ops (queue.c, elementwise.cu, coder.c, decode.c). */
+tg_status tg__queue_create(int device, tg_queue **q_p);
+void tg__queue_destroy(tg_queue *q);
+tg_status tg__queue_wait_for(tg_queue *q, void *stream);
+tg_status tg__queue_signal(tg_queue *q, void *stream);
+tg_status tg__queue_alloc(tg_queue *q, size_t bytes, void **p_p);
+void tg__queue_release(tg_queue *q, void *p);
+void tg__queue_pin(tg_queue *q, void *p, size_t bytes);
+void tg__queue_unpin(tg_queue *q, void *p);
+tg_status tg__coder_create(tg_queue *q, const tg_coder_setup *setup, tg_coder **c_p);
+void tg__coder_destroy(tg_coder *c);
+tg_status tg__coder_encode(tg_coder *c, const tg_encode_context *ctx, const float *g, void *dst,
+                           size_t dst_cap, tg_coded *coded);
+tg_status tg__gpu_decode(tg_queue *q, const uint8_t *const *frame, const size_t *len, size_t count,
+                         float *x, size_t n, bool add, float share, bool *finite_p);
+bool tg__gpu_decodes(const char *codec);
 
 /* Turn CUDA's error into a status; the message names the call.
  * Errors  TG_E_NOMEM, TG_E_STATE */
@@ -35,6 +62,24 @@ TG_NODISCARD tg_status tg__gpu_status(cudaError_t error, const char *call);
 TG_NODISCARD tg_status tg__gpu_room(tg_queue *q, tg__gpu_buffer *b, size_t bytes);
 void tg__gpu_free(tg__gpu_buffer *b);
 TG_NODISCARD tg_status tg__gpu_finish(tg_queue *q);
+
+/* The address at which the device reaches this host memory; NULL: it is not pinned. */
+void *tg__gpu_reach(const tg_queue *q, void *host, size_t bytes);
+/* Copy between host memory, pinned or not, and device memory. Host memory that is not pinned goes
+ * through q->staging; then copy_out waits, and copy_in has read the host's memory when it returns. */
+TG_NODISCARD tg_status tg__gpu_copy_in(tg_queue *q, void *device, const void *host, size_t bytes);
+TG_NODISCARD tg_status tg__gpu_copy_out(tg_queue *q, void *host, const void *device, size_t bytes);
+
+enum {
+    TG__GPU_BAD,
+    TG__GPU_STRAY,
+    TG__GPU_SPOILT,
+    TG__GPU_WORDS = 8
+}; /* of q->word, and q->answer */
+
+/* tg__frame_head of the library. */
+void tg__gpu_frame_head(uint8_t *frame, uint8_t codec, uint8_t form, uint16_t aux, size_t n,
+                        size_t payload_len);
 
 /* ---- coders ---------------------------------------------------------------------------------- */
 
@@ -62,16 +107,18 @@ struct tg__coder_ops {
      * Errors  TG_E_NONFINITE: what is formed of g and the vectors is not finite */
     tg_status (*encode)(tg_coder *c, const tg_encode_context *ctx, const float *g, void *dst,
                         size_t dst_cap, tg_coded *coded);
-    /* Put into the queue: x = (first: 0 else x) + decoded frame, element by element; if last, times
-     * share, with *bad (device memory) set to 1 if an element of the result is not finite. `frame`
-     * has been copied to device memory, aligned to 16 bytes; `host` is the same frame. */
+    /* Put into the queue: x = (first: 0, else x) + decoded frame, element by element; if last, times
+     * share, and *spoilt (device memory) becomes 1 if an element of the result is not finite
+     * (accumulate.h). `host` is the frame, and `frame` its copy in device memory, whose payload is
+     * aligned to 16 bytes. The frame is coded, and has been checked. */
     tg_status (*decode)(tg_queue *q, const uint8_t *host, const uint8_t *frame, size_t len,
-                        float *x, size_t n, bool first, bool last, float share, uint32_t *bad);
+                        float *x, size_t n, bool first, bool last, float share, uint64_t *spoilt);
 };
 
-/* Defined in the files of the families. */
-extern const tg__coder_ops tg__coder_f32, tg__coder_fp16, tg__coder_bf16, tg__coder_int8,
-    tg__coder_qsgd, tg__coder_2bit, tg__coder_1bit, tg__coder_sign, tg__coder_topk;
+/* tg__coder_NAME, for each line of coders.def. */
+#define TG__CODER(name, id) extern const tg__coder_ops tg__coder_##name;
+#include "coders.def"
+#undef TG__CODER
 const tg__coder_ops *tg__coder_find(const char *codec); /* NULL: none */
 const tg__coder_ops *tg__coder_by_id(uint8_t wire_id);  /* of frames; NULL: none */
 
