@@ -18,8 +18,8 @@ struct fiber {
 };
 
 struct warp {
-    uint64_t given[WARP], taken[2][WARP]; /* taken: what was given in the last two operations */
-    unsigned arrived, turn;
+    uint64_t given[WARP], taken[WARP][WARP]; /* taken: by each lane, in its last operation */
+    unsigned arrived, turn[WARP];            /* turn: operations of a lane that are over */
 };
 
 /* What a host thread runs at present. */
@@ -72,7 +72,10 @@ void prepare(unsigned threads)
     }
     own->threads = own->alive = threads;
     own->waiting = 0;
-    memset(own->warps, 0, sizeof own->warps);
+    for (unsigned w = 0; w * WARP < threads; w++) {
+        own->warps[w].arrived = 0;
+        memset(own->warps[w].turn, 0, sizeof own->warps[w].turn);
+    }
     for (unsigned t = 0; t < threads; t++) {
         fiber *f = &own->fibers[t];
         f->done = false;
@@ -165,22 +168,26 @@ const uint64_t *tg__warp_share(unsigned mask, uint64_t value)
 {
     const unsigned w = own->current / WARP, lane = own->current % WARP;
     warp *self = &own->warps[w];
-    const unsigned turn = self->turn;
+    const unsigned turn = self->turn[lane];
     self->given[lane] = value;
     self->arrived |= 1u << lane;
     own->moved = true;
-    while (self->turn == turn) {
+    while (self->turn[lane] == turn) { /* the lanes of other masks go their own way */
         const unsigned wanted = mask & alive_lanes(w);
         if ((self->arrived & wanted) == wanted) {
-            memcpy(self->taken[turn % 2], self->given, sizeof self->given);
-            self->arrived = 0;
-            self->turn++;
+            for (unsigned other = 0; other < WARP; other++) {
+                if (!(wanted >> other & 1))
+                    continue;
+                memcpy(self->taken[other], self->given, sizeof self->given);
+                self->turn[other]++;
+            }
+            self->arrived &= ~wanted;
             own->moved = true;
         } else {
             yield();
         }
     }
-    return self->taken[turn % 2];
+    return self->taken[lane];
 }
 
 void __syncwarp(unsigned mask)
