@@ -72,6 +72,15 @@ static inline tg_nearest *arg_nearest(void)
     return &n;
 }
 
+/* A backend that is never used: no array of these tests is on a device. */
+static inline tg_device_ops *arg_device_ops(void)
+{
+    static tg_device_ops ops;
+    ops.struct_size = sizeof ops;
+    ops.name = "none";
+    return &ops;
+}
+
 static inline tg_array *arg_array(void)
 {
     static tg_array arrays[4];

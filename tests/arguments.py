@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write a C program that calls every function of the public headers with arguments that make no sense.
 
-    arguments.py OUTPUT.c FOLDER [mpi|net]  of the headers in the folder: all but mpi.h and net.h, or this one
+    arguments.py OUTPUT.c FOLDER [mpi|net]  of the headers in the folder: all but cuda.h, mpi.h and net.h, or this one
 
 Each function is called with valid arguments (which must succeed: else the other calls would prove nothing), with each
 pointer NULL in turn, with each structure's struct_size 0, and with enums, numbers and counts outside what they can be.
@@ -24,6 +24,7 @@ VALID = {
     "double *": "(double *)arg_bytes()", "int *": "(int *)arg_bytes()", "int64_t *": "(int64_t *)arg_bytes()", "const int *": "arg_nodes()",
     "const void *const *": "arg_memories()", "const char **": "(const char **)arg_bytes()", "const void **": "(const void **)arg_bytes()",
     "tg_array *": "arg_array()", "const tg_array *": "arg_array()",
+    "const tg_device_ops *": "arg_device_ops()",
     "const tg_rng_key *": "arg_key()", "const tg_clock *": "tg_clock_monotonic()",
     "tg_transport *": "arg_transport()", "tg_transport **": "(tg_transport **)arg_bytes()",
     "tg_codec *": "arg_codec()", "const tg_codec *": "arg_codec()", "tg_codec **": "(tg_codec **)arg_bytes()",
@@ -61,7 +62,7 @@ VALID = {
 }
 THIS = {
     ("tg_log_set", "fn"): "arg_log", ("tg_reducer_start", "on_done"): "arg_on_done",
-    ("tg_reducer_start_as", "on_done"): "arg_on_done",
+    ("tg_reducer_start_as", "on_done"): "arg_on_done", ("tg_reducer_start_array", "on_done"): "arg_on_done",
     ("tg_reducer_slot_get", "r"): "arg_reducer_topk()", ("tg_reducer_slot_get", "i"): "0",
     ("tg_reducer_undo", "r"): "arg_reducer_done()",
     ("tg_session_plan", "each"): "arg_each_tensor",
@@ -116,7 +117,7 @@ ASSERTS = {"tg_spec_int", "tg_spec_flag", "tg_spec_duration", "tg_spec_word"}
 NULL_IS_FINE = {
     ("tg_fail", "format"), ("tg_log_set", "fn"), ("tg_log_set", "arg"), ("tg_array_f32", "data"),
     ("tg_codec_encode", "ctx"), ("tg_reducer_create", "config"), ("tg_reducer_start", "on_done"),
-    ("tg_reducer_start", "arg"), ("tg_reducer_start_as", "on_done"), ("tg_reducer_start_as", "arg"), ("tg_registry_strategy_method", "strategy"), ("tg_session_step", "info"),
+    ("tg_reducer_start", "arg"), ("tg_reducer_start_as", "on_done"), ("tg_reducer_start_as", "arg"), ("tg_reducer_start_array", "on_done"), ("tg_reducer_start_array", "arg"), ("tg_registry_strategy_method", "strategy"), ("tg_session_step", "info"),
     ("tg_server_create", "config"), ("tg_session_plan", "arg"), ("tg_simulation_run", "end_p"), ("tg_clock_thread_start", "arg"), ("tg_readfile_open", "size_p"), ("tg_transport_shaped_links", "nodes"),
     ("tg_utf8_decode", "code_p"),
 }
@@ -183,7 +184,7 @@ def main(output, folder, part=None):
     calls, seen, unknown = [], set(), []
 
     for header, declared in texts.items():
-        wanted = header.stem == part if part else header.stem not in ("mpi", "net")
+        wanted = header.stem == part if part else header.stem not in ("cuda", "mpi", "net")
         for returns, name, args in functions(declared):
             seen.update((name, a) for _, a in args)
             seen.add((name, None))

@@ -1,4 +1,5 @@
-/* telegrad/telegrad.h - all headers except mpi.h. */
+/* telegrad/telegrad.h - all headers of libtelegrad. mpi.h, net.h and cuda.h belong to libraries of their
+ * own. */
 #ifndef TELEGRAD_H
 #define TELEGRAD_H
 #include "telegrad/base.h"
@@ -6,6 +7,7 @@
 #include "telegrad/codec.h"
 #include "telegrad/compat.h"
 #include "telegrad/costs.h"
+#include "telegrad/device.h"
 #include "telegrad/external.h"
 #include "telegrad/optimizer.h"
 #include "telegrad/random.h"
