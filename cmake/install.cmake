@@ -17,7 +17,8 @@ function(tg_install_libraries) # names without _shared and _static
     endforeach()
 endfunction()
 
-install(DIRECTORY include/telegrad DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} PATTERN mpi.h EXCLUDE PATTERN net.h EXCLUDE)
+install(DIRECTORY include/telegrad DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} PATTERN mpi.h EXCLUDE PATTERN net.h EXCLUDE
+    PATTERN cuda.h EXCLUDE)
 tg_install_libraries(telegrad)
 if(TARGET telegrad)
     install(TARGETS telegrad RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -44,7 +45,7 @@ install(FILES ${PROJECT_BINARY_DIR}/telegrad-config.cmake
 file(RELATIVE_PATH prefix_from_pc /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p) # so that an installation can be moved
 configure_file(cmake/telegrad.pc.in ${PROJECT_BINARY_DIR}/telegrad.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/telegrad.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-foreach(part mpi net)
+foreach(part mpi net cuda)
     if(TARGET telegrad_${part}_shared)
         install(FILES include/telegrad/${part}.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/telegrad)
         tg_install_libraries(telegrad_${part})

@@ -16,6 +16,7 @@ set(TG_TESTS AUTO CACHE STRING "Tests: AUTO, ON, OFF")
 set(TG_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined")
 set(TG_MPI AUTO CACHE STRING "MPI transport: AUTO, ON, OFF")
 set(TG_NET AUTO CACHE STRING "TCP transport on OpenSSL 3: AUTO, ON, OFF")
+set(TG_CUDA AUTO CACHE STRING "Vectors in the memory of NVIDIA GPUs: AUTO, ON, OFF")
 set(TG_TRAIN AUTO CACHE STRING "Trainer on oneDNN: AUTO, ON, OFF")
 set(TG_COMMAND AUTO CACHE STRING "Command on jansson and zlib, which trains if there is a trainer: AUTO, ON, OFF")
 

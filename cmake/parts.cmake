@@ -1,5 +1,6 @@
 include(cmake/mpi.cmake)
 include(cmake/net.cmake)
+include(cmake/cuda.cmake)
 include(cmake/train.cmake)
 include(cmake/bench.cmake)
 include(cmake/cli.cmake OPTIONAL)

@@ -96,7 +96,7 @@ tg_abi_test(abi_layouts_test tests/abi/abi_layouts_test.c ${abi_layouts})
 # What the libraries export is what the headers declare and the maps list.
 if(NOT TG_SANITIZE AND NOT TG_FUZZ)
     set(other_libraries "")
-    foreach(part mpi net)
+    foreach(part mpi net cuda)
         if(TARGET telegrad_${part}_shared)
             list(APPEND other_libraries $<TARGET_FILE:telegrad_${part}_shared>)
         endif()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Compare what the public headers declare, what the maps list, and what the shared libraries export.
 
-    symbols_test.py NM libtelegrad.so [libtelegrad-mpi.so] [libtelegrad-net.so]
+    symbols_test.py NM libtelegrad.so [libtelegrad-mpi.so] [libtelegrad-net.so] [libtelegrad-cuda.so]
 
-mpi.h belongs to libtelegrad-mpi, net.h to libtelegrad-net, all other headers to libtelegrad. The three must be the same, and each library's name for
+mpi.h belongs to libtelegrad-mpi, net.h to libtelegrad-net, cuda.h to libtelegrad-cuda, all other headers to libtelegrad. The three must be the same, and each library's name for
 the loader must be that of its version: 0.MINOR until 1.0.
 """
 import pathlib
@@ -53,7 +53,7 @@ def differences(one, one_name, other, other_name):
 def main(nm, *libraries):
     version = dict(re.findall(r"#define TG_VERSION_(\w+) (\d+)", (HEADERS / "base.h").read_text()))
     number = version["MAJOR"] if version["MAJOR"] != "0" else f"0.{version['MINOR']}"
-    apart = {f"libtelegrad-{part}": HEADERS / f"{part}.h" for part in ("mpi", "net")}
+    apart = {f"libtelegrad-{part}": HEADERS / f"{part}.h" for part in ("mpi", "net", "cuda")}
     wrong = []
     for library in libraries:
         stem = pathlib.Path(library).name.split(".so")[0]
