@@ -23,7 +23,7 @@ __device__ __forceinline__ float with_sign(float magnitude, uint32_t sign)
 /* The largest magnitude of the block's values. */
 __device__ __forceinline__ float block_max(float x, uint32_t *shared)
 {
-    const uint32_t of_warp = __reduce_max_sync(full, tg__magnitude(x));
+    const uint32_t of_warp = tg__warp_max(tg__magnitude(x));
     if (threadIdx.x % 32 == 0)
         shared[threadIdx.x / 32] = of_warp;
     __syncthreads();
@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(threads) write_kernel(tg__sparse_frame f)
                 gap = i > 0 ? at - f.idx[i - 1] - 1 : at;
             __syncthreads();
             for (uint32_t b = 0; b < 32; b++) {
-                const uint32_t sum = __reduce_add_sync(full, gap >> b);
+                const uint32_t sum = tg__warp_sum(gap >> b);
                 if (t % 32 == 0)
                     shared[t / 32][b] = sum;
             }

@@ -4,6 +4,30 @@
 
 #define TG__FULL_WARP 0xffffffffu
 
+/* The sum, and the largest, of the x of a whole warp. */
+static __device__ __forceinline__ uint32_t tg__warp_sum(uint32_t x)
+{
+#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 800
+    return __reduce_add_sync(TG__FULL_WARP, x);
+#else
+    for (int with = 16; with > 0; with /= 2)
+        x += __shfl_xor_sync(TG__FULL_WARP, x, with);
+    return x;
+#endif
+}
+
+static __device__ __forceinline__ uint32_t tg__warp_max(uint32_t x)
+{
+#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(TG__FULL_WARP, x);
+#else
+    for (int with = 16; with > 0; with /= 2)
+        x = max(x, __shfl_xor_sync(TG__FULL_WARP, x, with));
+    return x;
+#endif
+}
+
+/* The sum of x of the lanes up to this one. */
 static __device__ __forceinline__ uint32_t tg__warp_scan(uint32_t x)
 {
     const unsigned lane = threadIdx.x % 32;

@@ -10,7 +10,7 @@
 namespace
 {
 constexpr unsigned threads = 256, warps = threads / 32, at_once = 2, sample_threads = 1024;
-constexpr uint32_t infinity = 0x7f800000u, full = TG__FULL_WARP;
+constexpr uint32_t infinity = 0x7f800000u;
 
 struct step {
     float4 u, x, g;
@@ -130,9 +130,9 @@ __global__ void __launch_bounds__(threads) pass_kernel(tg__topk_pass p)
             if (FORMS != TG__TOPK_NONE)
                 put4<ALIGNED>(p.x, i, p.n, s[a].x);
             const float4 x = s[a].x;
-            const uint32_t count = __reduce_add_sync(
-                full, (uint32_t)candidate(x.x, low) + (uint32_t)candidate(x.y, low) +
-                          (uint32_t)candidate(x.z, low) + (uint32_t)candidate(x.w, low));
+            const uint32_t count =
+                tg__warp_sum((uint32_t)candidate(x.x, low) + (uint32_t)candidate(x.y, low) +
+                             (uint32_t)candidate(x.z, low) + (uint32_t)candidate(x.w, low));
             if (lane == 0)
                 p.segments[(size_t)blockIdx.x * TG__TOPK_SEGMENTS + segment] = (uint8_t)count;
             of_warp += count;

@@ -71,8 +71,8 @@ __global__ void __launch_bounds__(threads)
             own_equal += m == kth;
             infinite |= m >= 0x7f800000u;
         }
-        own_above = __reduce_add_sync(TG__FULL_WARP, own_above);
-        own_equal = __reduce_add_sync(TG__FULL_WARP, own_equal);
+        own_above = tg__warp_sum(own_above);
+        own_equal = tg__warp_sum(own_equal);
         if (threadIdx.x % 32 == 0) {
             atomicAdd(&above, own_above);
             atomicAdd(&equal, own_equal);
