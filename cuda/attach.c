@@ -77,7 +77,12 @@ static const tg_device_ops ops = {.struct_size = sizeof ops,
                                   .coder_destroy = tg__coder_destroy,
                                   .encode = tg__coder_encode,
                                   .decode = tg__gpu_decode,
-                                  .decodes = tg__gpu_decodes};
+                                  .decodes = tg__gpu_decodes,
+                                  .matrices_create = tg__matrices_create,
+                                  .matrices_destroy = tg__matrices_destroy,
+                                  .fold = tg__matrices_fold,
+                                  .project = tg__matrices_project,
+                                  .expand = tg__matrices_expand};
 
 int tg_cuda_devices(void)
 {

@@ -50,6 +50,14 @@ tg_status tg__coder_encode(tg_coder *c, const tg_encode_context *ctx, const floa
 tg_status tg__gpu_decode(tg_queue *q, const uint8_t *const *frame, const size_t *len, size_t count,
                          float *x, size_t n, bool add, float share, bool *finite_p);
 bool tg__gpu_decodes(const char *codec);
+/* matrices.c */
+tg_status tg__matrices_create(tg_queue *q, const tg_matrices_setup *setup, tg_matrices **x_p);
+void tg__matrices_destroy(tg_matrices *x);
+tg_status tg__matrices_fold(tg_matrices *x, const float *g, const float *left, const float *right,
+                            const float *start, float *p, float *rest, size_t *bad_p);
+tg_status tg__matrices_project(tg_matrices *x, const float *left, float *right);
+tg_status tg__matrices_expand(tg_matrices *x, const float *left, const float *right,
+                              const float *rest, float *out);
 
 /* Turn CUDA's error into a status; the message names the call.
  * Errors  TG_E_NOMEM, TG_E_STATE */

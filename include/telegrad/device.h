@@ -28,8 +28,9 @@
 extern "C" {
 #endif
 
-typedef struct tg_queue tg_queue; /* work in order on one device */
-typedef struct tg_coder tg_coder; /* a codec with its feedback, on a device */
+typedef struct tg_queue tg_queue;       /* work in order on one device */
+typedef struct tg_coder tg_coder;       /* a codec with its feedback, on a device */
+typedef struct tg_matrices tg_matrices; /* matrices of a vector and a memory of them, likewise */
 
 enum { TG_CODER_VECTORS = 2 };
 
@@ -60,6 +61,21 @@ typedef struct tg_coded {
                          * changed then); SIZE_MAX: g is finite, but not what is formed of it, and the
                          * vectors are spoilt */
 } tg_coded;
+
+/* Where a matrix lies in a vector: rows * cols elements from `at` on, row after row. Never grows. */
+typedef struct tg_matrix {
+    size_t at, rows, cols;
+} tg_matrix;
+
+/* Everything is borrowed until the matrices are destroyed. */
+typedef struct tg_matrices_setup {
+    size_t struct_size;      /* sizeof(tg_matrices_setup) */
+    size_t n;                /* elements of the vector */
+    const tg_matrix *matrix; /* (count) in the order of the vector; they do not overlap */
+    size_t count;            /* at least 1 */
+    size_t rank;             /* columns of the factors, at least 1 */
+    float *m;                /* on the device: the elements of all matrices, one after another */
+} tg_matrices_setup;
 
 typedef struct tg_device_ops {
     size_t struct_size; /* sizeof(tg_device_ops) */
@@ -118,6 +134,30 @@ typedef struct tg_device_ops {
                         float *x, size_t n, bool add, float share, bool *finite_p);
     /* Whether the backend decodes frames of this codec; otherwise they are decoded on the host. */
     bool (*decodes)(const char *codec);
+
+    /* PowerSGD's passes. A library uses these members if struct_size shows that the backend has
+     * them all; otherwise vectors are copied to the host.
+     *
+     * The factors of a matrix have `rank` columns, and are stored column by column: left (rows of
+     * the matrix), right and start (its columns). Factors of several matrices stand one after
+     * another. They are in host memory, which has been read when a function returns.
+     * Errors  TG_E_NOMEM, TG_E_STATE; TG_E_UNSUPPORTED: not with this rank */
+    tg_status (*matrices_create)(tg_queue *q, const tg_matrices_setup *setup, tg_matrices **x_p);
+    void (*matrices_destroy)(tg_matrices *x); /* waits; NULL is fine */
+    /* m = (m - left right^T) + g, p = m start (stored as left), and rest = the elements of g that
+     * are in no matrix, in their order. Waits.
+     * g      (n) on the device; NULL: as if it were not finite
+     * p      [out]
+     * rest   [out]
+     * bad_p  [out] the first element of g that is not finite; then p and rest are undefined, and
+     *        only m = m - left right^T is done. n: all are, SIZE_MAX: there is no g */
+    tg_status (*fold)(tg_matrices *x, const float *g, const float *left, const float *right,
+                      const float *start, float *p, float *rest, size_t *bad_p);
+    /* right = m^T left. Waits. */
+    tg_status (*project)(tg_matrices *x, const float *left, float *right);
+    /* out (n, on the device) = left right^T in the places of the matrices, and rest elsewhere. */
+    tg_status (*expand)(tg_matrices *x, const float *left, const float *right, const float *rest,
+                        float *out);
 } tg_device_ops;
 
 /* Make the backend known. It must live as long as the process. There is one at a time; registering
