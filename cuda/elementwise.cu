@@ -110,7 +110,7 @@ static __global__ void sum_kernel(float *x, const float *src, size_t n, int firs
     const tg__sum s = {x, first != 0, last != 0, share};
     bool fine = true;
     for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
-        tg__sum_put(&s, i, src == NULL ? 0.0f : src[i], &fine);
+        tg__sum_put(&s, i, src == NULL ? -0.0f : src[i], &fine); /* -0 changes no sum */
     tg__sum_end(fine, spoilt);
 }
 
