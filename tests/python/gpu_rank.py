@@ -39,6 +39,28 @@ def check(spec, wanted, found):
     assert wanted[1] == found[1], f"{spec}: other memory"
 
 
+def trained(net, with_graph):
+    """Parameters of a model after some steps; its passes may be CUDA graphs, which the hook must leave intact."""
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4)).cuda()
+    if with_graph:
+        model = torch.cuda.make_graphed_callables(model, (torch.randn(8, 16, device="cuda"),))
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        ddp = torch.nn.parallel.DistributedDataParallel(model)
+    torch.cuda.current_stream().wait_stream(side)
+    hook = telegrad.torch.ddp(ddp, "topk:density=0.05", net)
+    optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
+    for step in range(STEPS):
+        generator = torch.Generator().manual_seed(100 * step + RANK)
+        x = torch.randn(8, 16, generator=generator).cuda()
+        optimizer.zero_grad(set_to_none=False)
+        ddp(x).square().mean().backward()
+        optimizer.step()
+    assert hook.stats()["steps"] == STEPS and hook.stats()["ratio"] > 5
+    return [p.detach().cpu() for p in ddp.parameters()]
+
+
 os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=PORT)
 dist.init_process_group("gloo", rank=RANK, world_size=SIZE)
 with telegrad.torch.Network() as net:
@@ -58,5 +80,7 @@ with telegrad.torch.Network() as net:
             raise AssertionError("no error")
         except telegrad.ArgumentError as error:
             print(str(error).partition(":")[0])
+    assert all(torch.equal(a, b) for a, b in zip(trained(net, False), trained(net, True)))
+    print("graphs")
 dist.destroy_process_group()
 print("end")
