@@ -21,10 +21,12 @@ bool tg__lowrank_pays(size_t rows, size_t cols, size_t rank, double min_ratio)
 
 /* ---- creating -------------------------------------------------------------------------------- */
 
-static tg_status choose(tg__lowrank *l, tg__method *m, double min_ratio)
+tg_status tg__lowrank_choose(tg__lowrank *l, tg__method *m, size_t rank, double min_ratio)
 {
     const tg__method_setup *s = &m->setup;
     size_t m_at = 0;
+    l->rank = rank;
+    l->pool = s->pool;
     TG_TRY(tg__method_alloc(m, s->count, sizeof *l->matrix, &l->matrix));
     for (size_t i = 0; i < s->count; i++) {
         if (!tg__lowrank_pays(s->rows[i], s->cols[i], l->rank, min_ratio))
@@ -104,12 +106,9 @@ static size_t cut_all(const tg__lowrank *l, bool columns, tg__lowrank_piece *pie
     return count;
 }
 
-tg_status tg__lowrank_init(tg__lowrank *l, tg__method *m, size_t rank, double min_ratio)
+tg_status tg__lowrank_init(tg__lowrank *l, tg__method *m)
 {
     size_t longest = 0;
-    l->rank = rank;
-    l->pool = m->setup.pool;
-    TG_TRY(choose(l, m, min_ratio));
     TG_TRY(make_slots(l, m));
     for (size_t i = 0; i < l->count; i++)
         longest = TG__MAX(longest, l->matrix[i].cols);
@@ -233,12 +232,17 @@ static void clear_overflow(void *arg, size_t i)
     }
 }
 
-bool tg__lowrank_project(tg__lowrank *l)
+bool tg__lowrank_clear_overflow(tg__lowrank *l)
 {
     pass job = {.l = l};
-    tg__pool_run(l->pool, l->ncols, project_columns, &job);
     tg__pool_run(l->pool, l->count, clear_overflow, &job);
     return !job.overflow;
+}
+
+bool tg__lowrank_project(tg__lowrank *l)
+{
+    tg__pool_run(l->pool, l->ncols, project_columns, &(pass){.l = l});
+    return tg__lowrank_clear_overflow(l);
 }
 
 static void expand_rows(void *arg, size_t i)

@@ -44,11 +44,13 @@ typedef struct tg__lowrank {
  * cols) it never is, for min_ratio >= 1.) */
 bool tg__lowrank_pays(size_t rows, size_t cols, size_t rank, double min_ratio);
 
-/* Choose the matrices among the bucket's tensors, and create the slots. The method owns all
- * memory.
+/* Choose the matrices among the bucket's tensors. The method owns all memory.
+ * Errors  TG_E_NOMEM */
+TG_NODISCARD tg_status tg__lowrank_choose(tg__lowrank *l, tg__method *m, size_t rank,
+                                          double min_ratio);
+/* Then create the slots.
  * Errors  TG_E_NOMEM, TG_E_STATE */
-TG_NODISCARD tg_status tg__lowrank_init(tg__lowrank *l, tg__method *m, size_t rank,
-                                        double min_ratio);
+TG_NODISCARD tg_status tg__lowrank_init(tg__lowrank *l, tg__method *m);
 
 /* start = orthonormalised basis. Columns that are 0 are drawn at random; without warm, all are. */
 void tg__lowrank_start(tg__lowrank *l, uint64_t seed, uint64_t step, bool warm);
@@ -60,6 +62,7 @@ void tg__lowrank_settle(tg__lowrank *l, float *scratch);
 void tg__lowrank_agree(tg__lowrank *l, float *p);
 /* right = m^T left. Columns that overflow f32 become 0; returns true if there are none. */
 bool tg__lowrank_project(tg__lowrank *l);
+bool tg__lowrank_clear_overflow(tg__lowrank *l); /* the second half of it */
 /* out (n of the bucket) = left basis^T, in the places of the matrices. */
 void tg__lowrank_expand(tg__lowrank *l, float *out);
 /* The step is dropped: nothing of m counts as sent, and basis is restored. */

@@ -137,6 +137,10 @@ typedef struct tg__program_ops {
     void (*have)(tg__method *m, const float *values);
     /* What of that a checkpoint must have; NULL, or a result of NULL: nothing. */
     struct tg__tells *(*tells)(tg__method *m);
+    /* For programs whose gradients and aggregates are on a device; NULL: they are on the host. See
+     * on_device.h. */
+    tg_status (*show)(tg__method *m);
+    size_t (*bad)(const tg__method *m);
 } tg__program_ops;
 
 /* With an exchange whose servers code means: what the next step tells them. Alike on all ranks. */

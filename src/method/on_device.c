@@ -3,7 +3,7 @@
  * those of the default program.
  *
  * The slots of the feedback are in host memory. They are a copy, made when someone asks for them
- * (tg__on_device_show) and read back before the next step. */
+ * (show) and read back before the next step. */
 #include "method/on_device.h"
 #include "base/mem.h"
 #include "exchange/message.h"
@@ -32,11 +32,19 @@ typedef struct on_device {
     bool finite;
 } on_device;
 
-static const tg__program_ops program;
-
 bool tg__on_device(const tg__method *m)
 {
-    return m->def->program == &program;
+    return m->def->program->bad != NULL;
+}
+
+size_t tg__on_device_bad(const tg__method *m)
+{
+    return m->def->program->bad(m);
+}
+
+tg_status tg__on_device_show(tg__method *m)
+{
+    return m->def->program->show(m);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -46,7 +54,7 @@ static size_t vectors(const tg__method *m)
     return m->feedback == NULL ? 0 : m->feedback->ops->vectors;
 }
 
-tg_status tg__on_device_show(tg__method *m)
+static tg_status show(tg__method *m)
 {
     on_device *d = m->impl;
     for (size_t i = 0; i < vectors(m) && !d->shown; i++)
@@ -96,7 +104,7 @@ static bool heal(tg__method *m, bool anyway)
 static double residual_norm(const tg__method *m)
 {
     const on_device *d = m->impl;
-    if (pending(m, d) == NULL || tg__on_device_show((tg__method *)(uintptr_t)m) != TG_OK)
+    if (pending(m, d) == NULL || show((tg__method *)(uintptr_t)m) != TG_OK)
         return 0;
     const float *host = tg__feedback_pending(m->feedback);
     double sum = 0;
@@ -196,7 +204,7 @@ static tg_status undo(tg__method *m, const tg__task *task)
     return d->ops->decode(d->queue, &frame, &part->len, 1, pending(m, d), m->n, true, 1, NULL);
 }
 
-size_t tg__on_device_bad(const tg__method *m)
+static size_t bad(const tg__method *m)
 {
     return ((const on_device *)m->impl)->bad;
 }
@@ -229,7 +237,9 @@ static const tg__program_ops program = {.rounds = 1,
                                         .aggregate = aggregate,
                                         .undo = undo,
                                         .heal = heal,
-                                        .residual_norm = residual_norm};
+                                        .residual_norm = residual_norm,
+                                        .show = show,
+                                        .bad = bad};
 
 static bool has_flag(const tg__method *m, const char *key)
 {
@@ -305,6 +315,8 @@ static tg_status make(tg__method *m, on_device *d)
 tg_status tg__on_device_try(tg__method *m)
 {
     on_device *d;
+    if (m->def->program == &tg__powersgd_program)
+        return tg__powersgd_on_device_try(m);
     if (!is_plain(m))
         return TG_OK;
     TG_TRY(tg__method_alloc(m, 1, sizeof *d, &d));

@@ -8,11 +8,12 @@
 /* If the backend codes this method, give m the program that does so; else leave m as it is: then
  * vectors are copied to the host. m has its feedback. */
 TG_NODISCARD tg_status tg__on_device_try(tg__method *m);
+TG_NODISCARD tg_status tg__powersgd_on_device_try(tg__method *m); /* which asks this of PowerSGD */
 /* True if gradients and aggregates of m are in device memory. */
 bool tg__on_device(const tg__method *m);
 /* The first element of the last task's gradient that is not finite; SIZE_MAX: none. */
 size_t tg__on_device_bad(const tg__method *m);
-/* Copy the feedback's vectors to their slots, which may be read and written until the next begin. */
+/* Copy the memory to its slots, which may be read and written until the next begin. */
 TG_NODISCARD tg_status tg__on_device_show(tg__method *m);
 
 #endif

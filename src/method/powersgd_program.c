@@ -11,40 +11,45 @@
  * Keys: rank, warm, min_ratio, start, exchange. */
 #include "base/mem.h"
 #include "kernel/parallel.h"
-#include "method/lowrank.h"
+#include "method/powersgd.h"
 #include "method/rehearsal.h"
 #include "telegrad/spec.h"
 
 #include <string.h>
 
-typedef struct program {
-    tg__lowrank low;
-    bool warm;
-    tg__exchange *first, *second; /* of nfirst and of low.nright elements; NULL: no matrices */
-    size_t nfirst;
-    float *mixed; /* (nfirst) p of the matrices, then the other tensors */
-} program;
+typedef tg__powersgd program;
 
-static tg_status init(tg__method *m)
+tg_status tg__powersgd_choose(tg__method *m, tg__powersgd *p)
 {
-    program *p = m->impl;
-    const tg__exchange_ops *x = tg__method_exchange(m);
     p->warm = tg_spec_flag(m->spec, "warm");
     TG_TRY(tg__duration_end(tg_spec_duration(m->spec, "start"), tg__method_epochs(&m->setup),
                             "start", &m->dense_steps));
-    TG_TRY(tg__lowrank_init(&p->low, m, (size_t)tg_spec_int(m->spec, "rank"),
-                            tg_spec_real(m->spec, "min_ratio")));
+    TG_TRY(tg__lowrank_choose(&p->low, m, (size_t)tg_spec_int(m->spec, "rank"),
+                              tg_spec_real(m->spec, "min_ratio")));
     p->nfirst = m->n + p->low.nleft;
     for (size_t i = 0; i < p->low.count; i++)
         p->nfirst -= p->low.matrix[i].rows * p->low.matrix[i].cols;
     if (p->low.count == 0)
         m->dense_steps = UINT64_MAX;
+    return TG_OK;
+}
+
+tg_status tg__powersgd_make(tg__method *m, tg__powersgd *p)
+{
+    const tg__exchange_ops *x = tg__method_exchange(m);
+    TG_TRY(tg__lowrank_init(&p->low, m));
     TG_TRY(tg__lanes_make(m, m->setup.may_bypass || m->dense_steps > 0 ? x : NULL));
     if (p->low.count == 0)
         return TG_OK;
     TG_TRY(tg__method_alloc(m, p->nfirst, sizeof *p->mixed, &p->mixed));
     TG_TRY(tg__method_join(m, x, p->nfirst, m->f32, NULL, &p->first));
     return tg__method_join(m, x, p->low.nright, m->f32, NULL, &p->second);
+}
+
+static tg_status init(tg__method *m)
+{
+    TG_TRY(tg__powersgd_choose(m, m->impl));
+    return tg__powersgd_make(m, m->impl);
 }
 
 static void foresee(const tg_spec *spec, const tg__method_setup *setup, tg__rehearsal *r)

@@ -218,6 +218,10 @@ static void test_bits(void **state)
         "terngrad",
         "randomk:density=0.1",
         "powersgd:rank=2",
+        "powersgd:rank=4,min_ratio=1,warm=no",
+        "powersgd:rank=1,start=4",
+        "powersgd:rank=3,exchange=allgather",
+        "powersgd:rank=64",
         "adacomp",
     };
     static rank host[P], other[P];
