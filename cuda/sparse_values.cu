@@ -168,6 +168,7 @@ __global__ void __launch_bounds__(threads) write_kernel(tg__sparse_frame f)
 {
     __shared__ uint32_t shared[threads / 32][33];
     __shared__ float magnitude[threads];
+    __shared__ uint32_t gaps[threads];
     __shared__ double lane[2][lanes];
     tg__topk_state *state = f.state;
     if (state->go == 0)
@@ -210,11 +211,12 @@ __global__ void __launch_bounds__(threads) write_kernel(tg__sparse_frame f)
             if (t < m)
                 gap = i > 0 ? at - f.idx[i - 1] - 1 : at;
             __syncthreads();
-            for (uint32_t b = 0; b < 32; b++) {
-                const uint32_t sum = tg__warp_sum(gap >> b);
-                if (t % 32 == 0)
-                    shared[t / 32][b] = sum;
-            }
+            gaps[t] = gap;
+            __syncthreads();
+            uint32_t part = 0;
+            for (uint32_t j = 0; j < 32; j++)
+                part += gaps[t / 32 * 32 + j] >> t % 32;
+            shared[t / 32][t % 32] = part;
             __syncthreads();
             if (t < 32) {
                 uint32_t sum = 0;

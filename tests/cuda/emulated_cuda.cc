@@ -1,5 +1,7 @@
 /* Fibers that run the threads of a block; and the runtime API. */
+#undef _FORTIFY_SOURCE /* its longjmp refuses to change stacks */
 #include "emulated_cuda.h"
+#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -11,10 +13,13 @@ namespace
 {
 enum { STACK = 128 * 1024, THREADS_MAX = 1024, WARP = 32 };
 
+/* A fiber runs one thread after another. It begins by its context; from then on it is entered and
+ * left by jumps, which, unlike swapcontext, need no system calls. */
 struct fiber {
     ucontext_t context;
+    jmp_buf place;
     dim3 index;
-    bool done;
+    bool begun, done;
 };
 
 struct warp {
@@ -30,25 +35,39 @@ struct block {
     unsigned threads, current, waiting, turn, alive;
     int votes, count, vote, total;
     bool moved; /* some fiber has done something since the flag was cleared */
-    ucontext_t scheduler;
+    jmp_buf scheduler;
     void (*body)(void *arg);
     void *arg;
 };
 thread_local block *own;
 
-void enter(void)
-{
-    own->body(own->arg);
-    own->fibers[own->current].done = true;
-    own->alive--;
-    own->moved = true;
-}
-
 /* Let the others run. */
 void yield(void)
 {
-    fiber *self = &own->fibers[own->current];
-    swapcontext(&self->context, &own->scheduler);
+    if (_setjmp(own->fibers[own->current].place) == 0)
+        _longjmp(own->scheduler, 1);
+}
+
+void enter(void)
+{
+    for (;;) {
+        own->body(own->arg);
+        own->fibers[own->current].done = true;
+        own->alive--;
+        own->moved = true;
+        yield();
+    }
+}
+
+/* Run a fiber until it yields. */
+void resume(fiber *f)
+{
+    if (_setjmp(own->scheduler) != 0)
+        return;
+    if (f->begun)
+        _longjmp(f->place, 1);
+    f->begun = true;
+    setcontext(&f->context);
 }
 
 unsigned alive_lanes(unsigned w)
@@ -64,9 +83,9 @@ void prepare(unsigned threads)
     if (own == nullptr) {
         own = static_cast<block *>(calloc(1, sizeof(block)));
         own->fibers = static_cast<fiber *>(calloc(THREADS_MAX, sizeof(fiber)));
-        own->stacks = static_cast<char *>(mmap(nullptr, (size_t)STACK * THREADS_MAX,
-                                               PROT_READ | PROT_WRITE,
-                                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+        own->stacks =
+            static_cast<char *>(mmap(nullptr, (size_t)STACK * THREADS_MAX, PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
         if (own->stacks == MAP_FAILED)
             abort();
     }
@@ -80,10 +99,12 @@ void prepare(unsigned threads)
         fiber *f = &own->fibers[t];
         f->done = false;
         f->index = dim3(t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y);
+        if (f->begun)
+            continue;
         getcontext(&f->context);
         f->context.uc_stack.ss_sp = own->stacks + (size_t)STACK * t;
         f->context.uc_stack.ss_size = STACK;
-        f->context.uc_link = &own->scheduler;
+        f->context.uc_link = nullptr;
         makecontext(&f->context, enter, 0);
     }
 }
@@ -98,7 +119,7 @@ void run_block(void)
                 continue;
             own->current = t;
             threadIdx = own->fibers[t].index;
-            swapcontext(&own->scheduler, &own->fibers[t].context);
+            resume(&own->fibers[t]);
         }
         if (!own->moved) {
             fprintf(stderr, "emulated CUDA: block %u: threads wait for others that never come\n",
