@@ -78,6 +78,7 @@ void tg__coder_destroy(tg_coder *c)
 tg_status tg__coder_encode(tg_coder *c, const tg_encode_context *ctx, const float *g, void *dst,
                            size_t dst_cap, tg_coded *coded)
 {
+    static const tg_encode_context no_context = {.struct_size = sizeof no_context};
     tg_queue *q = c->queue;
     uint64_t *answer = q->answer.data;
     TG__GPU(cudaSetDevice(q->device));
@@ -85,7 +86,8 @@ tg_status tg__coder_encode(tg_coder *c, const tg_encode_context *ctx, const floa
     TG__GPU(tg__gpu_first_above(q->stream, g, c->setup.n, 0x7f7fffffu, &q->word[TG__GPU_BAD]));
     TG__GPU(cudaMemcpyAsync(&answer[TG__GPU_BAD], &q->word[TG__GPU_BAD], sizeof *answer,
                             cudaMemcpyDeviceToHost, q->stream));
-    const tg_status status = c->ops->encode(c, ctx, g, dst, dst_cap, coded);
+    const tg_status status =
+        c->ops->encode(c, ctx != NULL ? ctx : &no_context, g, dst, dst_cap, coded);
     if (status != TG_OK && status != TG_E_NONFINITE)
         return status;
     if (answer[TG__GPU_BAD] < c->setup.n) {
