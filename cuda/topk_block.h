@@ -61,14 +61,15 @@ static __device__ __forceinline__ uint32_t tg__block_scan(uint32_t x, uint32_t *
 static __device__ __forceinline__ bool tg__last_block(uint32_t *ticket)
 {
     __shared__ uint32_t last;
-    __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) { /* its fences hold for what the block's barriers order */
+        __threadfence();
         last = atomicAdd(ticket, 1u) == gridDim.x - 1;
+        if (last)
+            *ticket = 0;
+        __threadfence();
+    }
     __syncthreads();
-    if (last && threadIdx.x == 0)
-        *ticket = 0;
-    __threadfence();
     return last != 0;
 }
 

@@ -7,7 +7,7 @@
 
 namespace
 {
-constexpr unsigned threads = 256, each = TG__SELECT_CHUNK / threads, blocks_max = 264;
+constexpr unsigned threads = 256, each = TG__SELECT_CHUNK / threads, blocks_max = 1056;
 
 /* The next bits of the k-th largest. Its bits above them are known. */
 __global__ void __launch_bounds__(threads)
