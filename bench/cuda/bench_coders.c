@@ -1,7 +1,7 @@
 /* The codecs on a GPU: time of a step (form the vector, encode it, the frame is in host memory)
  * beside copies of the bytes that it must move.
  *
- *     bench_coders [ELEMENTS [REPEATS]]      a table, and JSON lines with --json
+ *     bench_coders [ELEMENTS [REPEATS]] [--json] [--only SPEC]      a table, or JSON lines
  *
  *   touched  a copy on the device that reads and writes as many bytes as the step must: the
  *            gradient, and what the feedback keeps, read and written
@@ -79,6 +79,7 @@ enum { INPUTS = 4, MOST = 1000 };
 static size_t n = 25600000;
 static int repeats = 30;
 static bool json;
+static const char *only;     /* rows whose spec begins so; NULL: all */
 static float *input[INPUTS]; /* (n) each on the device, so that none is in the cache */
 static char *room[2];        /* 20 n bytes each, for copies */
 
@@ -210,13 +211,15 @@ int main(int argc, char **argv)
     for (int i = 1, at = 0; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0)
             json = true;
+        else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
+            only = argv[++i];
         else if (at++ == 0)
             n = (size_t)strtod(argv[i], NULL);
         else
             repeats = atoi(argv[i]);
     }
     if (n < 1 || n > TG_MAX_ELEMENTS || repeats < 1 || repeats > MOST) {
-        fprintf(stderr, "usage: bench_coders [ELEMENTS [REPEATS]] [--json]\n");
+        fprintf(stderr, "usage: bench_coders [ELEMENTS [REPEATS]] [--json] [--only SPEC]\n");
         return 2;
     }
     if (tg_cuda_attach() != TG_OK) {
@@ -230,6 +233,7 @@ int main(int argc, char **argv)
         printf("%zu elements, ms\n%-32s %-9s %10s %8s %8s %8s %8s %8s\n", n, "codec", "feedback",
                "bytes", "touched", "link", "step", "decode", "step/t.");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        measure(tg__device(), &rows[i]);
+        if (only == NULL || strncmp(rows[i].spec, only, strlen(only)) == 0)
+            measure(tg__device(), &rows[i]);
     return 0;
 }
