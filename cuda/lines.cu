@@ -164,8 +164,8 @@ __device__ inline totals add_chunks(const tg__lines &lines, const tg__line &line
         for (unsigned j = 0; j < left; j++) {
             all.below += __shfl_sync(~0u, low, (int)j);
             all.above += __shfl_sync(~0u, high, (int)j);
+            all.nbelow += __shfl_sync(~0u, n, (int)j);
         }
-        all.nbelow += __reduce_add_sync(~0u, n);
     }
     return all;
 }

@@ -114,11 +114,11 @@ __global__ void __launch_bounds__(THREADS) encode_pieces(tg__lines lines, tg__tw
         code(r, g, i, line.n, tau, s, p.planes + line.at, &c);
     if (c.wrong)
         *p.spoilt = 1;
-    const unsigned all_late = __reduce_add_sync(~0u, c.late);
+    if (c.late > 0)
+        atomicAdd(&late, c.late);
     const int any = __any_sync(~0u, c.nonzero);
     if (threadIdx.x % WARP == 0) {
         atomicAdd(&sent, c.sent);
-        atomicAdd(&late, all_late);
         atomicOr(&nonzero, any ? 1u : 0u);
     }
     __syncthreads();

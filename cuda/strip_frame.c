@@ -1,0 +1,201 @@
+#include "strip_frame.h"
+#include "base/mem.h"
+#include "telegrad/tools.h"
+#include "wire/frame.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { AT_STRIPS = 4, STRIP_BYTES = 8 };
+
+static size_t row_bytes(size_t cols)
+{
+    return (cols + 7) / 8;
+}
+
+static size_t values_of(bool rows, const tg__strip *s)
+{
+    if (rows)
+        return s->rows;
+    return s->rows == 1 ? 2 : 2 * (size_t)s->cols;
+}
+
+/* ---- encoding -------------------------------------------------------------------------------- */
+
+static void add_strip(tg__strip_frame *f, const tg_segment *s, size_t min_rows)
+{
+    const bool matrix = s->cols > 1 && s->n / s->cols >= min_rows;
+    const size_t rows = matrix ? s->n / s->cols : 1;
+    tg__strip *strip = &f->strip[f->count++];
+    *strip = (tg__strip){.begin = (uint32_t)s->begin,
+                         .rows = (uint32_t)rows,
+                         .cols = (uint32_t)(s->n / rows),
+                         .value = (uint32_t)f->nvalues,
+                         .bit = (uint32_t)f->bit_bytes};
+    f->nvalues += values_of(f->rows, strip);
+    f->bit_bytes += rows * row_bytes(strip->cols);
+}
+
+tg_status tg__strip_frame_make(tg_coder *c, tg__strip_frame *f, size_t min_rows)
+{
+    const size_t most = c->setup.nsegments;
+    TG_TRY(tg_alloc(most, sizeof *f->strip, &f->strip));
+    for (size_t i = 0; i < most; i++)
+        if (c->setup.segments[i].n > 0)
+            add_strip(f, &c->setup.segments[i], min_rows);
+    f->at_values = AT_STRIPS + STRIP_BYTES * f->count;
+    const size_t coded = f->nvalues * sizeof(float) + f->bit_bytes;
+    f->len = f->at_values + coded;
+    f->dense = f->len >= c->setup.n * sizeof(float);
+    const size_t flag = (coded + 3) / 4 * 4;
+    char *device;
+    TG__GPU(cudaMalloc((void **)&device, flag + sizeof *f->spoilt));
+    f->values = (float *)(void *)device;
+    f->bits = (uint8_t *)device + f->nvalues * sizeof(float);
+    f->spoilt = (uint32_t *)(void *)(device + flag);
+    f->host.pinned = true;
+    return tg__gpu_room(c->queue, &f->host, sizeof *f->spoilt + (f->dense ? coded : 0));
+}
+
+void tg__strip_frame_free(tg__strip_frame *f)
+{
+    if (f->values != NULL)
+        (void)cudaFree(f->values);
+    tg__gpu_free(&f->host);
+    free(f->strip);
+}
+
+tg_status tg__strip_frame_begin(tg_coder *c, tg__strip_frame *f)
+{
+    TG__GPU(cudaMemsetAsync(f->spoilt, 0, sizeof *f->spoilt, c->queue->stream));
+    return TG_OK;
+}
+
+static void put_strips(const tg__strip_frame *f, uint8_t *at)
+{
+    tg__put32(at, (uint32_t)f->count);
+    at += AT_STRIPS;
+    for (size_t i = 0; i < f->count; i++, at += STRIP_BYTES) {
+        tg__put32(at, f->strip[i].rows);
+        tg__put32(at + 4, f->strip[i].cols);
+    }
+}
+
+static float value_at(const tg__strip_frame *f, const tg__strip *s, const uint8_t *values,
+                      const uint8_t *bits, size_t i)
+{
+    const size_t row = i / s->cols, col = i % s->cols;
+    const bool minus = bits[s->bit + row * row_bytes(s->cols) + col / 8] >> col % 8 & 1;
+    size_t at = row;
+    if (!f->rows)
+        at = s->rows == 1 ? minus : col + (minus ? s->cols : 0);
+    float value;
+    memcpy(&value, values + (s->value + at) * sizeof value, sizeof value);
+    return f->rows && minus ? 0 - value : value;
+}
+
+static void put_dense(const tg__strip_frame *f, uint8_t *to, const uint8_t *values)
+{
+    const uint8_t *bits = values + f->nvalues * sizeof(float);
+    for (size_t k = 0; k < f->count; k++)
+        for (size_t i = 0; i < (size_t)f->strip[k].rows * f->strip[k].cols; i++) {
+            const float value = value_at(f, &f->strip[k], values, bits, i);
+            memcpy(to, &value, sizeof value);
+            to += sizeof value;
+        }
+}
+
+static bool all_zero(const uint8_t *p, size_t len)
+{
+    size_t i = 0;
+    while (i < len && p[i] == 0)
+        i++;
+    return i == len;
+}
+
+static void put_frame(tg_coder *c, tg__strip_frame *f, uint8_t *dst, tg_coded *coded)
+{
+    const size_t n = c->setup.n;
+    uint8_t *payload = dst + TG__FRAME_HEAD;
+    const uint8_t *values =
+        f->dense ? (uint8_t *)f->host.data + sizeof *f->spoilt : payload + f->at_values;
+    uint8_t form = TG__FORM_CODED;
+    size_t len = f->len;
+    if (all_zero(values, f->nvalues * sizeof(float))) {
+        form = TG__FORM_ZERO;
+        len = 0;
+    } else if (f->dense) {
+        form = TG__FORM_DENSE;
+        len = n * sizeof(float);
+        put_dense(f, payload, values);
+    } else {
+        put_strips(f, payload);
+    }
+    tg__gpu_frame_head(dst, f->id, form, form == TG__FORM_CODED ? f->aux : 0, n, len);
+    coded->len = TG__FRAME_HEAD + len;
+    coded->kept = form == TG__FORM_ZERO ? 0 : n;
+}
+
+tg_status tg__strip_frame_end(tg_coder *c, tg__strip_frame *f, uint8_t *dst, tg_coded *coded)
+{
+    const size_t bytes = f->len - f->at_values;
+    uint8_t *host = f->host.data;
+    TG__GPU(cudaMemcpyAsync(host, f->spoilt, sizeof *f->spoilt, cudaMemcpyDeviceToHost,
+                            c->queue->stream));
+    if (f->dense)
+        TG__GPU(cudaMemcpyAsync(host + sizeof *f->spoilt, f->values, bytes, cudaMemcpyDeviceToHost,
+                                c->queue->stream));
+    else
+        TG_TRY(tg__gpu_copy_out(c->queue, dst + TG__FRAME_HEAD + f->at_values, f->values, bytes));
+    TG_TRY(tg__gpu_finish(c->queue));
+    if (tg__get32(host) != 0)
+        return tg_fail(TG_E_NONFINITE, "%s: the vector holds infinity", c->setup.codec);
+    put_frame(c, f, dst, coded);
+    return TG_OK;
+}
+
+/* ---- decoding -------------------------------------------------------------------------------- */
+
+static tg__strip strip_at(const uint8_t *entry)
+{
+    return (tg__strip){.rows = tg__get32(entry), .cols = tg__get32(entry + 4)};
+}
+
+tg_status tg__strip_frame_sum(tg_queue *q, const uint8_t *host, const uint8_t *frame, bool rows,
+                              float *x, bool first, bool last, float share, uint64_t *spoilt)
+{
+    const uint8_t *entry = host + TG__FRAME_HEAD + AT_STRIPS;
+    const size_t count = tg__get32(host + TG__FRAME_HEAD);
+    const size_t at_values = TG__FRAME_HEAD + AT_STRIPS + STRIP_BYTES * count;
+    size_t begin = 0, value = 0, bit = 0;
+    for (size_t i = 0; i < count; i++) {
+        const tg__strip s = strip_at(entry + STRIP_BYTES * i);
+        value += values_of(rows, &s);
+    }
+    const tg__strip_sum sum = {.values = (const float *)(const void *)(frame + at_values),
+                               .bits = frame + at_values + value * sizeof(float),
+                               .rows = rows,
+                               .x = x,
+                               .first = first,
+                               .last = last,
+                               .share = share,
+                               .spoilt = spoilt};
+    tg__strip_group group = {0};
+    value = 0;
+    for (size_t i = 0; i < count; i++) {
+        tg__strip s = strip_at(entry + STRIP_BYTES * i);
+        s.begin = (uint32_t)begin;
+        s.value = (uint32_t)value;
+        s.bit = (uint32_t)bit;
+        group.strip[group.count++] = s;
+        begin += (size_t)s.rows * s.cols;
+        value += values_of(rows, &s);
+        bit += s.rows * row_bytes(s.cols);
+        group.end = (uint32_t)begin;
+        if (group.count == TG__STRIPS || i + 1 == count) {
+            TG__GPU(tg__strips_sum(&group, &sum, q->stream));
+            group.count = 0;
+        }
+    }
+    return TG_OK;
+}
