@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/* Elements from `begin` on. Its values and bits begin at the value-th float and bit-th byte of those
- * of the frame. */
+/* Elements from `begin` on. Its values begin at float `value` of the frame's values, its bits at
+ * byte `bit` of its bits. */
 typedef struct tg__strip {
     uint32_t begin, rows, cols, value, bit;
 } tg__strip;
