@@ -82,7 +82,9 @@ static const tg_device_ops ops = {.struct_size = sizeof ops,
                                   .matrices_destroy = tg__matrices_destroy,
                                   .fold = tg__matrices_fold,
                                   .project = tg__matrices_project,
-                                  .expand = tg__matrices_expand};
+                                  .expand = tg__matrices_expand,
+                                  .gather = tg__places_gather,
+                                  .scatter = tg__places_scatter};
 
 int tg_cuda_devices(void)
 {

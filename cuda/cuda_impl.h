@@ -58,6 +58,11 @@ tg_status tg__matrices_fold(tg_matrices *x, const float *g, const float *left, c
 tg_status tg__matrices_project(tg_matrices *x, const float *left, float *right);
 tg_status tg__matrices_expand(tg_matrices *x, const float *left, const float *right,
                               const float *rest, float *out);
+/* places.c */
+tg_status tg__places_gather(tg_queue *q, float *r, const float *g, size_t n, const uint32_t *idx,
+                            float *val, size_t count, float *host, size_t *bad_p);
+tg_status tg__places_scatter(tg_queue *q, float *x, const uint32_t *idx, const float *val,
+                             size_t count, bool add, float share);
 
 /* Turn CUDA's error into a status; the message names the call.
  * Errors  TG_E_NOMEM, TG_E_STATE */

@@ -158,6 +158,19 @@ typedef struct tg_device_ops {
     /* out (n, on the device) = left right^T in the places of the matrices, and rest elsewhere. */
     tg_status (*expand)(tg_matrices *x, const float *left, const float *right, const float *rest,
                         float *out);
+
+    /* Random-k's passes, likewise to be used if the backend has both. idx (count, distinct) and val
+     * (count) are on the device.
+     *
+     * r += g (r NULL: there is none), and val = the elements idx of r, or of g. Waits.
+     * host    [out] (count) host memory: val
+     * bad_p   [out] the first element of g that is not finite: then r is as before; n: all are
+     * Errors  TG_E_NONFINITE: g is finite, but not r + g, and r is spoilt */
+    tg_status (*gather)(tg_queue *q, float *r, const float *g, size_t n, const uint32_t *idx,
+                        float *val, size_t count, float *host, size_t *bad_p);
+    /* The elements idx of x = val; or, with add, += share * val. */
+    tg_status (*scatter)(tg_queue *q, float *x, const uint32_t *idx, const float *val, size_t count,
+                         bool add, float share);
 } tg_device_ops;
 
 /* Make the backend known. It must live as long as the process. There is one at a time; registering

@@ -1,19 +1,16 @@
 /* The one-round program for vectors on a device: the gradient, the feedback's vectors and the
  * aggregate stay there, and frames go to host memory, where the exchange is the same. The bits are
- * those of the default program.
- *
- * The slots of the feedback are in host memory. They are a copy, made when someone asks for them
- * (show) and read back before the next step. */
+ * those of the default program. */
 #include "method/on_device.h"
-#include "base/mem.h"
 #include "exchange/message.h"
+#include "method/device_memory.h"
 #include "telegrad/spec.h"
 
-#include <math.h>
 #include <string.h>
 
 typedef struct on_device {
     tg__method_def def; /* the method's definition, with the program of this file */
+    tg__device_memory vectors;
     const tg_device_ops *ops;
     tg_queue *queue;
     tg_coder *coder;
@@ -21,11 +18,9 @@ typedef struct on_device {
     tg__exchange *x;
     tg__density_schedule density;
     bool has_density;
-    float *vec[TG__FEEDBACK_VECTORS]; /* (n) on the device */
-    float *aggregate;                 /* (n) likewise */
-    float *memory;                    /* the codec's, a slot; NULL: it has none */
-    bool shown;                       /* the slots may have changed */
-    bool was_coded, was_nonfinite;
+    float *aggregate; /* (n) on the device */
+    float *memory;    /* the codec's, a slot; NULL: it has none */
+    bool was_nonfinite;
     size_t bad;
     /* of the decoding, which the exchange starts */
     tg_status decoded;
@@ -49,68 +44,24 @@ tg_status tg__on_device_show(tg__method *m)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static size_t vectors(const tg__method *m)
-{
-    return m->feedback == NULL ? 0 : m->feedback->ops->vectors;
-}
-
 static tg_status show(tg__method *m)
 {
-    on_device *d = m->impl;
-    for (size_t i = 0; i < vectors(m) && !d->shown; i++)
-        TG_TRY(d->ops->copy_out(d->queue, m->feedback->vec[i], d->vec[i], m->n * sizeof(float)));
-    d->shown = true;
-    return d->ops->finish(d->queue);
-}
-
-/* Take the slots back. */
-static tg_status resume(tg__method *m, on_device *d)
-{
-    for (size_t i = 0; i < vectors(m) && d->shown; i++)
-        TG_TRY(d->ops->copy_in(d->queue, d->vec[i], m->feedback->vec[i], m->n * sizeof(float)));
-    d->shown = false;
-    return TG_OK;
-}
-
-/* The vector of what is not yet sent; NULL: none. */
-static float *pending(const tg__method *m, const on_device *d)
-{
-    return m->feedback == NULL || m->feedback->ops->pending >= vectors(m)
-               ? NULL
-               : d->vec[m->feedback->ops->pending];
+    return tg__device_memory_show(&((on_device *)m->impl)->vectors, m);
 }
 
 static bool heal(tg__method *m, bool anyway)
 {
     on_device *d = m->impl;
-    bool strays = anyway;
-    if (resume(m, d) != TG_OK)
-        return false; /* the next call on the queue fails as well */
-    for (size_t i = 0; i < vectors(m) && !strays; i++) {
-        size_t first = m->n;
-        strays = d->ops->stray(d->queue, d->vec[i], m->n, TG__STATE_MOST, &first) == TG_OK &&
-                 first < m->n;
-    }
-    if (!strays)
-        return false;
-    for (size_t i = 0; i < vectors(m); i++)
-        if (d->ops->zero(d->queue, d->vec[i], m->n) != TG_OK)
-            return false;
-    if (d->memory != NULL)
+    const bool healed = tg__device_memory_heal(&d->vectors, m, anyway);
+    if ((healed || anyway) && d->memory != NULL)
         memset(d->memory, 0, m->setup.count * tg_codec_memory(d->codec) * sizeof *d->memory);
-    return vectors(m) > 0;
+    return healed;
 }
 
 static double residual_norm(const tg__method *m)
 {
-    const on_device *d = m->impl;
-    if (pending(m, d) == NULL || show((tg__method *)(uintptr_t)m) != TG_OK)
-        return 0;
-    const float *host = tg__feedback_pending(m->feedback);
-    double sum = 0;
-    for (size_t i = 0; i < m->n; i++)
-        sum += (double)host[i] * (double)host[i];
-    return sqrt(sum);
+    on_device *d = m->impl;
+    return tg__device_memory_norm(&d->vectors, (tg__method *)(uintptr_t)m);
 }
 
 /* ---- a step ---------------------------------------------------------------------------------- */
@@ -128,7 +79,7 @@ static tg_status encode(tg__method *m, on_device *d, tg__task *task)
     };
     tg_coded coded = {.struct_size = sizeof coded};
     task->density = d->has_density ? ctx.density : 1;
-    TG_TRY(resume(m, d));
+    TG_TRY(tg__device_memory_resume(&d->vectors, m));
     const tg_status status = d->ops->encode(d->coder, &ctx, task->g, part->dst, part->cap, &coded);
     if (status == TG_E_NONFINITE) {
         d->was_nonfinite = true;
@@ -196,12 +147,13 @@ static tg_status undo(tg__method *m, const tg__task *task)
     on_device *d = m->impl;
     const tg__part *part = d->x->parts;
     const uint8_t *frame = part->dst;
+    float *pending = tg__device_memory_pending(&d->vectors, m);
     (void)task;
-    if (d->was_nonfinite || pending(m, d) == NULL)
+    if (d->was_nonfinite || pending == NULL)
         return TG_OK;
-    TG_TRY(resume(m, d));
+    TG_TRY(tg__device_memory_resume(&d->vectors, m));
     TG_TRY(tg__frame_check(frame, part->len, m->n, -1));
-    return d->ops->decode(d->queue, &frame, &part->len, 1, pending(m, d), m->n, true, 1, NULL);
+    return d->ops->decode(d->queue, &frame, &part->len, 1, pending, m->n, true, 1, NULL);
 }
 
 static size_t bad(const tg__method *m)
@@ -217,8 +169,7 @@ static void fini(tg__method *m)
     if (d->x != NULL)
         d->ops->unpin(d->queue, d->x->parts[0].dst);
     d->ops->coder_destroy(d->coder);
-    for (size_t i = 0; i < TG__FEEDBACK_VECTORS; i++)
-        d->ops->release(d->queue, d->vec[i]);
+    tg__device_memory_free(&d->vectors);
     d->ops->release(d->queue, d->aggregate);
 }
 
@@ -286,10 +237,9 @@ static tg_status make_coder(tg__method *m, on_device *d)
                             .n = m->n,
                             .segments = m->segments,
                             .nsegments = m->setup.count};
-    for (size_t i = 0; i < vectors(m); i++) {
-        TG_TRY(d->ops->alloc(d->queue, m->n * sizeof(float), (void **)&d->vec[i]));
-        setup.vector[i] = d->vec[i];
-    }
+    TG_TRY(tg__device_memory_make(&d->vectors, m));
+    for (size_t i = 0; i < tg__device_memory_count(m); i++)
+        setup.vector[i] = d->vectors.vec[i];
     return d->ops->coder_create(d->queue, &setup, &d->coder);
 }
 
@@ -317,6 +267,8 @@ tg_status tg__on_device_try(tg__method *m)
     on_device *d;
     if (m->def->program == &tg__powersgd_program)
         return tg__powersgd_on_device_try(m);
+    if (m->def->program == &tg__shared_support_program)
+        return tg__support_on_device_try(m);
     if (!is_plain(m))
         return TG_OK;
     TG_TRY(tg__method_alloc(m, 1, sizeof *d, &d));

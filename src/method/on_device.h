@@ -8,7 +8,9 @@
 /* If the backend codes this method, give m the program that does so; else leave m as it is: then
  * vectors are copied to the host. m has its feedback. */
 TG_NODISCARD tg_status tg__on_device_try(tg__method *m);
-TG_NODISCARD tg_status tg__powersgd_on_device_try(tg__method *m); /* which asks this of PowerSGD */
+/* Which asks these for PowerSGD, and for random-k. */
+TG_NODISCARD tg_status tg__powersgd_on_device_try(tg__method *m);
+TG_NODISCARD tg_status tg__support_on_device_try(tg__method *m);
 /* True if gradients and aggregates of m are in device memory. */
 bool tg__on_device(const tg__method *m);
 /* The first element of the last task's gradient that is not finite; SIZE_MAX: none. */

@@ -217,6 +217,8 @@ static void test_bits(void **state)
         "dense:exchange=allgather",
         "terngrad",
         "randomk:density=0.1",
+        "randomk:density=0.02,values=fp16,warmup=3,exchange=ring",
+        "randomk:density=0.6,feedback=none,exchange=ring",
         "powersgd:rank=2",
         "powersgd:rank=4,min_ratio=1,warm=no",
         "powersgd:rank=1,start=4",
