@@ -17,7 +17,7 @@
 #include <string.h>
 
 enum { N = 4000, P = 3, STEPS = 7, SLOTS_MAX = 16 };
-enum { NAN_STEP = 2, UNDONE_STEP = 3, SCALED_STEP = 4, HALF_STEP = 5 };
+enum { LARGE_STEPS = 2, NAN_STEP = 2, UNDONE_STEP = 3, SCALED_STEP = 4, HALF_STEP = 5 };
 
 static const tg_segment segments[] = {
     {.begin = 0, .n = 2400, .rows = 40, .cols = 60, .dims = 2},
@@ -29,13 +29,13 @@ typedef struct rank {
     const char *method;
     tg_transport *t;
     tg_reducer *r;
-    bool on_gpu;
+    bool on_gpu, large;
     void *device;
     float g[N], mean[STEPS][N];
     float *slots;
     size_t slot_floats;
     tg_status status, nan_status;
-    char nan_error[256], error[512];
+    char nan_error[256], error[512], refused[STEPS][256];
 } rank;
 
 static tg_status gpu(cudaError_t error)
@@ -72,6 +72,13 @@ static void draw(float *g, int rank_number, int step)
         g[i] = (float)tg_rng_normal(&key, i) * (i < 2400 ? 1.0f : 0.01f);
 }
 
+/* Its sum with another one overflows f32. */
+static void draw_large(float *g)
+{
+    for (size_t i = 0; i < N; i++)
+        g[i] = g[i] < 0 ? -3.3e38f : 3.3e38f;
+}
+
 static tg_status half_step(rank *k, int step)
 {
     uint16_t half[N];
@@ -89,6 +96,8 @@ static tg_status half_step(rank *k, int step)
 static tg_status take_step(rank *k, int step)
 {
     draw(k->g, k->t->rank, step);
+    if (k->large && step < LARGE_STEPS && k->t->rank == 0)
+        draw_large(k->g);
     if (step == NAN_STEP && k->t->rank == 1)
         k->g[1234] = NAN;
     if (step == SCALED_STEP)
@@ -100,6 +109,10 @@ static tg_status take_step(rank *k, int step)
     if (step == NAN_STEP) {
         k->nan_status = status;
         snprintf(k->nan_error, sizeof k->nan_error, "%s", tg_error());
+        return TG_OK;
+    }
+    if (k->large && status == TG_E_NONFINITE) {
+        snprintf(k->refused[step], sizeof k->refused[step], "%s", tg_error());
         return TG_OK;
     }
     if (status == TG_OK && step == UNDONE_STEP)
@@ -151,13 +164,13 @@ static void *run_rank(void *arg)
 }
 
 /* Bit r of gpus: rank r has one. */
-static void run(const char *method, unsigned gpus, rank *ranks)
+static void run(const char *method, unsigned gpus, bool large, rank *ranks)
 {
     tg_transport *t[P];
     pthread_t thread[P];
     assert_int_equal(tg_transport_inproc(P, t), TG_OK);
     for (int i = 0; i < P; i++) {
-        ranks[i] = (rank){.method = method, .t = t[i], .on_gpu = gpus >> i & 1};
+        ranks[i] = (rank){.method = method, .t = t[i], .on_gpu = gpus >> i & 1, .large = large};
         assert_int_equal(pthread_create(&thread[i], NULL, run_rank, &ranks[i]), 0);
     }
     for (int i = 0; i < P; i++)
@@ -181,6 +194,7 @@ static void same(const char *method, unsigned gpus, const rank *host, const rank
             if (!refused &&
                 memcmp(host[i].mean[step], other[i].mean[step], sizeof host[i].mean[step]) != 0)
                 fail_msg("%s, GPUs %u, rank %d, step %d: other means", method, gpus, i, step);
+            assert_string_equal(other[i].refused[step], host[i].refused[step]);
         }
         assert_int_equal(other[i].nan_status, TG_E_NONFINITE);
         assert_string_equal(other[i].nan_error, host[i].nan_error);
@@ -229,14 +243,39 @@ static void test_bits(void **state)
     static rank host[P], other[P];
     (void)state;
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
-        run(methods[i], 0, host);
+        run(methods[i], 0, false, host);
         static const unsigned places[] = {7, 5};
         for (size_t j = 0; j < 2; j++) {
-            run(methods[i], places[j], other);
+            run(methods[i], places[j], false, other);
             same(methods[i], places[j], host, other);
             forget(other);
         }
         assert_non_null(strstr(host[1].nan_error, "element 1234"));
+        forget(host);
+    }
+}
+
+/* Steps that overflow f32 are refused with the same words, and memories start anew alike. */
+static void test_overflow(void **state)
+{
+    static const char *const methods[] = {
+        "powersgd:rank=2",
+        "powersgd:rank=4,min_ratio=1,warm=no",
+        "powersgd:rank=2,start=1",
+        "randomk:density=0.1",
+        "randomk:density=0.1,feedback=none",
+        "topk:density=0.01",
+        "2bit",
+        "dgc:density=0.3",
+    };
+    static rank host[P], other[P];
+    (void)state;
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        run(methods[i], 0, true, host);
+        run(methods[i], 7, true, other);
+        same(methods[i], 7, host, other);
+        assert_true(strlen(host[0].refused[1]) > 0);
+        forget(other);
         forget(host);
     }
 }
@@ -276,7 +315,8 @@ static void test_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bits), cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bits), cmocka_unit_test(test_overflow),
+                                       cmocka_unit_test(test_refused)};
     if (tg_cuda_attach() != TG_OK) {
         printf("SKIP: %s\n", tg_error());
         return 77;
