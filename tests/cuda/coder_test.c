@@ -1,5 +1,5 @@
-/* Coders on a GPU, or in its emulation, beside the codecs and feedbacks of the host: frames, vectors
- * and the codec's memory have the same bits, step by step. */
+/* Coders on a GPU, or in its emulation, beside the codecs and feedbacks of the host: frames,
+ * vectors and the codec's memory have the same bits, step by step. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
