@@ -215,7 +215,7 @@ static __device__ void sum_rows(const float *m, const float *left, size_t rows, 
 }
 
 /* Warps sum PROJECT_WARPS blocks of rows at a time; then warp k adds these sums in order, for column
- * k of left, while others go on. */
+ * k of left, while others go on. The last tile is first: fold has left it in the cache. */
 template <int G>
 static __global__ void __launch_bounds__(PROJECT_WARPS *WARP)
     project_kernel(const tg__gpu_matrix *matrix, const tg__gpu_tile *tile,
@@ -223,7 +223,7 @@ static __global__ void __launch_bounds__(PROJECT_WARPS *WARP)
                    uint32_t k0)
 {
     __shared__ float sums[2][PROJECT_WARPS][G][WARP];
-    const tg__gpu_tile t = tile[blockIdx.x];
+    const tg__gpu_tile t = tile[gridDim.x - 1 - blockIdx.x];
     const tg__gpu_matrix a = matrix[t.matrix];
     const size_t rows = a.rows, cols = a.cols, blocks = (rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
     const unsigned warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
