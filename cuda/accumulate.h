@@ -1,7 +1,8 @@
 /* What a kernel that decodes a frame does with each element: x = (first: 0, else x) + value; if
  * last, times share. Use:
  *
- *     tg__sum s = {x, first, last, share};  bool fine = true;
+ *     tg__sum s = {x, first, last, share, first && last && spoilt == nullptr};
+ *     bool fine = true;
  *     tg__sum_put(&s, i, value, &fine);     for each element of the thread
  *     tg__sum_end(&s, fine, spoilt);        once, by all threads of the block */
 #ifndef TG_CUDA_ACCUMULATE_H
@@ -13,12 +14,13 @@ struct tg__sum {
     float *x;
     bool first, last;
     float share;
+    bool plain; /* x = value: -0 stays -0 */
 };
 
 static __device__ __forceinline__ float tg__sum_of(const tg__sum *s, float before, float value,
                                                    bool *fine)
 {
-    float sum = (s->first ? 0.0f : before) + value;
+    float sum = (s->plain ? -0.0f : s->first ? 0.0f : before) + value;
     if (s->last) {
         sum = sum * s->share;
         *fine = *fine && (__float_as_uint(sum) & 0x7fffffffu) < 0x7f800000u;
@@ -48,7 +50,7 @@ static __device__ __forceinline__ void tg__sum_put4(const tg__sum *s, size_t i, 
 /* *spoilt (not cleared here) becomes 1 if a thread has an element that is not finite. */
 static __device__ __forceinline__ void tg__sum_end(bool fine, uint64_t *spoilt)
 {
-    if (!fine)
+    if (!fine && spoilt != nullptr)
         *spoilt = 1;
 }
 

@@ -24,7 +24,7 @@ static tg_status make_lines(tg_coder *c, onebit *own)
 {
     const tg__strip_frame *f = &own->frame;
     size_t count = 0;
-    TG__FREED tg__line *line = NULL;
+    tg__line *line = NULL;
     TG_TRY(tg_alloc(f->count, sizeof *line, &line));
     for (size_t i = 0; i < f->count; i++) {
         const tg__strip *s = &f->strip[i];
@@ -32,7 +32,9 @@ static tg_status make_lines(tg_coder *c, onebit *own)
             line[count++] =
                 (tg__line){.begin = s->begin, .n = s->cols, .at = s->bit, .value = s->value};
     }
-    return tg__lines_make(c->queue, line, count, &own->lines);
+    const tg_status status = tg__lines_make(c->queue, line, count, &own->lines);
+    free(line);
+    return status;
 }
 
 /* Fill the tables of matrices, if there are any; they are counted in any case. */
@@ -78,18 +80,21 @@ static tg_status make_matrices(tg_coder *c, onebit *own)
     const size_t at_panel = f->count * sizeof *m->matrix;
     const size_t at_tile = at_panel + m->panels * sizeof *m->panel;
     const size_t bytes = at_tile + m->tiles * sizeof *m->tile;
-    TG__FREED char *host = NULL;
+    char *host = NULL;
+    TG__GPU(
+        cudaMalloc((void **)&own->tables, bytes + (own->lines.count + columns) * sizeof *own->t));
     TG_TRY(tg_alloc(bytes, 1, &host));
     list_matrices(f, (tg__matrix *)(void *)host, (tg__panel *)(void *)(host + at_panel),
                   (tg__panel *)(void *)(host + at_tile), m);
-    TG__GPU(
-        cudaMalloc((void **)&own->tables, bytes + (own->lines.count + columns) * sizeof *own->t));
     m->matrix = (tg__matrix *)(void *)own->tables;
     m->panel = (tg__panel *)(void *)(own->tables + at_panel);
     m->tile = (tg__panel *)(void *)(own->tables + at_tile);
     own->t = (float *)(void *)(own->tables + bytes);
-    TG_TRY(tg__gpu_copy_in(c->queue, own->tables, host, bytes));
-    return tg__gpu_finish(c->queue);
+    tg_status status = tg__gpu_copy_in(c->queue, own->tables, host, bytes);
+    if (status == TG_OK)
+        status = tg__gpu_finish(c->queue);
+    free(host);
+    return status;
 }
 
 static tg_status init(tg_coder *c)

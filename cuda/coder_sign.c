@@ -25,7 +25,7 @@ static tg_status make_lines(tg_coder *c, sign *own)
 {
     const tg__strip_frame *f = &own->frame;
     size_t count = 0;
-    TG__FREED tg__line *line = NULL;
+    tg__line *line = NULL;
     TG_TRY(tg_alloc(f->nvalues, sizeof *line, &line));
     for (size_t i = 0; i < f->count; i++)
         for (uint32_t row = 0; row < f->strip[i].rows; row++) {
@@ -35,7 +35,9 @@ static tg_status make_lines(tg_coder *c, sign *own)
                                        .at = s->bit + row * ((s->cols + 7) / 8),
                                        .value = s->value + row};
         }
-    return tg__lines_make(c->queue, line, count, &own->lines);
+    const tg_status status = tg__lines_make(c->queue, line, count, &own->lines);
+    free(line);
+    return status;
 }
 
 static tg_status init_scaled(tg_coder *c, sign *own, bool rows)

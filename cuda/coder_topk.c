@@ -378,7 +378,7 @@ static void take_levels(const uint8_t *src, size_t k, float *val)
 /* x += the frame's elements, times share. The indices go through pinned memory, which the kernel
  * reads. */
 static tg_status add_coded(tg_queue *q, const uint8_t *host, const uint8_t *frame, size_t len,
-                           float *x, size_t n, float share, uint64_t *spoilt)
+                           float *x, size_t n, bool set, float share, uint64_t *spoilt)
 {
     const unsigned aux = tg__get16(host + 2);
     const size_t k = TG__MIN((size_t)tg__get32(host + TG__FRAME_HEAD), n);
@@ -405,7 +405,7 @@ static tg_status add_coded(tg_queue *q, const uint8_t *host, const uint8_t *fram
         frame = stage;
     }
     return tg__gpu_status(
-        tg__sparse_values_add(frame, values, (uint32_t)k, idx, x, share, spoilt, q->stream),
+        tg__sparse_values_add(frame, values, (uint32_t)k, idx, x, set, share, spoilt, q->stream),
         "decoding of top-k");
 }
 
@@ -415,7 +415,8 @@ static tg_status decode(tg_queue *q, const uint8_t *host, const uint8_t *frame, 
     const bool at_once = first && last && share > 0; /* 0 * share is 0 elsewhere */
     if (first)
         TG__GPU(cudaMemsetAsync(x, 0, n * sizeof *x, q->stream));
-    TG_TRY(add_coded(q, host, frame, len, x, n, at_once ? share : 1, at_once ? spoilt : NULL));
+    TG_TRY(add_coded(q, host, frame, len, x, n, at_once && spoilt == NULL, at_once ? share : 1,
+                     at_once ? spoilt : NULL));
     if (last && !at_once)
         TG__GPU(tg__sparse_finish(x, n, share, spoilt, q->stream));
     return TG_OK;

@@ -122,7 +122,7 @@ struct tg__coder_ops {
                         size_t dst_cap, tg_coded *coded);
     /* Put into the queue: x = (first: 0, else x) + decoded frame, element by element; if last, times
      * share, and *spoilt (device memory) becomes 1 if an element of the result is not finite
-     * (accumulate.h). `host` is the frame, and `frame` its copy in device memory, whose payload is
+     * (accumulate.h); spoilt NULL: x is the decoded frame itself. `host` is the frame, and `frame` its copy in device memory, whose payload is
      * aligned to 16 bytes. The frame is coded, and has been checked. */
     tg_status (*decode)(tg_queue *q, const uint8_t *host, const uint8_t *frame, size_t len,
                         float *x, size_t n, bool first, bool last, float share, uint64_t *spoilt);

@@ -26,9 +26,8 @@ void tg__gpu_frame_head(uint8_t *frame, uint8_t codec, uint8_t form, uint16_t au
 }
 
 static tg_status add_frame(tg_queue *q, const uint8_t *host, const uint8_t *frame, size_t len,
-                           float *x, size_t n, bool first, bool last, float share)
+                           float *x, size_t n, bool first, bool last, float share, uint64_t *spoilt)
 {
-    uint64_t *spoilt = &q->word[TG__GPU_SPOILT];
     const uint8_t form = host[1];
     if (form == TG__FORM_CODED) {
         const tg__coder_ops *ops = tg__coder_by_id(host[0]);
@@ -56,7 +55,8 @@ static tg_status send_frame(tg_queue *q, const uint8_t *frame, size_t len, size_
 tg_status tg__gpu_decode(tg_queue *q, const uint8_t *const *frame, const size_t *len, size_t count,
                          float *x, size_t n, bool add, float share, bool *finite_p)
 {
-    uint64_t *answer = q->answer.data;
+    const bool plain = count == 1 && !add && share == 1 && finite_p == NULL;
+    uint64_t *answer = q->answer.data, *spoilt = plain ? NULL : &q->word[TG__GPU_SPOILT];
     size_t room = 0, at = BEFORE;
     TG__GPU(cudaSetDevice(q->device));
     for (size_t i = 0; i < count; i++)
@@ -67,7 +67,7 @@ tg_status tg__gpu_decode(tg_queue *q, const uint8_t *const *frame, const size_t 
         const bool first = i == 0 && !add, last = i + 1 == count;
         TG_TRY(send_frame(q, frame[i], len[i], at));
         TG_TRY(add_frame(q, frame[i], (const uint8_t *)q->frames.data + at, len[i], x, n, first,
-                         last, share));
+                         last, share, spoilt));
         at += place_for(len[i]);
     }
     if (count == 0 && !add)

@@ -107,7 +107,7 @@ static __global__ void sum_kernel(float *x, const float *src, size_t n, int firs
                                   float share, uint64_t *spoilt)
 {
     const size_t step = (size_t)gridDim.x * blockDim.x;
-    const tg__sum s = {x, first != 0, last != 0, share};
+    const tg__sum s = {x, first != 0, last != 0, share, first && last && spoilt == nullptr};
     bool fine = true;
     for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
         tg__sum_put(&s, i, src == NULL ? -0.0f : src[i], &fine); /* -0 changes no sum */

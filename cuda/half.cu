@@ -129,7 +129,7 @@ extern "C" cudaError_t tg__half_decode(bool brain, const uint8_t *payload, float
 {
     const bool aligned = (uintptr_t)x % 16 == 0;
     const auto kernel = brain ? decode<true> : decode<false>;
-    const tg__sum sum = {x, first, last, share};
+    const tg__sum sum = {x, first, last, share, first && last && spoilt == nullptr};
     TG__LAUNCH(kernel, blocks_for(n), THREADS, stream, payload, n, aligned, sum, spoilt);
     return cudaGetLastError();
 }

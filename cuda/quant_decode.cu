@@ -153,7 +153,7 @@ extern "C" cudaError_t tg__quant_decode_fixed(const uint8_t *payload, unsigned w
 {
     const uint8_t *packed = payload + (n + bucket - 1) / bucket * 2;
     const source f = {payload, packed, n, bucket, width, (uintptr_t)packed % 4 == 0};
-    const tg__sum sum = {x, first, last, share};
+    const tg__sum sum = {x, first, last, share, first && last && spoilt == nullptr};
     if (width == 8) {
         const bool aligned = (uintptr_t)x % 16 == 0;
         TG__LAUNCH(decode_bytes, blocks_for(n, 4 * THREADS), THREADS, stream, f, aligned, sum,

@@ -65,7 +65,7 @@ cudaError_t tg__sign_encode(const tg__sign_pass *p, cudaStream_t stream)
 cudaError_t tg__sign_decode(const uint8_t *bits, float *x, size_t n, bool first, bool last,
                             float share, uint64_t *spoilt, cudaStream_t stream)
 {
-    const tg__sum s = {x, first, last, share};
+    const tg__sum s = {x, first, last, share, first && last && spoilt == nullptr};
     TG__LAUNCH(decode_pieces, (unsigned)((n + PIECE - 1) / PIECE), THREADS, stream, bits, s,
                (unsigned)n, spoilt);
     return cudaGetLastError();

@@ -256,7 +256,7 @@ __device__ __forceinline__ float value_at(const uint8_t *src, int values, uint32
 
 __global__ void __launch_bounds__(threads)
     add_kernel(const uint8_t *frame, int values, uint32_t k, const uint32_t *idx, float *x,
-               float share, uint64_t *spoilt)
+               bool set, float share, uint64_t *spoilt)
 {
     const uint32_t i = blockIdx.x * threads + threadIdx.x;
     if (i >= k)
@@ -264,7 +264,8 @@ __global__ void __launch_bounds__(threads)
     const uint8_t *src =
         frame + TG__SPARSE_VALUES + blockIdx.x * tg__sparse_block_len(values, threads);
     const uint32_t at = idx[i];
-    const float sum = __fmul_rn(__fadd_rn(x[at], value_at(src, values, threadIdx.x)), share);
+    const float sum =
+        __fmul_rn(__fadd_rn(set ? -0.0f : x[at], value_at(src, values, threadIdx.x)), share);
     x[at] = sum;
     if (spoilt != nullptr && tg__magnitude(sum) >= infinity)
         *spoilt = 1;
@@ -312,10 +313,11 @@ cudaError_t tg__sparse_values_write(const tg__sparse_frame *f, cudaStream_t stre
 }
 
 cudaError_t tg__sparse_values_add(const uint8_t *frame, int values, uint32_t k, const uint32_t *idx,
-                                  float *x, float share, uint64_t *spoilt, cudaStream_t stream)
+                                  float *x, bool set, float share, uint64_t *spoilt,
+                                  cudaStream_t stream)
 {
-    TG__LAUNCH(add_kernel, tg__sparse_blocks(k), threads, stream, frame, values, k, idx, x, share,
-               spoilt);
+    TG__LAUNCH(add_kernel, tg__sparse_blocks(k), threads, stream, frame, values, k, idx, x, set,
+               share, spoilt);
     return cudaGetLastError();
 }
 

@@ -29,7 +29,8 @@ __global__ void __launch_bounds__(THREADS) sum_strips(tg__strip_group group, tg_
 {
     const unsigned begin = group.strip[0].begin + blockIdx.x * PIECE;
     const unsigned end = min(group.end, begin + (unsigned)PIECE);
-    const tg__sum s = {to.x, to.first, to.last, to.share};
+    const tg__sum s = {to.x, to.first, to.last, to.share,
+                       to.first && to.last && to.spoilt == nullptr};
     bool fine = true;
     unsigned k = 0;
     while (k + 1 < group.count && group.strip[k + 1].begin <= begin)

@@ -176,7 +176,7 @@ cudaError_t tg__twobit_decode(const tg__twobit_runs *runs, const uint8_t *planes
                               cudaStream_t stream)
 {
     const unsigned n = runs->end - runs->run[0].begin;
-    const tg__sum s = {x, first, last, share};
+    const tg__sum s = {x, first, last, share, first && last && spoilt == nullptr};
     TG__LAUNCH(decode_pieces, (n + TG__LINE_PIECE - 1) / TG__LINE_PIECE, THREADS, stream, *runs,
                planes, s, spoilt);
     return cudaGetLastError();

@@ -129,7 +129,9 @@ typedef struct tg_device_ops {
     /* x = the decoded frames of `count` ranks, added up in their order from 0 (add: from x), times
      * `share`. The frames have been checked; each holds n elements. Waits.
      * frame     (count) host memory
-     * finite_p  [out] whether all of x is finite; NULL: not wanted */
+     * finite_p  [out] whether all of x is finite; NULL: not wanted. Then, with one frame, share 1 and
+     *           without add, x is the decoded frame itself: -0 stays -0
+*/
     tg_status (*decode)(tg_queue *q, const uint8_t *const *frame, const size_t *len, size_t count,
                         float *x, size_t n, bool add, float share, bool *finite_p);
     /* Whether the backend decodes frames of this codec; otherwise they are decoded on the host. */

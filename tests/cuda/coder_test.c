@@ -11,7 +11,7 @@
 #include "codec/on_gpu.h"
 #include "feedback/feedback.h"
 #include "telegrad/cuda.h"
-#include "vectors.h"
+#include "hard_vectors.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -25,23 +25,30 @@
 
 struct tg__dim {
     unsigned x, y, z;
-    tg__dim(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+    tg__dim(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_)
+    {
+    }
 };
 typedef tg__dim dim3;
 
-struct __align__(16) float4 {
+struct __align__(16) float4
+{
     float x, y, z, w;
 };
-struct __align__(8) float2 {
+struct __align__(8) float2
+{
     float x, y;
 };
-struct __align__(16) uint4 {
+struct __align__(16) uint4
+{
     unsigned x, y, z, w;
 };
-struct __align__(8) uint2 {
+struct __align__(8) uint2
+{
     unsigned x, y;
 };
-struct __align__(4) uchar4 {
+struct __align__(4) uchar4
+{
     unsigned char x, y, z, w;
 };
 static inline float4 make_float4(float x, float y, float z, float w)
@@ -109,7 +116,8 @@ template <class T> static inline T tg__of_word(uint64_t word)
 template <class T> static inline T __shfl_sync(unsigned mask, T x, int from, int width = 32)
 {
     const unsigned base = tg__lane() & ~(unsigned)(width - 1);
-    return tg__of_word<T>(tg__warp_share(mask, tg__word_of(x))[base + ((unsigned)from & (width - 1))]);
+    return tg__of_word<T>(
+        tg__warp_share(mask, tg__word_of(x))[base + ((unsigned)from & (width - 1))]);
 }
 template <class T> static inline T __shfl_up_sync(unsigned mask, T x, unsigned by, int width = 32)
 {
@@ -126,9 +134,9 @@ template <class T> static inline T __shfl_xor_sync(unsigned mask, T x, int with,
 {
     const unsigned lane = tg__lane(), other = lane ^ (unsigned)with;
     return tg__of_word<T>(tg__warp_share(
-        mask, tg__word_of(x))[(other & ~(unsigned)(width - 1)) == (lane & ~(unsigned)(width - 1))
-                                  ? other
-                                  : lane]);
+        mask, tg__word_of(
+                  x))[(other & ~(unsigned)(width - 1)) == (lane & ~(unsigned)(width - 1)) ? other
+                                                                                          : lane]);
 }
 static inline unsigned __ballot_sync(unsigned mask, int x)
 {
