@@ -81,7 +81,7 @@ static __global__ void first_above_kernel(const float *x, size_t n, size_t head,
     const size_t self = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     const float4 *middle = (const float4 *)(x + head);
     for (size_t i = self; i < quads; i += step) {
-        const float4 v = __ldcs(middle + i);
+        const float4 v = middle[i];
         if (above(v.x, most) || above(v.y, most) || above(v.z, most) || above(v.w, most))
             for (size_t j = 0; j < 4; j++)
                 look_at(x, head + 4 * i + j, most, first);

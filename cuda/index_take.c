@@ -29,23 +29,67 @@ static inline uint64_t next_one(const uint8_t *src, size_t len, uint64_t at)
     return end;
 }
 
+/* Where reading is: the next bit, and the least value of the next index. */
+typedef struct place {
+    uint64_t at, next;
+} place;
+
+/* Read codes in pairs while whole words can be loaded and both codes are short; returns their
+ * number. */
+static size_t take_pairs(unsigned b, size_t n, size_t k, const uint8_t *src, size_t len,
+                         uint32_t *idx, place *p)
+{
+    if (len < 8 || p->at / 8 > len - 8)
+        return 0;
+    const uint8_t *from = src + p->at / 8, *safe = src + len - 8;
+    const uint64_t mask = ((uint64_t)1 << b) - 1, most = n - 1, stop = (uint64_t)1 << 63;
+    uint64_t bits = tg__get64(from) >> p->at % 8, next = p->next;
+    unsigned have = 56 - (unsigned)(p->at % 8); /* valid bits of `bits` */
+    size_t i = 0;
+    from += 7;
+    for (; i + 2 <= k && from <= safe; i += 2) {
+        bits |= tg__get64(from) << have; /* bits above `have` come again, and are the same */
+        from += (63 - have) / 8;
+        have |= 56;
+        const unsigned zeros0 = (unsigned)__builtin_ctzll(bits | stop);
+        uint64_t rest = bits >> zeros0 >> 1;
+        const uint64_t first = next + ((uint64_t)zeros0 << b | (rest & mask));
+        rest >>= b;
+        const unsigned zeros1 = (unsigned)__builtin_ctzll(rest | stop);
+        const unsigned used = zeros0 + zeros1 + 2 * (1 + b);
+        if (zeros0 > 24 || used > 56)
+            break;
+        rest = rest >> zeros1 >> 1;
+        const uint64_t second = first + 1 + ((uint64_t)zeros1 << b | (rest & mask));
+        idx[i] = (uint32_t)(first < most ? first : most);
+        idx[i + 1] = (uint32_t)(second < most ? second : most);
+        next = (uint64_t)idx[i + 1] + 1;
+        bits = rest >> b;
+        have -= used;
+    }
+    p->at = (uint64_t)(from - src) * 8 - have;
+    p->next = next;
+    return i;
+}
+
+/* Read a code of any length. */
+static uint32_t take_one(unsigned b, size_t n, const uint8_t *src, size_t len, place *p)
+{
+    const uint64_t mask = ((uint64_t)1 << b) - 1, one = next_one(src, len, p->at);
+    const uint64_t value = p->next + ((one - p->at) << b | (bits_from(src, len, one + 1) & mask));
+    const uint32_t index = (uint32_t)(value < n ? value : n - 1);
+    p->at = one + 1 + b;
+    p->next = (uint64_t)index + 1;
+    return index;
+}
+
 static void take_rice(unsigned b, size_t n, size_t k, const uint8_t *src, size_t len, uint32_t *idx)
 {
-    const uint64_t mask = ((uint64_t)1 << b) - 1;
-    uint64_t at = 0, next = 0;
+    place p = {0, 0};
     for (size_t i = 0; i < k; i++) {
-        const uint64_t word = bits_from(src, len, at);
-        const unsigned zeros = word != 0 ? (unsigned)__builtin_ctzll(word) : 64;
-        if (zeros + 1 + b <= 57) {
-            next += (uint64_t)zeros << b | (word >> zeros >> 1 & mask);
-            at += zeros + 1 + b;
-        } else {
-            const uint64_t one = next_one(src, len, at);
-            next += (one - at) << b | (bits_from(src, len, one + 1) & mask);
-            at = one + 1 + b;
-        }
-        idx[i] = (uint32_t)(next < n ? next : n - 1);
-        next = (uint64_t)idx[i] + 1;
+        i += take_pairs(b, n, k - i, src, len, idx + i, &p);
+        if (i < k)
+            idx[i] = take_one(b, n, src, len, &p);
     }
 }
 

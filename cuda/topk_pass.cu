@@ -110,7 +110,9 @@ __global__ void __launch_bounds__(threads) pass_kernel(tg__topk_pass p)
     }
     const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint32_t low = p.low != 0 ? p.low : p.state->low;
-    const size_t begin = (size_t)blockIdx.x * TG__TOPK_BLOCK;
+    /* From the end: what the check of g has read last is still in the cache. */
+    const unsigned block = gridDim.x - 1 - blockIdx.x;
+    const size_t begin = (size_t)block * TG__TOPK_BLOCK;
     uint32_t of_warp = 0;
     if (threadIdx.x == 0)
         in_block = 0;
@@ -134,7 +136,7 @@ __global__ void __launch_bounds__(threads) pass_kernel(tg__topk_pass p)
                 tg__warp_sum((uint32_t)candidate(x.x, low) + (uint32_t)candidate(x.y, low) +
                              (uint32_t)candidate(x.z, low) + (uint32_t)candidate(x.w, low));
             if (lane == 0)
-                p.segments[(size_t)blockIdx.x * TG__TOPK_SEGMENTS + segment] = (uint8_t)count;
+                p.segments[(size_t)block * TG__TOPK_SEGMENTS + segment] = (uint8_t)count;
             of_warp += count;
         }
     }
@@ -142,7 +144,7 @@ __global__ void __launch_bounds__(threads) pass_kernel(tg__topk_pass p)
         atomicAdd(&in_block, of_warp);
     __syncthreads();
     if (threadIdx.x == 0)
-        p.blocks[blockIdx.x] = in_block;
+        p.blocks[block] = in_block;
     if (tg__last_block(&p.state->ticket))
         conclude(p, low, shared);
 }

@@ -134,13 +134,14 @@ __global__ void __launch_bounds__(THREADS) encode_pieces(tg__lines lines, tg__tw
 /* ---- decoding -------------------------------------------------------------------------------- */
 
 /* The value to add for element i of a run of n: -0 changes no sum, whatever its sign. */
-__device__ inline float decoded(const uint8_t *planes, unsigned i, unsigned n, float tau)
+__device__ inline float decoded(const uint8_t *planes, unsigned i, unsigned n, float tau,
+                                bool plain)
 {
     const unsigned block = i / BLOCK, m = n - block * BLOCK, at = i % BLOCK;
     const unsigned size = m >= BLOCK ? 8 : (m + 7) / 8;
     const uint8_t *byte = planes + (size_t)block * BLOCK_BYTES + at / 8;
     const unsigned up = byte[0] >> at % 8 & 1, down = byte[size] >> at % 8 & 1;
-    return up == down ? -0.0f : up ? tau : -tau;
+    return up == down ? (plain ? 0.0f : -0.0f) : up ? tau : -tau;
 }
 
 __global__ void __launch_bounds__(THREADS)
@@ -159,7 +160,8 @@ __global__ void __launch_bounds__(THREADS)
         const unsigned lo = max(begin, run.begin);
 #pragma unroll 4
         for (unsigned i = lo + threadIdx.x; i < hi; i += THREADS)
-            tg__sum_put(&s, i, decoded(planes + run.at, i - run.begin, n, run.threshold), &fine);
+            tg__sum_put(&s, i, decoded(planes + run.at, i - run.begin, n, run.threshold, s.plain),
+                        &fine);
     }
     tg__sum_end(fine, spoilt);
 }

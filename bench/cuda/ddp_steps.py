@@ -19,8 +19,8 @@ import torch.distributed as dist
 import torch.multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
-WAYS = ("none", "gloo", "fp16-hook", "powersgd-hook", "dgc:density=0.001,warmup=0", "topk:density=0.01", "2bit", "efsign", "qsgd:bits=4",
-        "powersgd:rank=4")
+WAYS = ("none", "gloo", "fp16-hook", "powersgd-hook", "dgc:density=0.001,warmup=0", "topk:density=0.01", "2bit", "efsign",
+        "qsgd:bits=4,exchange=allgather", "powersgd:rank=4")
 
 
 def resnet50():
@@ -79,17 +79,16 @@ def measure(way, options, net):
     return sorted(times)[len(times) // 2], ratio
 
 
-def rank_main(rank, options, port):
+def rank_main(rank, options, way, port):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(options.ranks))
     import telegrad.torch
     torch.cuda.set_device(0)
     dist.init_process_group("gloo", rank=rank, world_size=options.ranks)
     with telegrad.torch.Network() as net:
-        for way in options.ways:
-            ms, ratio = measure(way, options, net)
-            if rank == 0:
-                print(json.dumps({"model": options.model, "ranks": options.ranks, "way": way, "ms": round(ms, 2), "ratio": round(ratio, 1),
-                                  "device": torch.cuda.get_device_name(0)}), flush=True)
+        ms, ratio = measure(way, options, net)
+        if rank == 0:
+            print(json.dumps({"model": options.model, "ranks": options.ranks, "way": way, "ms": round(ms, 2), "ratio": round(ratio, 1),
+                              "device": torch.cuda.get_device_name(0)}), flush=True)
     dist.destroy_process_group()
 
 
@@ -102,10 +101,14 @@ def main():
     options = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("ddp_steps.py: no CUDA device")
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    torch.multiprocessing.spawn(rank_main, (options, port), options.ranks)
+    for way in options.ways:
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        try:
+            torch.multiprocessing.spawn(rank_main, (options, way, port), options.ranks)
+        except Exception as error:
+            print(json.dumps({"model": options.model, "way": way, "error": str(error).strip().splitlines()[-1]}), flush=True)
 
 
 if __name__ == "__main__":

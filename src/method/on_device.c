@@ -197,7 +197,8 @@ static bool has_flag(const tg__method *m, const char *key)
     return tg_spec_has(m->spec, key) && tg_spec_flag(m->spec, key);
 }
 
-/* The settings with which the default program does more than a coder. */
+/* Without the settings with which the default program does more than a coder. (rescale does nothing:
+ * reducers, which alone have vectors on a device, know no learning rate.) */
 static bool is_plain(const tg__method *m)
 {
     const tg__feedback *f = m->feedback;
@@ -206,7 +207,7 @@ static bool is_plain(const tg__method *m)
            strcmp(tg__method_exchange(m)->entry.name, "allgather") == 0 &&
            (tg__method_combine(m->def) == &tg__combine_mean ||
             (tg__method_combine(m->def)->cuts && !tg__method_cuts(m->def, m->spec))) &&
-           !has_flag(m, "rescale") && !has_flag(m, "twoway") && f->params.clip == 0 &&
+           !has_flag(m, "twoway") && f->params.clip == 0 &&
            (f->params.decay == 0 || f->params.decay == 1) && !tg__feedback_filters(f);
 }
 
@@ -222,6 +223,16 @@ static tg_status make_memory(tg__method *m, on_device *d)
         n[i] = each;
     return tg__state_block(s->state, s->role, TG__RESCALE_COPY, "codec", s->tensor, n, s->count,
                            &d->memory);
+}
+
+/* The slot of the default program, so that the memory is the same. */
+static tg_status make_eta(tg__method *m)
+{
+    double *eta;
+    if (!has_flag(m, "rescale"))
+        return TG_OK;
+    return tg__state_bytes(m->setup.state, TG__ROLE_REPLICATED, TG__RESCALE_COPY,
+                           m->setup.tensor[0], "eta", sizeof *eta, &eta);
 }
 
 static tg_status make_coder(tg__method *m, on_device *d)
@@ -251,6 +262,7 @@ static tg_status make(tg__method *m, on_device *d)
                        d->codec->ops->entry.name);
     TG_TRY(make_coder(m, d));
     TG_TRY(make_memory(m, d));
+    TG_TRY(make_eta(m));
     d->has_density = (m->def->properties & TG__SPARSIFIES) != 0;
     if (d->has_density)
         TG_TRY(tg__density_init(&d->density, tg_spec_real(m->spec, "density"),
