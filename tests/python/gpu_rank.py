@@ -46,7 +46,7 @@ def trained(net, with_graph):
     if with_graph:
         model = torch.cuda.make_graphed_callables(model, (torch.randn(8, 16, device="cuda"),))
     ddp = torch.nn.parallel.DistributedDataParallel(model)
-    hook = telegrad.torch.ddp(ddp, "topk:density=0.05", net)
+    hook = telegrad.torch.ddp(ddp, "fp16:exchange=allgather", net)
     optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
     for step in range(STEPS):
         generator = torch.Generator().manual_seed(100 * step + RANK)
@@ -54,7 +54,7 @@ def trained(net, with_graph):
         optimizer.zero_grad(set_to_none=False)
         ddp(x).square().mean().backward()
         optimizer.step()
-    assert hook.stats()["steps"] == STEPS and hook.stats()["ratio"] > 5
+    assert hook.stats()["steps"] == STEPS and hook.stats()["ratio"] > 1.5
     return [p.detach().cpu() for p in ddp.parameters()]
 
 
@@ -78,7 +78,7 @@ with telegrad.torch.Network() as net:
         except telegrad.ArgumentError as error:
             print(str(error).partition(":")[0])
     for plain, graphed in zip(trained(net, False), trained(net, True)):
-        torch.testing.assert_close(plain, graphed)
+        torch.testing.assert_close(plain, graphed, rtol=1e-3, atol=1e-4)
     print("graphs")
 dist.destroy_process_group()
 print("end")
