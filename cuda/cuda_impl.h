@@ -79,7 +79,7 @@ TG_NODISCARD tg_status tg__gpu_finish(tg_queue *q);
 /* The address at which the device reaches this host memory; NULL: it is not pinned. */
 void *tg__gpu_reach(const tg_queue *q, void *host, size_t bytes);
 /* Copy between host memory, pinned or not, and device memory. Host memory that is not pinned goes
- * through q->staging; then copy_out waits, and copy_in has read the host's memory when it returns. */
+ * through q->staging; then copy_out waits, and copy_in has read it when it returns. */
 TG_NODISCARD tg_status tg__gpu_copy_in(tg_queue *q, void *device, const void *host, size_t bytes);
 TG_NODISCARD tg_status tg__gpu_copy_out(tg_queue *q, void *host, const void *device, size_t bytes);
 
@@ -120,10 +120,11 @@ struct tg__coder_ops {
      * Errors  TG_E_NONFINITE: what is formed of g and the vectors is not finite */
     tg_status (*encode)(tg_coder *c, const tg_encode_context *ctx, const float *g, void *dst,
                         size_t dst_cap, tg_coded *coded);
-    /* Put into the queue: x = (first: 0, else x) + decoded frame, element by element; if last, times
-     * share, and *spoilt (device memory) becomes 1 if an element of the result is not finite
-     * (accumulate.h); spoilt NULL: x is the decoded frame itself. `host` is the frame, and `frame` its copy in device memory, whose payload is
-     * aligned to 16 bytes. The frame is coded, and has been checked. */
+    /* Put into the queue: x = (first: 0, else x) + decoded frame, element by element; if last,
+     * times share, and *spoilt (device memory) becomes 1 if an element of the result is not finite
+     * (accumulate.h); spoilt NULL: x is the decoded frame itself. `host` is the frame, and `frame`
+     * its copy in device memory, whose payload is aligned to 16 bytes. The frame is coded, and has
+     * been checked. */
     tg_status (*decode)(tg_queue *q, const uint8_t *host, const uint8_t *frame, size_t len,
                         float *x, size_t n, bool first, bool last, float share, uint64_t *spoilt);
 };

@@ -1,4 +1,4 @@
-/* Sums of frames on the device. Frames are copied there whole, and decoded in the order of ranks. */
+/* Sums of frames on the device. Frames are copied there whole, and decoded in rank order. */
 #include "cuda_impl.h"
 #include "elementwise.h"
 #include "wire/frame.h"

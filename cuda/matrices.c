@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows that share what is loaded of the factors, as long as that leaves the GPU enough half warps. */
+/* Rows that share what is loaded of the factors, as long as the GPU has enough half warps. */
 enum { HALVES_ENOUGH = 8192, HEIGHT_MOST = 4, HEIGHT_MOST_WIDE = 2, WIDE = 8 };
 
 struct tg_matrices {

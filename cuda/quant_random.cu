@@ -3,8 +3,8 @@
  * fit into the registers of a block, are read twice, and with a residual written twice, mostly in
  * the L2 cache.
  *
- * A warp has 512 elements, those that are packed together. Lane 16 h + w has elements 256 h + w + 16
- * j, j = 0..15: they are the ones of word w of each plane (kernel/pack.h), those whose random
+ * A warp has 512 elements, those that are packed together. Lane 16 h + w has elements 256 h + w +
+ * 16 j, j = 0..15: they are the ones of word w of each plane (kernel/pack.h), those whose random
  * numbers are in Philox blocks 16 q + w (kernel.h), and those of lane w of the sum of squares. */
 #include "gpu.h"
 #include "philox.h"

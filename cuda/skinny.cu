@@ -214,8 +214,8 @@ static __device__ void sum_rows(const float *m, const float *left, size_t rows, 
             sum[k] = sum[k] + left[k * rows + i] * m[i * cols];
 }
 
-/* Warps sum PROJECT_WARPS blocks of rows at a time; then warp k adds these sums in order, for column
- * k of left, while others go on. The last tile is first: fold has left it in the cache. */
+/* Warps sum PROJECT_WARPS blocks of rows at a time; then warp k adds these sums in order, for
+ * column k of left, while others go on. The last tile is first: fold has left it in the cache. */
 template <int G>
 static __global__ void __launch_bounds__(PROJECT_WARPS *WARP)
     project_kernel(const tg__gpu_matrix *matrix, const tg__gpu_tile *tile,

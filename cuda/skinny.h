@@ -1,6 +1,6 @@
 /* PowerSGD's passes over all matrices of a vector with their skinny factors, with the bits of
- * src/kernel/skinny_ref.c. A matrix is cut into tiles, one for each block of a kernel; the tables of
- * tiles are made by matrices.c. */
+ * src/kernel/skinny_ref.c. A matrix is cut into tiles, one for each block of a kernel; the tables
+ * of tiles are made by matrices.c. */
 #ifndef TG_CUDA_SKINNY_H
 #define TG_CUDA_SKINNY_H
 

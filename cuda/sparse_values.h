@@ -80,7 +80,8 @@ __host__ __device__
 /* Round and write the values, update the memory, and set coding, param, dense, at_index and len in
  * the state. */
 cudaError_t tg__sparse_values_write(const tg__sparse_frame *f, cudaStream_t stream);
-/* x[idx] = (x[idx] + value) * share, or (set) the value; *spoilt = 1 if one is not finite (NULL: not wanted).
+/* x[idx] = (x[idx] + value) * share, or (set) the value; *spoilt = 1 if one is not finite (NULL:
+ * not wanted).
  * frame  a coded frame with k values, aligned to 4
  * idx    (k) ascending, memory that the device reaches */
 cudaError_t tg__sparse_values_add(const uint8_t *frame, int values, uint32_t k, const uint32_t *idx,

@@ -1,5 +1,5 @@
-/* A compressed mean of vectors in the memory of a GPU. Two ranks, here threads of this process; over
- * MPI or TCP only the transport differs (reduce.c, tcp_mean.c).
+/* A compressed mean of vectors in the memory of a GPU. Two ranks, here threads of this process;
+ * over MPI or TCP only the transport differs (reduce.c, tcp_mean.c).
  *
  *     cc gpu_mean.c $(pkg-config --cflags --libs telegrad-cuda) -lcudart -lpthread -lm */
 #include <cuda_runtime_api.h>

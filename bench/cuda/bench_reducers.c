@@ -1,7 +1,9 @@
-/* Means of gradients that are on a GPU, over an emulated link: milliseconds of a mean, for ranks that
- * are threads and share one GPU.
+/* Means of gradients that are on a GPU, over an emulated link: milliseconds of a mean, for ranks
+ * that are threads and share one GPU.
  *
- *     bench_reducers [--elements 25557032] [--ranks 4] [--link 1gbit,0.1ms] [--steps 7]     JSON lines
+ *     bench_reducers [--elements 25557032] [--ranks 4] [--link 1gbit,0.1ms] [--steps 7]
+ *
+ * It prints JSON lines:
  *
  *   device   the reducer takes the vector on the GPU
  *   host     the caller copies it to pinned host memory, and the mean back; the reducer works there

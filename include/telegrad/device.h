@@ -8,8 +8,8 @@
  *     tg_device_register(ops)
  *                                  queue_create: one for each reducer or codec handle
  *                                  alloc: a reducer's memory (residual, velocity) and aggregate
- *                                  coder_create: a codec with its feedback. If the backend has none
- *                                      for this codec, vectors are copied to the host and coded there
+ *                                  coder_create: a codec with its feedback. If the backend has
+ *                                      none, vectors are copied to the host and coded there
  *                                  wait_for, encode, ..., decode, signal
  *
  * Frames and memory have the same bits as those of the host's codecs.
@@ -55,14 +55,16 @@ typedef struct tg_coder_setup {
 typedef struct tg_coded {
     size_t struct_size; /* sizeof(tg_coded) */
     size_t len;         /* bytes of the frame */
-    size_t kept; /* elements that the frame carries: k of a sparse frame, the nonzero ones of a
-                         * ternary one, none of a frame of zeros, else n */
-    size_t bad;  /* with TG_E_NONFINITE: the first element of g that is not finite (nothing has
-                         * changed then); SIZE_MAX: g is finite, but not what is formed of it, and the
-                         * vectors are spoilt */
+    /* elements that the frame carries: k of a sparse frame, the nonzero ones of a ternary one, none
+     * of a frame of zeros, else n */
+    size_t kept;
+    /* With TG_E_NONFINITE: the first element of g that is not finite (nothing has changed then);
+     * SIZE_MAX: g is finite, but not what is formed of it, and the vectors are spoilt */
+    size_t bad;
 } tg_coded;
 
-/* Where a matrix lies in a vector: rows * cols elements from `at` on, row after row. Never grows. */
+/* Where a matrix lies in a vector: rows * cols elements from `at` on, row after row. Never
+ * grows. */
 typedef struct tg_matrix {
     size_t at, rows, cols;
 } tg_matrix;
@@ -129,9 +131,8 @@ typedef struct tg_device_ops {
     /* x = the decoded frames of `count` ranks, added up in their order from 0 (add: from x), times
      * `share`. The frames have been checked; each holds n elements. Waits.
      * frame     (count) host memory
-     * finite_p  [out] whether all of x is finite; NULL: not wanted. Then, with one frame, share 1 and
-     *           without add, x is the decoded frame itself: -0 stays -0
-*/
+     * finite_p  [out] whether all of x is finite; NULL: not wanted. Then, with one frame, share 1
+     *           and without add, x is the decoded frame itself: -0 stays -0 */
     tg_status (*decode)(tg_queue *q, const uint8_t *const *frame, const size_t *len, size_t count,
                         float *x, size_t n, bool add, float share, bool *finite_p);
     /* Whether the backend decodes frames of this codec; otherwise they are decoded on the host. */

@@ -1,5 +1,5 @@
-/* telegrad/telegrad.h - all headers of libtelegrad. mpi.h, net.h and cuda.h belong to libraries of their
- * own. */
+/* telegrad/telegrad.h - all headers of libtelegrad. mpi.h, net.h and cuda.h belong to libraries of
+ * their own. */
 #ifndef TELEGRAD_H
 #define TELEGRAD_H
 #include "telegrad/base.h"

@@ -43,9 +43,9 @@ struct tg_reducer {
  * which it is seen to wait. */
 void tg__reducer_watch_stop(tg_reducer *r);
 
-/* For vectors on a device (reducer_device.c). open: create the queue. begin: *g_p is what the method
- * reads, on the device or a copy on the host. deliver: put the mean of the last operation where the
- * caller wants it. */
+/* For vectors on a device (reducer_device.c). open: create the queue. begin: *g_p is what the
+ * method reads, on the device or a copy on the host. deliver: put the mean of the last operation
+ * where the caller wants it. */
 TG_NODISCARD tg_status tg__reducer_open(tg_reducer *r, int device);
 void tg__reducer_close(tg_reducer *r);
 TG_NODISCARD tg_status tg__reducer_gpu_begin(tg_reducer *r, const tg_array *g, const float **g_p);

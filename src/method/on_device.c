@@ -197,8 +197,8 @@ static bool has_flag(const tg__method *m, const char *key)
     return tg_spec_has(m->spec, key) && tg_spec_flag(m->spec, key);
 }
 
-/* Without the settings with which the default program does more than a coder. (rescale does nothing:
- * reducers, which alone have vectors on a device, know no learning rate.) */
+/* Without the settings with which the default program does more than a coder. (rescale does
+ * nothing: reducers, which alone have vectors on a device, know no learning rate.) */
 static bool is_plain(const tg__method *m)
 {
     const tg__feedback *f = m->feedback;

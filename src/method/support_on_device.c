@@ -1,6 +1,6 @@
 /* Random-k's program for vectors on a device: the gradient, the residual and the aggregate stay
- * there; the support is drawn on the host, and its values are exchanged there. The bits are those of
- * the program in shared_support_program.c. */
+ * there; the support is drawn on the host, and its values are exchanged there. The bits are those
+ * of the program in shared_support_program.c. */
 #include "base/mem.h"
 #include "codec/sparse/topk_select.h"
 #include "kernel/kernel.h"

@@ -1,6 +1,6 @@
-/* tg_codec_encode, tg_frame_decode and tg_frame_decode_add with arrays on a GPU, or in its emulation:
- * all codecs, with the bytes and bits of arrays on the host. Codecs that the GPU does not have go
- * through the host. */
+/* tg_codec_encode, tg_frame_decode and tg_frame_decode_add with arrays on a GPU, or in its
+ * emulation: all codecs, with the bytes and bits of arrays on the host. Codecs that the GPU does
+ * not have go through the host. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

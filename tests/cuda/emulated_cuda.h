@@ -73,8 +73,8 @@ void tg__emulate(dim3 blocks, dim3 threads, void (*body)(void *arg), void *arg);
 void __syncthreads(void);
 /* Wait for the lanes of the mask; those that have ended do not count. */
 void __syncwarp(unsigned mask = 0xffffffffu);
-/* Give `value` to the warp; [out] what each lane gave, as 32 words of 64 bits, which stay valid until
- * the lane's next operation. */
+/* Give `value` to the warp; [out] what each lane gave, as 32 words of 64 bits, which stay valid
+ * until the lane's next operation. */
 const uint64_t *tg__warp_share(unsigned mask, uint64_t value);
 unsigned tg__lane(void);
 int __syncthreads_or(int x);

@@ -1,5 +1,5 @@
-/* PowerSGD's passes on a GPU, or in its emulation, have the bits of the reference kernels: vectors of
- * several matrices, and elements in none, of many shapes and ranks. */
+/* PowerSGD's passes on a GPU, or in its emulation, have the bits of the reference kernels: vectors
+ * of several matrices, and elements in none, of many shapes and ranks. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
