@@ -7,35 +7,35 @@
 
 static tg_status copy(tg_queue *q, void *dst, const void *src, size_t bytes)
 {
-    TG__GPU(cudaSetDevice(q->device));
+    TG__ON_DEVICE(q->device);
     TG__GPU(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, q->stream));
     return TG_OK;
 }
 
 static tg_status zero(tg_queue *q, float *x, size_t n)
 {
-    TG__GPU(cudaSetDevice(q->device));
+    TG__ON_DEVICE(q->device);
     TG__GPU(cudaMemsetAsync(x, 0, n * sizeof *x, q->stream));
     return TG_OK;
 }
 
 static tg_status scale(tg_queue *q, float *x, float a, size_t n)
 {
-    TG__GPU(cudaSetDevice(q->device));
+    TG__ON_DEVICE(q->device);
     TG__GPU(tg__gpu_scale(q->stream, x, a, n));
     return TG_OK;
 }
 
 static tg_status widen(tg_queue *q, float *dst, const void *src, tg_dtype dtype, size_t n)
 {
-    TG__GPU(cudaSetDevice(q->device));
+    TG__ON_DEVICE(q->device);
     TG__GPU(tg__gpu_widen(q->stream, dst, src, dtype == TG_BF16, n));
     return TG_OK;
 }
 
 static tg_status narrow(tg_queue *q, void *dst, const float *src, tg_dtype dtype, size_t n)
 {
-    TG__GPU(cudaSetDevice(q->device));
+    TG__ON_DEVICE(q->device);
     TG__GPU(tg__gpu_narrow(q->stream, dst, src, dtype == TG_BF16, n));
     return TG_OK;
 }
@@ -45,7 +45,7 @@ static tg_status stray(tg_queue *q, const float *x, size_t n, float most, size_t
     uint64_t *answer = q->answer.data;
     uint32_t bits;
     memcpy(&bits, &most, sizeof bits);
-    TG__GPU(cudaSetDevice(q->device));
+    TG__ON_DEVICE(q->device);
     TG__GPU(tg__gpu_first_above(q->stream, x, n, bits, &q->word[TG__GPU_STRAY]));
     TG__GPU(cudaMemcpyAsync(&answer[TG__GPU_STRAY], &q->word[TG__GPU_STRAY], sizeof *answer,
                             cudaMemcpyDeviceToHost, q->stream));

@@ -50,8 +50,9 @@ tg_status tg__coder_create(tg_queue *q, const tg_coder_setup *setup, tg_coder **
     c->queue = q;
     c->setup = *setup;
     c->bad = &q->word[TG__GPU_BAD];
-    tg_status status = tg__gpu_status(cudaSetDevice(q->device), "cudaSetDevice");
-    if (status == TG_OK && ops->impl_bytes > 0)
+    TG__ON_DEVICE(q->device);
+    tg_status status = TG_OK;
+    if (ops->impl_bytes > 0)
         status = tg_alloc(ops->impl_bytes, 1, &c->impl);
     if (status == TG_OK)
         status = ops->init(c);
@@ -67,7 +68,7 @@ void tg__coder_destroy(tg_coder *c)
 {
     if (c == NULL)
         return;
-    (void)cudaSetDevice(c->queue->device);
+    TG__ON_DEVICE(c->queue->device);
     (void)cudaStreamSynchronize(c->queue->stream);
     if (c->ops->fini != NULL && c->impl != NULL)
         c->ops->fini(c);
@@ -81,7 +82,7 @@ tg_status tg__coder_encode(tg_coder *c, const tg_encode_context *ctx, const floa
     static const tg_encode_context no_context = {.struct_size = sizeof no_context};
     tg_queue *q = c->queue;
     uint64_t *answer = q->answer.data;
-    TG__GPU(cudaSetDevice(q->device));
+    TG__ON_DEVICE(q->device);
     coded->bad = SIZE_MAX;
     TG__GPU(tg__gpu_first_above(q->stream, g, c->setup.n, 0x7f7fffffu, &q->word[TG__GPU_BAD]));
     TG__GPU(cudaMemcpyAsync(&answer[TG__GPU_BAD], &q->word[TG__GPU_BAD], sizeof *answer,

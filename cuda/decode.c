@@ -58,7 +58,7 @@ tg_status tg__gpu_decode(tg_queue *q, const uint8_t *const *frame, const size_t 
     const bool plain = count == 1 && !add && share == 1 && finite_p == NULL;
     uint64_t *answer = q->answer.data, *spoilt = plain ? NULL : &q->word[TG__GPU_SPOILT];
     size_t room = 0, at = BEFORE;
-    TG__GPU(cudaSetDevice(q->device));
+    TG__ON_DEVICE(q->device);
     for (size_t i = 0; i < count; i++)
         room += place_for(len[i]);
     TG_TRY(tg__gpu_room(q, &q->frames, room));

@@ -167,7 +167,7 @@ static tg_status make_room(tg_matrices *x)
 tg_status tg__matrices_create(tg_queue *q, const tg_matrices_setup *setup, tg_matrices **x_p)
 {
     tg_matrices *x;
-    TG__GPU(cudaSetDevice(q->device));
+    TG__ON_DEVICE(q->device);
     TG_TRY(tg_alloc(1, sizeof *x, &x));
     x->queue = q;
     x->n = setup->n;
@@ -187,7 +187,7 @@ void tg__matrices_destroy(tg_matrices *x)
 {
     if (x == NULL)
         return;
-    (void)cudaSetDevice(x->queue->device);
+    TG__ON_DEVICE(x->queue->device);
     (void)cudaStreamSynchronize(x->queue->stream);
     tg__gpu_free(&x->memory);
     tg__gpu_free(&x->factors);
@@ -251,7 +251,7 @@ tg_status tg__matrices_fold(tg_matrices *x, const float *g, const float *left, c
     const float *on_device = x->factors.data, *out = x->out.data;
     const uint64_t *answer = q->answer.data;
     float *results = x->results.data;
-    TG__GPU(cudaSetDevice(q->device));
+    TG__ON_DEVICE(q->device);
     TG_TRY(check(x, g));
     TG_TRY(bring(x, &x->in, factors, sizeof factors / sizeof *factors));
     TG__GPU(tg__gpu_fold(q->stream, &x->tables, x->m, g, on_device, on_device + x->nleft,
@@ -280,7 +280,7 @@ tg_status tg__matrices_project(tg_matrices *x, const float *left, float *right)
 {
     tg_queue *q = x->queue;
     const piece factor = {left, x->nleft};
-    TG__GPU(cudaSetDevice(q->device));
+    TG__ON_DEVICE(q->device);
     TG_TRY(give(x, &factor, 1));
     TG__GPU(tg__gpu_project(q->stream, &x->tables, x->m, x->factors.data, x->results.data));
     TG_TRY(fetch(x, x->nright));
@@ -294,7 +294,7 @@ tg_status tg__matrices_expand(tg_matrices *x, const float *left, const float *ri
     tg_queue *q = x->queue;
     const piece factors[] = {{left, x->nleft}, {right, x->nright}, {rest, x->nrest}};
     const float *on_device = x->factors.data;
-    TG__GPU(cudaSetDevice(q->device));
+    TG__ON_DEVICE(q->device);
     TG_TRY(give(x, factors, sizeof factors / sizeof *factors));
     TG__GPU(tg__gpu_expand(q->stream, &x->tables, on_device, on_device + x->nleft, out));
     TG__GPU(tg__gpu_scatter(q->stream, &x->tables, on_device + x->nleft + x->nright, out));

@@ -9,7 +9,7 @@ tg_status tg__places_gather(tg_queue *q, float *r, const float *g, size_t n, con
 {
     uint64_t *answer = q->answer.data, *bad = &q->word[TG__GPU_BAD],
              *spoilt = &q->word[TG__GPU_SPOILT];
-    TG__GPU(cudaSetDevice(q->device));
+    TG__ON_DEVICE(q->device);
     TG__GPU(cudaMemsetAsync(spoilt, 0, sizeof *spoilt, q->stream));
     TG__GPU(tg__gpu_first_above(q->stream, g, n, 0x7f7fffffu, bad));
     if (r != NULL)
@@ -28,7 +28,7 @@ tg_status tg__places_gather(tg_queue *q, float *r, const float *g, size_t n, con
 tg_status tg__places_scatter(tg_queue *q, float *x, const uint32_t *idx, const float *val,
                              size_t count, bool add, float share)
 {
-    TG__GPU(cudaSetDevice(q->device));
+    TG__ON_DEVICE(q->device);
     TG__GPU(tg__gpu_put(q->stream, x, idx, val, count, add, share));
     return TG_OK;
 }

@@ -10,7 +10,8 @@
 extern "C" {
 #endif
 
-/* r += g if *bad is UINT64_MAX, else nothing; *spoilt becomes 1 if an element is then not finite. */
+/* r += g if *bad is UINT64_MAX, else nothing; *spoilt becomes 1 if an element is then not
+ * finite. */
 cudaError_t tg__gpu_add(cudaStream_t stream, float *r, const float *g, size_t n,
                         const uint64_t *bad, uint64_t *spoilt);
 /* val = x[idx] */

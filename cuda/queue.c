@@ -14,6 +14,22 @@ tg_status tg__gpu_status(cudaError_t error, const char *call)
                    call, cudaGetErrorString(error));
 }
 
+/* If this fails, so do the calls that follow. */
+int tg__gpu_enter(int device)
+{
+    int before = device;
+    if (cudaGetDevice(&before) != cudaSuccess || before == device)
+        return -1;
+    (void)cudaSetDevice(device);
+    return before;
+}
+
+void tg__gpu_leave(const int *before)
+{
+    if (*before >= 0)
+        (void)cudaSetDevice(*before);
+}
+
 tg_status tg__gpu_finish(tg_queue *q)
 {
     TG__GPU(cudaStreamSynchronize(q->stream));
@@ -50,7 +66,7 @@ static tg_status open_queue(tg_queue *q, int device)
 {
     q->device = device;
     q->staging.pinned = q->answer.pinned = true;
-    TG__GPU(cudaSetDevice(device));
+    TG__ON_DEVICE(device);
     TG__GPU(cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking));
     q->streaming = true;
     TG__GPU(cudaEventCreateWithFlags(&q->event, cudaEventDisableTiming));
@@ -80,7 +96,7 @@ void tg__queue_destroy(tg_queue *q)
 {
     if (q == NULL)
         return;
-    (void)cudaSetDevice(q->device);
+    TG__ON_DEVICE(q->device);
     if (q->streaming)
         (void)cudaStreamSynchronize(q->stream);
     for (size_t i = 0; i < q->npinned; i++)
@@ -101,7 +117,7 @@ void tg__queue_destroy(tg_queue *q)
 
 tg_status tg__queue_wait_for(tg_queue *q, void *stream)
 {
-    TG__GPU(cudaSetDevice(q->device));
+    TG__ON_DEVICE(q->device);
     TG__GPU(cudaEventRecord(q->event, stream));
     TG__GPU(cudaStreamWaitEvent(q->stream, q->event, 0));
     return TG_OK;
@@ -109,7 +125,7 @@ tg_status tg__queue_wait_for(tg_queue *q, void *stream)
 
 tg_status tg__queue_signal(tg_queue *q, void *stream)
 {
-    TG__GPU(cudaSetDevice(q->device));
+    TG__ON_DEVICE(q->device);
     TG__GPU(cudaEventRecord(q->event, q->stream));
     TG__GPU(cudaStreamWaitEvent(stream, q->event, 0));
     return TG_OK;
@@ -120,7 +136,7 @@ tg_status tg__queue_signal(tg_queue *q, void *stream)
 tg_status tg__queue_alloc(tg_queue *q, size_t bytes, void **p_p)
 {
     void *p;
-    TG__GPU(cudaSetDevice(q->device));
+    TG__ON_DEVICE(q->device);
     TG__GPU(cudaMalloc(&p, bytes));
     const tg_status status =
         tg__gpu_status(cudaMemsetAsync(p, 0, bytes, q->stream), "cudaMemsetAsync");
@@ -136,7 +152,7 @@ void tg__queue_release(tg_queue *q, void *p)
 {
     if (p == NULL)
         return;
-    (void)cudaSetDevice(q->device);
+    TG__ON_DEVICE(q->device);
     (void)cudaStreamSynchronize(q->stream);
     (void)cudaFree(p);
 }
@@ -145,7 +161,7 @@ void tg__queue_pin(tg_queue *q, void *p, size_t bytes)
 {
     if (q->npinned == TG__GPU_PINNED_MOST || bytes == 0)
         return;
-    (void)cudaSetDevice(q->device);
+    TG__ON_DEVICE(q->device);
     if (cudaHostRegister(p, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable) ==
         cudaSuccess)
         q->pinned[q->npinned++] = (tg__gpu_pinned){.begin = p, .bytes = bytes};
@@ -158,7 +174,7 @@ void tg__queue_unpin(tg_queue *q, void *p)
     for (size_t i = 0; i < q->npinned; i++) {
         if (q->pinned[i].begin != p)
             continue;
-        (void)cudaSetDevice(q->device);
+        TG__ON_DEVICE(q->device);
         (void)cudaStreamSynchronize(q->stream);
         (void)cudaHostUnregister(p);
         q->pinned[i] = q->pinned[--q->npinned];
@@ -190,7 +206,7 @@ void *tg__gpu_reach(const tg_queue *q, void *host, size_t bytes)
 
 tg_status tg__gpu_copy_in(tg_queue *q, void *device, const void *host, size_t bytes)
 {
-    TG__GPU(cudaSetDevice(q->device));
+    TG__ON_DEVICE(q->device);
     if (is_pinned(q, host, bytes)) {
         TG__GPU(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, q->stream));
         return TG_OK;
@@ -214,7 +230,7 @@ tg_status tg__gpu_copy_in(tg_queue *q, void *device, const void *host, size_t by
 
 tg_status tg__gpu_copy_out(tg_queue *q, void *host, const void *device, size_t bytes)
 {
-    TG__GPU(cudaSetDevice(q->device));
+    TG__ON_DEVICE(q->device);
     if (is_pinned(q, host, bytes)) {
         TG__GPU(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, q->stream));
         return TG_OK;

@@ -59,7 +59,7 @@ typedef struct tg__combine {
     /* `all` forms the aggregate in a place of its own, and acc is NULL; result does nothing. Only
      * allgather serves it. */
     bool elsewhere;
-    bool cuts;  /* ranks are compared by their norms; a mean unless the method has clip=median */
+    bool cuts; /* ranks are compared by their norms; a mean unless the method has clip=median */
 } tg__combine;
 /* Zeros to add to, and finish, on the cores of x->pool. */
 void tg__combine_begin(const tg__exchange *x, float *acc, size_t n);
