@@ -45,6 +45,8 @@ tg_status tg__coder_create(tg_queue *q, const tg_coder_setup *setup, tg_coder **
     tg_coder *c;
     if (ops == NULL)
         return tg_fail(TG_E_UNSUPPORTED, "codec %s: the GPU has none", setup->codec);
+    if (setup->struct_size < sizeof *setup)
+        return tg_fail(TG_E_UNSUPPORTED, "this libtelegrad is older than libtelegrad-cuda");
     TG_TRY(tg_alloc(1, sizeof *c, &c));
     c->ops = ops;
     c->queue = q;
@@ -89,8 +91,10 @@ tg_status tg__coder_encode(tg_coder *c, const tg_encode_context *ctx, const floa
                             cudaMemcpyDeviceToHost, q->stream));
     const tg_status status =
         c->ops->encode(c, ctx != NULL ? ctx : &no_context, g, dst, dst_cap, coded);
-    if (status != TG_OK && status != TG_E_NONFINITE)
+    if (status != TG_OK && status != TG_E_NONFINITE) {
+        (void)cudaStreamSynchronize(q->stream); /* copies may still use the caller's memory */
         return status;
+    }
     if (answer[TG__GPU_BAD] < c->setup.n) {
         coded->bad = (size_t)answer[TG__GPU_BAD];
         return tg_fail(TG_E_NONFINITE, "element %zu of the gradient is not finite", coded->bad);

@@ -198,9 +198,7 @@ static tg_status encode(tg_coder *c, const tg_encode_context *ctx, const float *
 static tg_status decode(tg_queue *q, const uint8_t *host, const uint8_t *frame, size_t len,
                         float *x, size_t n, bool first, bool last, float share, uint64_t *spoilt)
 {
-    (void)len;
-    (void)n;
-    return tg__strip_frame_sum(q, host, frame, false, x, first, last, share, spoilt);
+    return tg__strip_frame_sum(q, host, frame, len, false, x, n, first, last, share, spoilt);
 }
 
 const tg__coder_ops tg__coder_1bit = {.codec = "1bit",

@@ -155,6 +155,9 @@ static tg_status decode(tg_queue *q, const uint8_t *host, const uint8_t *frame, 
     const unsigned bucket = int8 ? TG__PACK_BLOCK : TG__PACK_BLOCK << (aux >> AUX_BUCKET & 7);
     if (!int8 && (aux & AUX_ELIAS) != 0)
         return decode_elias(q, host, len, x, n, first, last, share, spoilt);
+    const size_t units = (n + bucket - 1) / bucket * 2;
+    if (width < 2 || width > 8 || TG__FRAME_HEAD + units + tg__packed_bytes(n, width) > len)
+        return tg_fail(TG_E_CORRUPT, "a frame has changed since it was checked");
     TG__GPU(tg__quant_decode_fixed(frame + TG__FRAME_HEAD, width, bucket, x, n, first, last, share,
                                    spoilt, q->stream));
     return TG_OK;

@@ -143,9 +143,8 @@ static tg_status encode(tg_coder *c, const tg_encode_context *ctx, const float *
 static tg_status decode(tg_queue *q, const uint8_t *host, const uint8_t *frame, size_t len,
                         float *x, size_t n, bool first, bool last, float share, uint64_t *spoilt)
 {
-    (void)len;
     if (tg__get16(host + 2) == AUX_SCALED)
-        return tg__strip_frame_sum(q, host, frame, true, x, first, last, share, spoilt);
+        return tg__strip_frame_sum(q, host, frame, len, true, x, n, first, last, share, spoilt);
     TG__GPU(tg__sign_decode(frame + TG__FRAME_HEAD, x, n, first, last, share, spoilt, q->stream));
     return TG_OK;
 }

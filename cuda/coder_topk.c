@@ -334,7 +334,8 @@ static tg_status encode(tg_coder *c, const tg_encode_context *ctx, const float *
     const size_t seen = report->total;
     if (seen > l.pass.room || (seen < k && report->low > 1))
         TG_TRY(again(c, &l, out));
-    if (report->infinite)
+    if (report->infinite ||
+        (report->keep > 0 && !report->dense && report->len <= TG__SPARSE_VALUES))
         return tg_fail(TG_E_NONFINITE, "top-k: the vector holds NaN or infinity");
     if (report->total >= k)
         remember(own, k, report->kth, seen);
@@ -382,6 +383,8 @@ static tg_status add_coded(tg_queue *q, const uint8_t *host, const uint8_t *fram
 {
     const unsigned aux = tg__get16(host + 2);
     const size_t k = TG__MIN((size_t)tg__get32(host + TG__FRAME_HEAD), n);
+    if (len < TG__SPARSE_VALUES) /* the bytes have changed since the check */
+        return TG_OK;
     const uint8_t *src = host + TG__SPARSE_VALUES;
     int values = (int)(aux & 15);
     const bool levels = values > TG__SPARSE_1BIT;

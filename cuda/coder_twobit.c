@@ -306,9 +306,9 @@ static tg_status decode(tg_queue *q, const uint8_t *host, const uint8_t *frame, 
 {
     const uint8_t *entry = host + TG__FRAME_HEAD;
     const bool several = tg__get16(host + 2) & AUX_RUNS;
-    const size_t count = several ? tg__get32(entry) : 1;
+    const size_t most = several ? (len - TG__FRAME_HEAD) / RUN_BYTES : 1;
+    const size_t count = several ? TG__MIN((size_t)tg__get32(entry), most) : 1;
     size_t at = several ? AT_RUNS + RUN_BYTES * count : AT_PLANES, begin = 0;
-    (void)len;
     entry += several ? AT_RUNS : 0;
     tg__twobit_runs runs = {0};
     for (size_t i = 0; i < count; i++) {
@@ -318,7 +318,9 @@ static tg_status decode(tg_queue *q, const uint8_t *host, const uint8_t *frame, 
         *run = (tg__twobit_run){.begin = (uint32_t)begin, .at = (uint32_t)at};
         memcpy(&run->threshold, entry, sizeof run->threshold);
         entry += 4;
-        at += plane_bytes(end - begin);
+        at += end < begin ? 0 : plane_bytes(end - begin);
+        if (end < begin || end > n || TG__FRAME_HEAD + at > len)
+            return tg_fail(TG_E_CORRUPT, "a frame has changed since it was checked");
         begin = end;
         runs.end = (uint32_t)end;
         if (runs.count == TG__TWOBIT_RUNS || i + 1 == count) {

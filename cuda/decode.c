@@ -25,10 +25,10 @@ void tg__gpu_frame_head(uint8_t *frame, uint8_t codec, uint8_t form, uint16_t au
     tg__put32(frame + 8, (uint32_t)payload_len);
 }
 
-static tg_status add_frame(tg_queue *q, const uint8_t *host, const uint8_t *frame, size_t len,
-                           float *x, size_t n, bool first, bool last, float share, uint64_t *spoilt)
+static tg_status add_frame(tg_queue *q, uint8_t form, const uint8_t *host, const uint8_t *frame,
+                           size_t len, float *x, size_t n, bool first, bool last, float share,
+                           uint64_t *spoilt)
 {
-    const uint8_t form = host[1];
     if (form == TG__FORM_CODED) {
         const tg__coder_ops *ops = tg__coder_by_id(host[0]);
         if (ops == NULL)
@@ -45,29 +45,29 @@ static tg_status add_frame(tg_queue *q, const uint8_t *host, const uint8_t *fram
 }
 
 /* Copy a frame to the device, unless it has nothing but a head. */
-static tg_status send_frame(tg_queue *q, const uint8_t *frame, size_t len, size_t at)
+static tg_status send_frame(tg_queue *q, uint8_t form, const uint8_t *frame, size_t len, size_t at)
 {
-    if (frame[1] == TG__FORM_ZERO)
+    if (form == TG__FORM_ZERO)
         return TG_OK;
     return tg__gpu_copy_in(q, (uint8_t *)q->frames.data + at, frame, len);
 }
 
-tg_status tg__gpu_decode(tg_queue *q, const uint8_t *const *frame, const size_t *len, size_t count,
-                         float *x, size_t n, bool add, float share, bool *finite_p)
+static tg_status decode_all(tg_queue *q, const uint8_t *const *frame, const size_t *len,
+                            size_t count, float *x, size_t n, bool add, float share, bool *finite_p)
 {
     const bool plain = count == 1 && !add && share == 1 && finite_p == NULL;
     uint64_t *answer = q->answer.data, *spoilt = plain ? NULL : &q->word[TG__GPU_SPOILT];
     size_t room = 0, at = BEFORE;
-    TG__ON_DEVICE(q->device);
     for (size_t i = 0; i < count; i++)
         room += place_for(len[i]);
     TG_TRY(tg__gpu_room(q, &q->frames, room));
     TG__GPU(cudaMemsetAsync(&q->word[TG__GPU_SPOILT], 0, sizeof *answer, q->stream));
     for (size_t i = 0; i < count; i++) {
         const bool first = i == 0 && !add, last = i + 1 == count;
-        TG_TRY(send_frame(q, frame[i], len[i], at));
-        TG_TRY(add_frame(q, frame[i], (const uint8_t *)q->frames.data + at, len[i], x, n, first,
-                         last, share, spoilt));
+        const uint8_t form = frame[i][1];
+        TG_TRY(send_frame(q, form, frame[i], len[i], at));
+        TG_TRY(add_frame(q, form, frame[i], (const uint8_t *)q->frames.data + at, len[i], x, n,
+                         first, last, share, spoilt));
         at += place_for(len[i]);
     }
     if (count == 0 && !add)
@@ -78,4 +78,14 @@ tg_status tg__gpu_decode(tg_queue *q, const uint8_t *const *frame, const size_t 
     if (finite_p != NULL)
         *finite_p = answer[TG__GPU_SPOILT] == 0;
     return TG_OK;
+}
+
+tg_status tg__gpu_decode(tg_queue *q, const uint8_t *const *frame, const size_t *len, size_t count,
+                         float *x, size_t n, bool add, float share, bool *finite_p)
+{
+    TG__ON_DEVICE(q->device);
+    const tg_status status = decode_all(q, frame, len, count, x, n, add, share, finite_p);
+    if (status != TG_OK) /* copies may still read the caller's memory */
+        (void)cudaStreamSynchronize(q->stream);
+    return status;
 }

@@ -195,8 +195,12 @@ static bool is_pinned(const tg_queue *q, const void *host, size_t bytes)
 void *tg__gpu_reach(const tg_queue *q, void *host, size_t bytes)
 {
     void *device = NULL;
-    if (!is_pinned(q, host, bytes) || cudaHostGetDevicePointer(&device, host, 0) != cudaSuccess)
+    if (!is_pinned(q, host, bytes))
         return NULL;
+    if (cudaHostGetDevicePointer(&device, host, 0) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return NULL;
+    }
     return device;
 }
 

@@ -161,17 +161,28 @@ static tg__strip strip_at(const uint8_t *entry)
     return (tg__strip){.rows = tg__get32(entry), .cols = tg__get32(entry + 4)};
 }
 
-tg_status tg__strip_frame_sum(tg_queue *q, const uint8_t *host, const uint8_t *frame, bool rows,
-                              float *x, bool first, bool last, float share, uint64_t *spoilt)
+static tg_status changed(void)
+{
+    return tg_fail(TG_E_CORRUPT, "a frame has changed since it was checked");
+}
+
+tg_status tg__strip_frame_sum(tg_queue *q, const uint8_t *host, const uint8_t *frame, size_t len,
+                              bool rows, float *x, size_t n, bool first, bool last, float share,
+                              uint64_t *spoilt)
 {
     const uint8_t *entry = host + TG__FRAME_HEAD + AT_STRIPS;
-    const size_t count = tg__get32(host + TG__FRAME_HEAD);
+    if (len < TG__FRAME_HEAD + AT_STRIPS)
+        return changed();
+    const size_t most = (len - TG__FRAME_HEAD - AT_STRIPS) / STRIP_BYTES;
+    const size_t count = TG__MIN((size_t)tg__get32(host + TG__FRAME_HEAD), most);
     const size_t at_values = TG__FRAME_HEAD + AT_STRIPS + STRIP_BYTES * count;
     size_t begin = 0, value = 0, bit = 0;
     for (size_t i = 0; i < count; i++) {
         const tg__strip s = strip_at(entry + STRIP_BYTES * i);
         value += values_of(rows, &s);
     }
+    if (at_values + value * sizeof(float) > len)
+        return changed();
     const tg__strip_sum sum = {.values = (const float *)(const void *)(frame + at_values),
                                .bits = frame + at_values + value * sizeof(float),
                                .rows = rows,
@@ -181,16 +192,21 @@ tg_status tg__strip_frame_sum(tg_queue *q, const uint8_t *host, const uint8_t *f
                                .share = share,
                                .spoilt = spoilt};
     tg__strip_group group = {0};
+    const size_t values = value;
     value = 0;
     for (size_t i = 0; i < count; i++) {
         tg__strip s = strip_at(entry + STRIP_BYTES * i);
         s.begin = (uint32_t)begin;
         s.value = (uint32_t)value;
         s.bit = (uint32_t)bit;
+        if (begin + (size_t)s.rows * s.cols > n)
+            return changed();
         group.strip[group.count++] = s;
         begin += (size_t)s.rows * s.cols;
         value += values_of(rows, &s);
         bit += s.rows * row_bytes(s.cols);
+        if (value > values || at_values + values * sizeof(float) + bit > len)
+            return changed();
         group.end = (uint32_t)begin;
         if (group.count == TG__STRIPS || i + 1 == count) {
             TG__GPU(tg__strips_sum(&group, &sum, q->stream));

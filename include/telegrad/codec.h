@@ -104,7 +104,8 @@ TG_API size_t tg_codec_bound(const tg_codec *codec, size_t n);
  * dst_cap  bytes; tg_codec_bound(codec, n) is always enough
  * len_p    [out] bytes written, set on success only
  * Errors   TG_E_ARG (names the member of ctx), TG_E_SPACE, TG_E_NONFINITE (x holds NaN or infinity;
- *          names the first such element), TG_E_UNSUPPORTED
+ *          names the first such element), TG_E_UNSUPPORTED; with TG_CUDA also TG_E_NOMEM and
+ *          TG_E_STATE (the GPU has failed). What ctx points to is in host memory in any case
  * Threads  one tg_codec per thread */
 TG_API TG_NODISCARD tg_status tg_codec_encode(tg_codec *codec, const tg_encode_context *ctx,
                                               const tg_array *x, void *dst, size_t dst_cap,
@@ -116,7 +117,7 @@ TG_API TG_NODISCARD tg_status tg_codec_encode(tg_codec *codec, const tg_encode_c
  * it may decode to other values.
  * frame    (len bytes) must hold exactly x->n elements, and must not overlap x
  * Errors   TG_E_ARG, TG_E_CORRUPT, TG_E_VERSION, TG_E_MISMATCH (another element count),
- *          TG_E_UNSUPPORTED
+ *          TG_E_UNSUPPORTED; with TG_CUDA also TG_E_NOMEM and TG_E_STATE (the GPU has failed)
  * Threads  any; only one may use x */
 TG_API TG_NODISCARD tg_status tg_frame_decode(const void *frame, size_t len, tg_array *x);
 TG_API TG_NODISCARD tg_status tg_frame_decode_add(const void *frame, size_t len, tg_array *x);

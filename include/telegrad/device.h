@@ -101,6 +101,7 @@ typedef struct tg_device_ops {
      * pinned, it is copied through a pinned buffer. */
     void (*pin)(tg_queue *q, void *p, size_t bytes);
     void (*unpin)(tg_queue *q, void *p); /* waits */
+    /* copy_in has read the host's memory when it returns, unless that is pinned. */
     tg_status (*copy_in)(tg_queue *q, void *device, const void *host, size_t bytes);
     tg_status (*copy_out)(tg_queue *q, void *host, const void *device, size_t bytes);
     tg_status (*copy)(tg_queue *q, void *dst, const void *src, size_t bytes); /* on the device */

@@ -78,7 +78,8 @@ typedef struct tg_reducer_config {
  *            others get TG_E_PEER, which names it),
  *            TG_E_MISMATCH (ranks differ, or create reducers in different orders; names what
  *            differs, and the rank),
- *            TG_E_PEER, TG_E_STATE (too many share the transport), TG_E_STOPPED.
+ *            TG_E_PEER, TG_E_STATE (too many share the transport; the GPU has failed: this rank leaves
+ *            the transport, too), TG_E_STOPPED, TG_E_UNSUPPORTED (TG_CUDA without tg_cuda_attach).
  *            If the transport has failed before, the same error as then */
 TG_API TG_NODISCARD tg_status tg_reducer_create(const char *method, tg_transport *transport,
                                                 size_t n, const tg_reducer_config *config,
@@ -126,9 +127,9 @@ TG_API TG_NODISCARD tg_status tg_reducer_start_as(tg_reducer *r, tg_dtype dtype,
  * On a GPU: the method's memory is there, too. Methods with exchange=allgather and a codec that the
  * GPU has (topk, dgc, 2bit, 1bit, efsign, qsgd, int8, fp16, ...) code and decode there, so only
  * frames go to the host; vectors of others are copied to the host and coded there. Both give the
- * same bits. g is read by work that begins after what g->stream has been given before this call;
- * the call waits for it. When the operation is done, mean is valid for work that mean->stream is
- * given from then on.
+ * same bits. g is read by work that begins after what g->stream has been given before this call.
+ * When the operation is done, mean is valid for work that mean->stream is given from then on. Until
+ * then g, mean and the streams must stay.
  * g, mean  both of n elements, of the same type, and as the config says; mean may be g
  * Errors   as for tg_reducer_start; TG_E_STATE also if the GPU fails, which is final */
 TG_API TG_NODISCARD tg_status tg_reducer_start_array(tg_reducer *r, const tg_array *g,

@@ -1,5 +1,7 @@
 """Where an array's numbers lie, and of which type they are: NumPy arrays, PyTorch tensors, whatever has the buffer protocol or DLPack."""
+import contextlib
 import ctypes
+import sys
 from typing import Any, Callable, Dict, Tuple
 
 from telegrad import _c
@@ -75,18 +77,25 @@ def _check_place(what: str, array: Any, gpu: int) -> None:
 
 def stream_of(array: Any, gpu: int) -> int:
     """The cudaStream_t on which the caller works with the array: PyTorch's current stream, else the default one."""
-    if type(array).__module__.partition(".")[0] == "torch":
-        import torch
-        return int(torch.cuda.current_stream(gpu).cuda_stream)
-    return 0
+    torch = _torch_of(array)
+    return 0 if torch is None else int(torch.cuda.current_stream(gpu).cuda_stream)
+
+
+def _torch_of(array: Any) -> Any:
+    """PyTorch, if the array is a tensor of it."""
+    torch: Any = sys.modules.get("torch")
+    return torch if torch is not None and isinstance(array, torch.Tensor) else None
 
 
 def _by_dlpack(what: str, array: Any, gpu: int) -> Tuple[int, int, int, Any]:
     _check_place(what, array, gpu)
 
     def export() -> Any:
-        # DLPack's number of the stream: 1 is the default one.
-        return array.__dlpack__(stream=stream_of(array, gpu) or 1) if gpu >= 0 else array.__dlpack__()
+        if gpu < 0:
+            return array.__dlpack__()
+        torch = _torch_of(array)
+        with contextlib.nullcontext() if torch is None else torch.cuda.device(gpu):  # PyTorch exports from the current device
+            return array.__dlpack__(stream=stream_of(array, gpu) or 1)  # DLPack's number of the default stream is 1
     if getattr(array, "requires_grad", False):
         raise ArgumentError(f"{what}: it requires a gradient: allowed: its detached values (array.detach())")
     capsule = _asked(what, export)

@@ -30,6 +30,7 @@ class _Job:
         self.ready = torch.cuda.current_stream(buffer.device).record_event() if buffer.is_cuda else None
         self.started: List[Part] = []
         self.error: Optional[BaseException] = None
+        self.finished = False
 
 
 class DdpHook:
@@ -159,23 +160,33 @@ class DdpHook:
 
     def _wait_for_jobs(self) -> None:
         for job in iter(self._to_wait.get, None):
-            with self._beside(job):
-                for part in job.started:
-                    try:
-                        part.wait(job.buffer)
-                    except BaseException as error:  # one that is final counts more
-                        if job.error is None or isinstance(job.error, NonFiniteError):
-                            job.error = error
+            try:
+                with self._beside(job):
+                    self._wait(job)
+                    self._finish(job)
+            except BaseException as error:  # of the GPU: the stream cannot be used
+                job.error = error
                 self._finish(job)
+
+    def _wait(self, job: _Job) -> None:
+        for part in job.started:
+            try:
+                part.wait(job.buffer)
+            except BaseException as error:  # one that is final counts more
+                if job.error is None or isinstance(job.error, NonFiniteError):
+                    job.error = error
 
     def _finish(self, job: _Job) -> None:
         """Give the result to DDP. After an error it is infinite, so that it cannot be taken for a gradient. A thread that
         waits for it is not woken when the interpreter exits: it would end inside of autograd's C++, which then aborts."""
-        if _network.exiting:
+        if _network.exiting or job.finished:
             return
-        error = job.error
+        error, job.finished = job.error, True
         if error is not None:
-            job.buffer.fill_(float("inf"))
+            try:
+                job.buffer.fill_(float("inf"))
+            except BaseException as worse:  # the GPU has failed, which is final
+                error = worse
         with self._changed:
             if isinstance(error, NonFiniteError):
                 self._nonfinite += 1
@@ -184,7 +195,10 @@ class DdpHook:
                 self._failed = error
             self._pending -= 1
             self._changed.notify_all()
-        job.future.set_result(job.buffer)
+        try:
+            job.future.set_result(job.buffer)
+        except BaseException as worse:
+            job.future.set_exception(worse)
 
     def _end(self) -> None:
         """The network is closed, or the interpreter exits (then net.stop() has ended what waits)."""

@@ -34,8 +34,7 @@ tg_status tg_device_register(const tg_device_ops *ops)
 struct tg__device_side {
     tg_queue *queue;
     int device;
-    tg_coder *coder;
-    bool refused;         /* the backend has no coder */
+    tg_coder *coder;      /* NULL with segments: the backend has none */
     size_t n, nsegments;  /* that the coder is for */
     tg_segment *segments; /* (nsegments) */
     float *host;          /* (host_n) a copy of the vector */
@@ -49,7 +48,6 @@ static void drop_coder(tg__device_side *side)
     free(side->segments);
     side->coder = NULL;
     side->segments = NULL;
-    side->refused = false;
 }
 
 static void reset(tg__device_side *side)
@@ -121,10 +119,11 @@ static tg_status have_coder(tg__device_side *side, const tg_codec *c, size_t n,
                                   .segments = side->segments,
                                   .nsegments = count};
     const tg_status status = tg__device()->coder_create(side->queue, &setup, &side->coder);
-    side->refused = status == TG_E_UNSUPPORTED;
     if (status != TG_OK)
         side->coder = NULL;
-    return side->refused ? TG_OK : status;
+    if (status != TG_OK && status != TG_E_UNSUPPORTED)
+        drop_coder(side); /* so that the next call tries again */
+    return status == TG_E_UNSUPPORTED ? TG_OK : status;
 }
 
 static tg_status encode_on_host(tg__device_side *side, tg_codec *c, const tg_encode_context *ctx,

@@ -89,6 +89,8 @@ static tg_status conclude(tg_reducer *r, tg_status status)
             r->ratio = 4.0 * (double)r->n / (double)(r->op.task.coded_bytes + TG__ENVELOPE_BYTES);
         }
     }
+    if (status != TG_OK && status != TG_E_NONFINITE)
+        tg__reducer_gpu_tell(r, status);
     if (r->on_done != NULL)
         r->on_done(r->arg, status);
     return status;
@@ -163,7 +165,11 @@ static tg_status start(const char *call, tg_reducer *r, const vectors *v,
     bool finite;
     TG_TRY(check_start(call, r, v));
     tg__reducer_settle(r);
-    TG_TRY(take_gradient(r, v, &g, &finite));
+    const tg_status taken = take_gradient(r, v, &g, &finite);
+    if (taken != TG_OK) {
+        tg__reducer_gpu_tell(r, taken);
+        return taken;
+    }
     r->op.method = r->method;
     r->op.task = (tg__task){.step = r->step++, .g = g, .coded = true, .nonfinite = !finite};
     r->op.flags = TG__FLAG_CLOSES;

@@ -115,7 +115,9 @@ static tg_status make_method(tg_reducer *r, const tg_spec *spec, const tg_reduce
     if (tg__method_is_auto(spec) && tg__nodes_talkers(r->nodes, r->transport->size) > 1)
         TG_TRY(choose_exchange(r, tg_spec_text(spec), setup, &setup.exchange));
     setup.queue = r->gpu.queue;
-    TG_TRY(tg__method_create(tg_spec_text(spec), &setup, &r->method));
+    const tg_status status = tg__method_create(tg_spec_text(spec), &setup, &r->method);
+    r->gpu.failed = status == TG_E_STATE && r->gpu.queue != NULL;
+    TG_TRY(status);
     r->gpu.native = tg__on_device(r->method);
     return TG_OK;
 }
@@ -202,9 +204,10 @@ tg_status tg_reducer_create(const char *method, tg_transport *transport, size_t 
         status = create(r, spec, c);
     }
     tg_spec_free(spec);
-    if (status == TG_E_NOMEM && r != NULL && r->engine != NULL)
+    const bool alone = status == TG_E_NOMEM || (r != NULL && r->gpu.failed);
+    if (alone && r != NULL && r->engine != NULL)
         tg__engine_give_up(r->engine, status, transport->rank);
-    else if (status == TG_E_NOMEM)
+    else if (alone)
         tg__leave_transport(transport, status);
     if (status != TG_OK) {
         tg_reducer_destroy(r);

@@ -10,9 +10,16 @@ tg_status tg__reducer_open(tg_reducer *r, int device)
         return tg_fail(TG_E_UNSUPPORTED,
                        "tg_reducer_create: config->memory=TG_CUDA: no GPU is attached: call "
                        "tg_cuda_attach first (libtelegrad-cuda)");
-    TG_TRY(tg__device()->queue_create(device, &r->gpu.queue));
+    const tg_status status = tg__device()->queue_create(device, &r->gpu.queue);
+    r->gpu.failed = status == TG_E_STATE;
     r->gpu.device = device;
-    return TG_OK;
+    return status;
+}
+
+void tg__reducer_gpu_tell(tg_reducer *r, tg_status status)
+{
+    if (r->gpu.queue != NULL)
+        tg__engine_give_up(r->engine, status, r->transport->rank);
 }
 
 void tg__reducer_close(tg_reducer *r)
@@ -21,7 +28,6 @@ void tg__reducer_close(tg_reducer *r)
         return;
     tg__device()->release(r->gpu.queue, r->gpu.f32);
     tg__device()->queue_destroy(r->gpu.queue);
-    free(r->gpu.result);
 }
 
 /* Room for an f32 vector on the device. */
@@ -55,8 +61,6 @@ tg_status tg__reducer_gpu_begin(tg_reducer *r, const tg_array *g, const float **
         return TG_OK;
     if (r->wide == NULL)
         TG_TRY(tg_alloc(r->n, sizeof *r->wide, &r->wide));
-    if (r->gpu.result == NULL)
-        TG_TRY(tg_alloc(r->n, sizeof *r->gpu.result, &r->gpu.result));
     TG_TRY(ops->copy_out(r->gpu.queue, r->wide, on_device, r->n * sizeof(float)));
     *g_p = r->wide;
     return ops->finish(r->gpu.queue);

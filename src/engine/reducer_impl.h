@@ -11,9 +11,9 @@
 typedef struct tg__reducer_gpu {
     tg_queue *queue; /* NULL: they are on the host */
     int device;
-    bool native; /* the method works there; else `wide` and `result` are copies on the host */
-    float *f32;  /* (n) on the device: a gradient of 16 bits, or a mean to be rounded */
-    float *result;
+    bool native;  /* the method works there; else `wide` is a copy on the host */
+    float *f32;   /* (n) on the device: a gradient of 16 bits, or a mean to be rounded */
+    bool failed;  /* a call of it did, so the other ranks must know */
     void *stream; /* of the mean */
 } tg__reducer_gpu;
 
@@ -50,6 +50,8 @@ TG_NODISCARD tg_status tg__reducer_open(tg_reducer *r, int device);
 void tg__reducer_close(tg_reducer *r);
 TG_NODISCARD tg_status tg__reducer_gpu_begin(tg_reducer *r, const tg_array *g, const float **g_p);
 TG_NODISCARD tg_status tg__reducer_gpu_deliver(tg_reducer *r, const float *mean);
+/* If the vectors are on a device: tell the other ranks that this one has failed; the job is over. */
+void tg__reducer_gpu_tell(tg_reducer *r, tg_status status);
 /* The element `bad` of the gradient that has just been refused. */
 float tg__reducer_gpu_element(const tg_reducer *r, size_t bad);
 /* The slots may be read and written. */

@@ -280,6 +280,48 @@ static void test_overflow(void **state)
     }
 }
 
+/* A NaN that was written into the memory has the same effect as on the host: it is found when no
+ * threshold is known that enough elements reach, and the memory starts anew. */
+static void test_nan_in_memory(void **state)
+{
+    static float x[N];
+    tg_status statuses[2][8];
+    float memory[2][8];
+    int refused = 0;
+    (void)state;
+    for (int on_gpu = 0; on_gpu < 2; on_gpu++) {
+        tg_transport *t;
+        rank k = {.on_gpu = on_gpu != 0};
+        const tg_reducer_config config = {.struct_size = sizeof config,
+                                          .memory = on_gpu ? TG_CUDA : TG_HOST};
+        assert_int_equal(tg_transport_inproc(1, &t), TG_OK);
+        assert_int_equal(tg_reducer_create("topk:density=0.1", t, N, &config, &k.r), TG_OK);
+        if (k.on_gpu)
+            assert_int_equal(cudaMalloc(&k.device, sizeof x), cudaSuccess);
+        for (int step = 0; step < 8; step++) {
+            tg_reducer_slot slot = {.struct_size = sizeof slot};
+            assert_int_equal(tg_reducer_slot_get(k.r, 0, &slot), TG_OK);
+            if (step == 2)
+                ((float *)slot.data)[1000] = NAN;
+            memory[on_gpu][step] = ((float *)slot.data)[500];
+            draw(x, 0, step);
+            for (size_t i = 0; step >= 2 && i < N; i++)
+                x[i] *= 1e-3f; /* the last threshold is far too high */
+            statuses[on_gpu][step] = mean_of(&k, x, sizeof x, TG_F32);
+        }
+        tg_reducer_destroy(k.r);
+        tg_transport_destroy(t);
+        if (k.on_gpu)
+            cudaFree(k.device);
+    }
+    for (int step = 0; step < 8; step++) {
+        assert_int_equal(statuses[0][step], statuses[1][step]);
+        assert_memory_equal(&memory[0][step], &memory[1][step], sizeof memory[0][step]);
+        refused += statuses[1][step] == TG_E_NONFINITE;
+    }
+    assert_true(refused > 0);
+}
+
 static void test_refused(void **state)
 {
     tg_transport *t;
@@ -316,6 +358,7 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_bits), cmocka_unit_test(test_overflow),
+                                       cmocka_unit_test(test_nan_in_memory),
                                        cmocka_unit_test(test_refused)};
     if (tg_cuda_attach() != TG_OK) {
         printf("SKIP: %s\n", tg_error());
