@@ -50,7 +50,7 @@ TG_NODISCARD tg_status tg__reducer_open(tg_reducer *r, int device);
 void tg__reducer_close(tg_reducer *r);
 TG_NODISCARD tg_status tg__reducer_gpu_begin(tg_reducer *r, const tg_array *g, const float **g_p);
 TG_NODISCARD tg_status tg__reducer_gpu_deliver(tg_reducer *r, const float *mean);
-/* If the vectors are on a device: tell the other ranks that this one has failed; the job is over. */
+/* If the vectors are on a device: tell the other ranks that this one has failed. */
 void tg__reducer_gpu_tell(tg_reducer *r, tg_status status);
 /* The element `bad` of the gradient that has just been refused. */
 float tg__reducer_gpu_element(const tg_reducer *r, size_t bad);

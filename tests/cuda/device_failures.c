@@ -1,5 +1,5 @@
-/* In the emulation: the k-th call of CUDA fails on one of two ranks, for each k. The other rank learns
- * of it at once, and nothing is leaked. Links with --wrap for the calls below. */
+/* In the emulation: the k-th call of CUDA fails on one of two ranks, for each k. The other rank
+ * learns of it at once, and nothing is leaked. Links with --wrap for the calls below. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -39,22 +39,22 @@ def check(spec, wanted, found):
     assert wanted[1] == found[1], f"{spec}: other memory"
 
 
-def trained(net, with_graph):
-    """Parameters of a model after some steps; its passes may be CUDA graphs, which the hook must leave intact."""
+def trained(net, with_graph, with_hook):
+    """Parameters of a model after some steps of DDP with Gloo or with the hook. The passes may be CUDA graphs."""
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4)).cuda()
     if with_graph:
         model = torch.cuda.make_graphed_callables(model, (torch.randn(8, 16, device="cuda"),))
     ddp = torch.nn.parallel.DistributedDataParallel(model)
-    hook = telegrad.torch.ddp(ddp, "fp16:exchange=allgather", net)
+    hook = telegrad.torch.ddp(ddp, "dense:exchange=allgather", net) if with_hook else None
     optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
     for step in range(STEPS):
         generator = torch.Generator().manual_seed(100 * step + RANK)
         x = torch.randn(8, 16, generator=generator).cuda()
-        optimizer.zero_grad(set_to_none=False)
+        optimizer.zero_grad(set_to_none=True)
         ddp(x).square().mean().backward()
         optimizer.step()
-    assert hook.stats()["steps"] == STEPS and hook.stats()["ratio"] > 1.5
+    assert hook is None or hook.stats()["steps"] == STEPS
     return [p.detach().cpu() for p in ddp.parameters()]
 
 
@@ -77,8 +77,8 @@ with telegrad.torch.Network() as net:
             raise AssertionError("no error")
         except telegrad.ArgumentError as error:
             print(str(error).partition(":")[0])
-    for plain, graphed in zip(trained(net, False), trained(net, True)):
-        torch.testing.assert_close(plain, graphed, rtol=1e-3, atol=1e-4)
+    for with_graph in (False, True):
+        assert all(torch.equal(a, b) for a, b in zip(trained(net, with_graph, False), trained(net, with_graph, True))), with_graph
     print("graphs")
 dist.destroy_process_group()
 print("end")
