@@ -71,7 +71,7 @@ TG_NODISCARD tg_status tg__gpu_status(cudaError_t error, const char *call);
 /* After a launch. */
 #define TG__GPU_LAUNCHED(what) TG_TRY(tg__gpu_status(cudaGetLastError(), (what)))
 
-/* Until the end of the block, calls of this thread are for the device; then for the caller's own. */
+/* Until the end of the block, calls of this thread are for the device. */
 #define TG__ON_DEVICE(number) \
     __attribute__((cleanup(tg__gpu_leave), unused)) const int tg_before_ = tg__gpu_enter(number)
 int tg__gpu_enter(int device); /* the caller's device; -1: the same */

@@ -78,8 +78,9 @@ typedef struct tg_reducer_config {
  *            others get TG_E_PEER, which names it),
  *            TG_E_MISMATCH (ranks differ, or create reducers in different orders; names what
  *            differs, and the rank),
- *            TG_E_PEER, TG_E_STATE (too many share the transport; the GPU has failed: this rank leaves
- *            the transport, too), TG_E_STOPPED, TG_E_UNSUPPORTED (TG_CUDA without tg_cuda_attach).
+ *            TG_E_PEER, TG_E_STATE (too many share the transport; or the GPU has failed, and this
+ *            rank leaves the transport, too), TG_E_STOPPED,
+ *            TG_E_UNSUPPORTED (TG_CUDA without tg_cuda_attach).
  *            If the transport has failed before, the same error as then */
 TG_API TG_NODISCARD tg_status tg_reducer_create(const char *method, tg_transport *transport,
                                                 size_t n, const tg_reducer_config *config,
