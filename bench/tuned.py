@@ -90,9 +90,9 @@ def print_table(folder, model):
         values = [value_of(r, field) for r in finals(folder / f"{row}.jsonl") if r["loss"] is not None]
         rungs = [r for r in records if r["type"] == "rung" and r["rung"] == 2 and r["loss"] is not None and not r["diverged"]]
         key = (lambda r: -r["accuracy"]) if field == "accuracy" else (lambda r: r["loss"])
-        best = min(rungs, key=key)["values"] if rungs else {}
+        best = min(rungs, key=key)["values"] if rungs else ""
         means[row] = statistics.mean(values) if values else math.nan
-        tuned = ", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in best.items())
+        tuned = ", ".join(each.replace("optimizer.", "").replace("=", " ") for each in best.split())
         against = f"{means[row] - means['dense']:+.{digits}f}" if "dense" in means and row != "dense" else "-"
         seeds = " / ".join(f"{value:.{digits}f}" for value in values)
         print(f"| {row} | `{(ROWS[row] or ['dense'])[-1]}` | {tuned} | {means[row]:.{digits}f} | {seeds} | {against} |")
