@@ -47,11 +47,12 @@ static tg_status take_up(tg__hub *h, tg__op *op)
     int64_t begin = tg_now_ns(clock);
     if (op->flight.costs != NULL)
         tg_clock_work(clock, op->flight.costs->encode_ns);
+    const bool known = op->task.nonfinite;
     if (op->method != NULL)
         TG_TRY(op->method->def->program->begin(op->method, &op->task, &x));
     if (op->task.overflow != NULL)
         op->flags_in |= TG__FLAG_NONFINITE;
-    if (op->task.nonfinite) /* known now, if the gradient is on a device */
+    if (op->task.nonfinite && !known) /* seen by begin, because the gradient is on a device */
         op->flags |= TG__FLAG_NONFINITE;
     int64_t end = tg_now_ns(clock);
     op->encode_ns = end - begin;
