@@ -12,6 +12,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
+from labels import write_titles  # noqa: E402
 from runs import by_row, joined  # noqa: E402
 
 WORDS = {"test_accuracy": "test accuracy, %", "test_loss": "test loss, nats", "perplexity": "test perplexity"}
@@ -29,28 +30,6 @@ def curve(records, field, axis):
             places.append(record[axis] if axis else record["epoch"] + 1)
             values.append({"test_accuracy": 100 * record["test_accuracy"], "test_loss": loss, "perplexity": math.exp(min(loss, 50))}[field])
     return places, values
-
-
-def spread(heights, gap, top):
-    """Rising heights, moved up or down until each is this far from the next and none above the top."""
-    places = []
-    for height in heights:
-        places.append(max(height, places[-1] + gap) if places else height)
-    for i in reversed(range(len(places))):
-        places[i] = min(places[i], top)
-        top = places[i] - gap
-    return places
-
-
-def write_titles(axes, ends):
-    """Beside the end of each line (x, y, title, colour)."""
-    bottom, top = axes.get_ylim()
-    right = axes.get_xlim()[1]
-    ends = sorted(ends, key=lambda end: end[1])
-    for (x, y, title, colour), place in zip(ends, spread([end[1] for end in ends], 0.065 * (top - bottom), top)):
-        axes.plot([x, 1.02 * right, 1.05 * right], [y, place, place], color=colour, linewidth=0.6, clip_on=False)
-        axes.text(1.06 * right, place, title, color=colour, fontsize=9.5, va="center")
-    axes.set_xlim(right=right)
 
 
 def draw(axes, panel):

@@ -125,4 +125,5 @@ def main():
                     write(args.write, name, row, rows[row][0], total)
 
 
-main()
+if __name__ == "__main__":
+    main()

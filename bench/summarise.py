@@ -66,4 +66,5 @@ def main():
               f"| {size_of_step} | {start['optimizer'].split('lr=')[1].split(',')[0]} | {end['steps']:,} |")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -118,6 +118,7 @@ NULL_IS_FINE = {
     ("tg_fail", "format"), ("tg_log_set", "fn"), ("tg_log_set", "arg"), ("tg_array_f32", "data"),
     ("tg_codec_encode", "ctx"), ("tg_reducer_create", "config"), ("tg_reducer_start", "on_done"),
     ("tg_reducer_start", "arg"), ("tg_reducer_start_as", "on_done"), ("tg_reducer_start_as", "arg"), ("tg_reducer_start_array", "on_done"), ("tg_reducer_start_array", "arg"), ("tg_registry_strategy_method", "strategy"), ("tg_session_step", "info"),
+    ("tg_registry_default_strategy", "method"), ("tg_registry_default_strategy", "optimizer"),
     ("tg_server_create", "config"), ("tg_session_plan", "arg"), ("tg_simulation_run", "end_p"), ("tg_clock_thread_start", "arg"), ("tg_readfile_open", "size_p"), ("tg_transport_shaped_links", "nodes"),
     ("tg_utf8_decode", "code_p"),
 }

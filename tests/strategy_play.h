@@ -144,7 +144,8 @@ static void play_take(play *p, tg__action list[][PLAY_ACTIONS], const size_t *co
                              .due = first->due,
                              .lr = p->lr,
                              .hop = first->hop,
-                             .flagged = first->buffer == NULL && p->bad_rank >= 0};
+                             .flagged = p->bad_rank >= 0 &&
+                                        (first->buffer == NULL || p->rank[0].s->sends_directions)};
         for (int j = 0; j < p->ranks; j++) {
             assert_int_equal(count[j], count[0]);
             const tg__action *own = &list[j][a];
@@ -208,6 +209,7 @@ static void play_step_on(play *p)
     for (uint32_t b = 0; b < PLAY_BUCKETS; b++) {
         for (int j = 0; j < p->ranks; j++) {
             tg__actions out = {.item = list[j], .cap = PLAY_ACTIONS};
+            p->rank[j].s->finite = j != p->bad_rank;
             tg__strategy_ready(p->rank[j].s, p->t, b, &out);
             assert_int_equal(tg__actions_check(p->rank[j].s, &out), TG_OK);
             count[j] = out.count;

@@ -22,6 +22,8 @@ typedef struct kind {
 
 static const kind kinds[] = {
     {"ssgd", 3, 1, 1, 0, 1},
+    /* gradient, direction, aggregate, parameters (2) */
+    {"updates", 5, 1, 1, 0, 1},
     {"pipe:width=2", 3, 1, 1, 0, 1},
     {"demo", 3, 0, 0, 0, 1},
     /* aggregate, global (2), gradient, parameters */
@@ -48,9 +50,11 @@ static const char *const optimizers[] = {"sgd",  "sgd:momentum=0.9", "adam", "ad
 
 /* ---- how many bytes -------------------------------------------------------------------------- */
 
-/* Whether the two work together. DeMo only works with its own optimizer. */
+/* Whether the two work together. DeMo only works with its own optimizer, `updates` not with LARS. */
 static bool goes_with(const kind *k, const char *optimizer)
 {
+    if (strcmp(k->strategy, "updates") == 0 && strcmp(optimizer, "lars") == 0)
+        return false;
     return (strcmp(k->strategy, "demo") == 0) == (strcmp(optimizer, "sgd:lr=0.001") == 0);
 }
 
@@ -203,6 +207,7 @@ static tg_status one_step(play *p)
 {
     for (uint32_t bucket = BUCKETS; bucket-- > 0;) {
         tg__actions out = {.item = p->item, .cap = p->room};
+        p->s->finite = true;
         tg__strategy_ready(p->s, p->t, bucket, &out);
         TG_TRY(take(p, &out));
     }

@@ -309,6 +309,26 @@ static void check_simulated(struct run_options *o)
                       "others, not only for its partner: its times are at least those of a run");
 }
 
+/* Say so if the default strategy is not the usual one. */
+static void settle_strategy(struct run_options *o)
+{
+    const char *optimizer = options_optimizer(o), *method = options_method(o);
+    const char *found = tg_registry_default_strategy(method, optimizer);
+    for (size_t i = 0; i < o->rule_count && strcmp(found, "ssgd") == 0; i++) {
+        const char *equals = strchr(o->rules[i], '=');
+        method = equals ? equals + 1 : "";
+        found = tg_registry_default_strategy(method, optimizer);
+    }
+    if (options_given(o, "strategy") || o->net.server || strcmp(found, "ssgd") == 0)
+        return;
+    o->strategy = found;
+    run_notes_add(o, false,
+                  "method %.*s with optimizer %.*s: the default strategy is %s, in which each "
+                  "worker's optimizer acts before the exchange; with ssgd it would learn badly",
+                  (int)strcspn(method, ":"), method, (int)strcspn(optimizer, ":"), optimizer,
+                  found);
+}
+
 tg_status run_defaults_settle(struct run_options *o)
 {
     tg_spec *own = NULL;
@@ -323,6 +343,7 @@ tg_status run_defaults_settle(struct run_options *o)
     tg_spec_free(own);
     TG_TRY(status);
     TG_TRY(settle_method(o));
+    settle_strategy(o);
     check_alone(o);
     TG_TRY(check_shard(o));
     check_threads(o);

@@ -88,7 +88,7 @@ typedef struct tg_session_config {
      * exchanges are all dense (tg_rate_hint.dense): the commands warn of that, a session does
      * not. With strategy "server", methods and rules without a key exchange have exchange=star */
     const char *method;
-    const char *strategy;  /* NULL: "ssgd" */
+    const char *strategy;  /* NULL: tg_registry_default_strategy of the method and the optimizer */
     const char *optimizer; /* NULL: "sgd:lr=0.01"; "external": the caller's (external.h) */
     uint64_t seed;
     uint64_t steps_per_epoch; /* for durations in epochs; 0: unknown */

@@ -94,7 +94,7 @@ class Methods:
         for spec in (self.spec, *self.rules.values()):
             method = spec.partition(":")[0]
             own_momentum = _has_own_momentum(spec)
-            text = _doubt(method, own_momentum, optimizer)
+            text = _doubt(method, own_momentum, optimizer) or _parted(spec, optimizer)
             if text and rank == 0:
                 warnings.warn(text, stacklevel=4)
             if optimizer is None or not own_momentum:
@@ -131,6 +131,17 @@ def _doubt(method: str, own_momentum: bool, optimizer: Any) -> str:
         return ""
     return (f"method {method} learns with about {hint.factor:g} times the learning rate of dense SGD"
             f"{', and the optimizer was not checked' if optimizer is None else ''}: usual: lr / (1 - momentum) of at most {most:g}")
+
+
+def _parted(spec: str, optimizer: Any) -> str:
+    """What to warn of if an optimizer with moments gets gradients in parts; "": nothing."""
+    if not any("betas" in group for group in getattr(optimizer, "param_groups", ())):
+        return ""
+    if _c.tg_registry_default_strategy(spec.encode(), b"adamw") == b"ssgd":
+        return ""
+    return (f"method {spec.partition(':')[0]} sends gradients in parts and late, from which the moments of {type(optimizer).__name__} are "
+            "wrong, so the model learns badly: usual: telegrad.torch.Local with strategy \"local:every=1\" and this method, which "
+            "exchanges the optimizer's steps; or SGD")
 
 
 class Part:

@@ -42,6 +42,35 @@ const tg_rate_hint *tg_registry_rate_hint(tg_kind kind, const char *name)
                                       : NULL;
 }
 
+static bool remembers(const char *method)
+{
+    tg_spec *spec;
+    const tg__method_def *def;
+    if (method == NULL || tg__method_parse(method, &spec, &def) != TG_OK)
+        return false;
+    const char *feedback =
+        tg_spec_has(spec, "feedback") ? tg_spec_word(spec, "feedback") : def->feedback;
+    const bool keeps = def->program->residual_norm != NULL ||
+                       (feedback != NULL && strcmp(feedback, "residual") == 0);
+    tg_spec_free(spec);
+    return keeps && (def->properties & TG__OWNS_MOMENTUM) == 0;
+}
+
+static bool adapts(const char *optimizer)
+{
+    tg_optimizer *o;
+    if (optimizer == NULL || tg_optimizer_create(optimizer, &o) != TG_OK)
+        return false;
+    const bool is = o->ops->adaptive && !o->ops->whole;
+    tg_optimizer_destroy(o);
+    return is;
+}
+
+const char *tg_registry_default_strategy(const char *method, const char *optimizer)
+{
+    return remembers(method) && adapts(optimizer) ? "updates" : "ssgd";
+}
+
 static bool valid(tg_kind kind)
 {
     return (unsigned)kind < TG_KIND_COUNT;

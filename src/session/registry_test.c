@@ -65,6 +65,34 @@ static void test_methods_of_strategies(void **state)
         assert_non_null(tg_registry_method_card(tg_registry_strategy_method(strategies[i]->name)));
 }
 
+/* Adam needs each rank's own gradients if methods send them in parts. */
+static void test_default_strategies(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method, *optimizer, *strategy;
+    } cases[] = {{"topk:density=0.1", "adamw:lr=0.001", "updates"},
+                 {"2bit", "adam", "updates"},
+                 {"powersgd", "adamw", "updates"},
+                 {"cltk", "adamw", "updates"},
+                 {"qsgd:feedback=residual", "adamw", "updates"},
+                 {"qsgd", "adamw", "ssgd"},
+                 {"topk:feedback=none", "adamw", "ssgd"},
+                 {"dense", "adamw", "ssgd"},
+                 {"signum", "adamw", "ssgd"},
+                 {"dgc", "adamw", "ssgd"},
+                 {"fetchsgd", "adamw", "ssgd"},
+                 {"topk", "sgd:momentum=0.9", "ssgd"},
+                 {"topk", "lars", "ssgd"},
+                 {"topk", "external", "ssgd"},
+                 {"topk", NULL, "ssgd"},
+                 {NULL, "adamw", "ssgd"},
+                 {"topp", "adamw", "ssgd"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_string_equal(tg_registry_default_strategy(cases[i].method, cases[i].optimizer),
+                            cases[i].strategy);
+}
+
 static void test_optimizers_of_strategies(void **state)
 {
     (void)state;
@@ -127,9 +155,9 @@ static void test_rate_hints(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_method_has_a_card),
-                                       cmocka_unit_test(test_methods_of_strategies),
-                                       cmocka_unit_test(test_optimizers_of_strategies),
-                                       cmocka_unit_test(test_rate_hints)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_method_has_a_card),
+        cmocka_unit_test(test_methods_of_strategies), cmocka_unit_test(test_default_strategies),
+        cmocka_unit_test(test_optimizers_of_strategies), cmocka_unit_test(test_rate_hints)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,14 +48,14 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
         return tg_fail(TG_E_STATE, "strategy \"%s\" has more than %zu exchanges in flight",
                        s->config.strategy, s->lanes);
     /* The flag describes what is exchanged: the gradient, or the strategy's own buffer. */
-    const bool update = a->buffer != NULL;
+    const bool update = a->buffer != NULL, rated = !update || s->strategy->sends_directions;
     bool nonfinite = s->nonfinite && !a->absent;
     l->norm_sq = a->absent ? 0 : b->grad_sq;
     if (update && !a->absent) {
         tg__stats stats;
         tg__parallel_copy_stats(s->pool, NULL, a->buffer, b->n, &stats);
         const bool tells = s->lost && a->hop == 0 && s->config.on_nonfinite == TG_NONFINITE_FAIL;
-        nonfinite = !stats.finite || tells;
+        nonfinite = !stats.finite || tells || (s->strategy->sends_directions && s->nonfinite);
         l->norm_sq = stats.sum_sq;
     }
     tg__op *op = &l->op;
@@ -65,9 +65,9 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
                           .coded = a->coded,
                           .nonfinite = nonfinite || a->absent,
                           .lane = lane,
-                          .eta = update ? 1 : s->lr,
+                          .eta = rated ? s->lr : 1,
                           .hop = a->hop,
-                          .no_update = !update && s->lr == 0};
+                          .no_update = rated && s->lr == 0};
     op->flight.costs = &tg__session_costs(s, a->bucket)->of[a->coded];
     op->flight.priority = a->priority;
     op->flags = nonfinite ? TG__FLAG_NONFINITE : 0;
@@ -113,6 +113,7 @@ static tg_status plan_ready(tg_session *s)
         s->next_ready--;
         if (s->next_ready == 0)
             s->stop_now = tg__session_wants_stop(s);
+        s->strategy->finite = !s->nonfinite;
         tg__strategy_ready(s->strategy, s->t, (uint32_t)s->next_ready, &s->actions);
         TG_TRY(submit_actions(s, s->next_ready == 0));
     }
@@ -331,7 +332,8 @@ static void open_step(tg_session *s)
  * is finite. */
 static void count_lost(tg_session *s)
 {
-    if (!s->strategy->sends_updates || !s->nonfinite || s->dropped == s->t + 1)
+    if (!s->strategy->sends_updates || s->strategy->sends_directions || !s->nonfinite ||
+        s->dropped == s->t + 1)
         return;
     s->skipped++;
     s->since.skipped = true;

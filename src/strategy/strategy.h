@@ -17,8 +17,8 @@
  *             global().
  * Buffers     Read `agg` during result() only. Do not change a buffer of your own that was given to
  *             an EXCHANGE until its result(). Such a buffer is a change of parameters (or state
- *             that goes with them), not a gradient: no learning rate and no clip of the mean
- *             applies to it.
+ *             that goes with them), not a gradient: no clip of the mean applies to it, and no
+ *             learning rate unless sends_directions.
  * External    Own steps may be the caller's, whose optimizer the library does not know. The session
  *             then delivers what is due, calls open(t), lets the caller move its parameters w, and
  *             calls step(t). tg__strategy_update_own_at changes nothing, and tg__strategy_update_at
@@ -179,6 +179,9 @@ struct tg__strategy {
     size_t in_flight; /* exchanges of a bucket in flight at once, at most; 1 unless init sets it */
     size_t coded_in_flight; /* the largest number of coded ones among them; 0: no limit */
     bool sends_updates;     /* its own buffers go through the method's codec */
+    /* with sends_updates: its buffers stand in for gradients: they are multiplied by the learning
+     * rate when they are applied, and a step with a gradient that is not finite is dropped */
+    bool sends_directions;
     bool some_absent;       /* ranks may be absent from exchanges */
     bool weighted;          /* ranks are weighted by samples; a rank without any is absent */
     bool decays_apart;      /* weight decay is not part of what is exchanged */
@@ -206,6 +209,9 @@ struct tg__strategy {
     /* Factor of this rank's gradients in local updates of this step, from clipping by their global
      * norm. Set by the owner before results with a turn, and before step(). */
     float clip;
+    /* This rank's gradients that have become complete in this step are finite. Set by the owner
+     * before ready(). */
+    bool finite;
     float *clipped;  /* (tg__stretch_most) if the optimizer clips */
     size_t *first;   /* (nbuckets) the tensor with which the bucket begins */
     uint64_t *made;  /* (nbuckets) 1 + the last step whose part result() has made */

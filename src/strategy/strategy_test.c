@@ -9,16 +9,16 @@
 static void lists_what_exists(void **state)
 {
     (void)state;
-    static const char *const names[] = {"ssgd",  "server", "od",         "cd",     "pipe",
-                                        "dga",   "local",  "fedavg",     "diloco", "streaming",
-                                        "eager", "gossip", "sparseloco", "demo"};
+    static const char *const names[] = {"ssgd",      "updates", "server", "od",         "cd",
+                                        "pipe",      "dga",     "local",  "fedavg",     "diloco",
+                                        "streaming", "eager",   "gossip", "sparseloco", "demo"};
     size_t count;
     const tg_entry *const *list = tg__strategy_entries(&count);
     assert_int_equal(count, TG_COUNT(names));
     for (size_t i = 0; i < count; i++) {
         assert_string_equal(list[i]->name, names[i]);
         const tg__strategy_ops *ops = (const tg__strategy_ops *)list[i];
-        const bool gradients = strchr("sp", names[i][0]) != NULL || strcmp(names[i], "dga") == 0 ||
+        const bool gradients = strchr("spu", names[i][0]) != NULL || strcmp(names[i], "dga") == 0 ||
                                strcmp(names[i], "eager") == 0 || strcmp(names[i], "demo") == 0;
         assert_int_equal(ops->bypasses, !gradients || strcmp(names[i], "streaming") == 0 ||
                                             strcmp(names[i], "sparseloco") == 0);
@@ -112,7 +112,7 @@ static void refuses_with_a_reason(void **state)
     (void)state;
     assert_refused(
         "dgb", "sgd", 0,
-        "unknown strategy \"dgb\": did you mean \"dga\"? allowed: ssgd, server, od, cd, pipe, dga");
+        "unknown strategy \"dgb\": did you mean \"dga\"? allowed: ssgd, updates, server, od, cd, pipe");
     assert_refused("streaming:fragments=2", "sgd", 0,
                    "fragments=2, more than the bucket count of 1");
     assert_refused("streaming:every=4,fragments=1,overlap=4", "sgd", 0,

@@ -185,9 +185,10 @@ def case_refused(net):
 
 def case_warned(net):
     """Rank 0 says what was not checked, once for each line that calls."""
-    def said(spec, momentum=None, lr=0.05, **more):
+    def said(spec, momentum=None, lr=0.05, adam=False, **more):
         ddp = model()
         optimizer = None if momentum is None else torch.optim.SGD(ddp.parameters(), lr, momentum=momentum)
+        optimizer = torch.optim.AdamW(ddp.parameters()) if adam else optimizer
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("default")
             for _ in range(2):
@@ -199,6 +200,10 @@ def case_warned(net):
         assert len(words) == (RANK == 0) and all("applies momentum itself, and the optimizer was not checked: give optimizer=" in w for w in words), words
     for told in (said("signsgd"), said("signsgd", 0), said("signum", 0.9, lr=0.001)):
         assert len(told) == (RANK == 0) and all("learns with about 0.02 times the learning rate of dense SGD" in w for w in told), told
+    for spec in ("topk:density=0.1", "1bit", "qsgd:feedback=residual"):
+        told = said(spec, adam=True)
+        assert len(told) == (RANK == 0) and all("from which the moments of AdamW are wrong" in w for w in told), told
+    assert said("qsgd", adam=True) == said("topk:feedback=none", adam=True) == []
     for silent in (("topk",), ("signsgd", 0, 0.001), ("dgc", 0), ("randomk",)):
         assert said(*silent) == [], silent
     yield "warned"
