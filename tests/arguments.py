@@ -78,6 +78,7 @@ THIS = {
     ("tg_lr_schedule_create", "spec"): '"constant"', ("tg_reducer_create", "method"): '"dense"',
     ("tg_registry_parse", "text"): '"topk"', ("tg_registry_method_card", "method"): '"topk"',
     ("tg_registry_strategy_method", "strategy"): '"ssgd"', ("tg_registry_rate_hint", "name"): '"signsgd"',
+    ("tg_registry_default_strategy", "rules"): '(const char *const[]){"*=topk"}', ("tg_registry_default_strategy", "nrules"): "1",
     ("tg_server_create", "transport"): "arg_one_of_two(1)", ("tg_transport_worker", "inner"): "arg_one_of_two(0)",
     ("tg_session_add", "s"): "arg_session_empty()", ("tg_session_begin", "s"): "arg_session_new()",
     ("tg_session_load", "s"): "arg_session_new()", ("tg_session_load", "dir"): "arg_dir",
@@ -118,7 +119,7 @@ NULL_IS_FINE = {
     ("tg_fail", "format"), ("tg_log_set", "fn"), ("tg_log_set", "arg"), ("tg_array_f32", "data"),
     ("tg_codec_encode", "ctx"), ("tg_reducer_create", "config"), ("tg_reducer_start", "on_done"),
     ("tg_reducer_start", "arg"), ("tg_reducer_start_as", "on_done"), ("tg_reducer_start_as", "arg"), ("tg_reducer_start_array", "on_done"), ("tg_reducer_start_array", "arg"), ("tg_registry_strategy_method", "strategy"), ("tg_session_step", "info"),
-    ("tg_registry_default_strategy", "method"), ("tg_registry_default_strategy", "optimizer"),
+    ("tg_registry_default_strategy", "method"), ("tg_registry_default_strategy", "rules"), ("tg_registry_default_strategy", "optimizer"),
     ("tg_server_create", "config"), ("tg_session_plan", "arg"), ("tg_simulation_run", "end_p"), ("tg_clock_thread_start", "arg"), ("tg_readfile_open", "size_p"), ("tg_transport_shaped_links", "nodes"),
     ("tg_utf8_decode", "code_p"),
 }

@@ -60,6 +60,9 @@ typedef struct play {
 static const size_t play_begin[] = {0, 30, 33, PLAY_N};
 static const size_t play_bucket_begin[] = {30, 0}, play_bucket_len[] = {40, 30};
 
+/* Where element 5 is, which is not finite if p->bad_rank says so. */
+enum { play_bad_bucket = 1 };
+
 static void play_note(play *p, const char *event)
 {
     if (p->nevents < PLAY_EVENTS)
@@ -209,7 +212,7 @@ static void play_step_on(play *p)
     for (uint32_t b = 0; b < PLAY_BUCKETS; b++) {
         for (int j = 0; j < p->ranks; j++) {
             tg__actions out = {.item = list[j], .cap = PLAY_ACTIONS};
-            p->rank[j].s->finite = j != p->bad_rank;
+            p->rank[j].s->finite = j != p->bad_rank || b != play_bad_bucket;
             tg__strategy_ready(p->rank[j].s, p->t, b, &out);
             assert_int_equal(tg__actions_check(p->rank[j].s, &out), TG_OK);
             count[j] = out.count;

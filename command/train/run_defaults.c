@@ -309,24 +309,53 @@ static void check_simulated(struct run_options *o)
                       "others, not only for its partner: its times are at least those of a run");
 }
 
-/* Say so if the default strategy is not the usual one. */
+/* Whether the checkpoint from which the run continues is of ssgd. */
+static bool resumes_ssgd(const struct run_options *o)
+{
+    tg_weights *w;
+    if (!o->resume_dir || tg_weights_open_saved(o->resume_dir, &w) != TG_OK)
+        return false;
+    const char *strategy = tg_weights_metadata(w, "strategy");
+    const bool is = strategy && strcmp(strategy, "ssgd") == 0;
+    tg_weights_close(w);
+    return is;
+}
+
+/* Whether the optimizer gets averages of what the method sends in every step. */
+static bool averages_gradients(const char *strategy)
+{
+    static const char *const names[] = {"ssgd", "pipe", "cd"};
+    const size_t len = strcspn(strategy, ":");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i]) == len && strncmp(strategy, names[i], len) == 0)
+            return true;
+    return false;
+}
+
+/* Take the default strategy that fits method and optimizer, and say so if it is not the usual one.
+ * Warn if another one was chosen that does not fit. */
 static void settle_strategy(struct run_options *o)
 {
-    const char *optimizer = options_optimizer(o), *method = options_method(o);
-    const char *found = tg_registry_default_strategy(method, optimizer);
-    for (size_t i = 0; i < o->rule_count && strcmp(found, "ssgd") == 0; i++) {
-        const char *equals = strchr(o->rules[i], '=');
-        method = equals ? equals + 1 : "";
-        found = tg_registry_default_strategy(method, optimizer);
-    }
-    if (options_given(o, "strategy") || o->net.server || strcmp(found, "ssgd") == 0)
+    const char *optimizer = options_optimizer(o);
+    const int name = (int)strcspn(optimizer, ":");
+    const char *found =
+        tg_registry_default_strategy(options_method(o), o->rules, o->rule_count, optimizer);
+    if (o->net.server || strcmp(found, "ssgd") == 0)
         return;
-    o->strategy = found;
-    run_notes_add(o, false,
-                  "method %.*s with optimizer %.*s: the default strategy is %s, in which each "
-                  "worker's optimizer acts before the exchange; with ssgd it would learn badly",
-                  (int)strcspn(method, ":"), method, (int)strcspn(optimizer, ":"), optimizer,
-                  found);
+    if (!options_given(o, "strategy") && !resumes_ssgd(o)) {
+        o->strategy = found;
+        run_notes_add(
+            o, false,
+            "the default strategy is %s, in which each worker's optimizer acts before the "
+            "exchange: %.*s learns badly from averages of gradients that arrive in parts "
+            "(--strategy ssgd)",
+            found, name, optimizer);
+    } else if (averages_gradients(o->strategy)) {
+        run_notes_add(o, true,
+                      "strategy %.*s: %.*s learns badly from averages of gradients that arrive in "
+                      "parts, as the method sends them; instead: --strategy %s",
+                      (int)strcspn(o->strategy, ":"), o->strategy, name, optimizer, found);
+    }
 }
 
 tg_status run_defaults_settle(struct run_options *o)

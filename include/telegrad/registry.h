@@ -49,11 +49,14 @@ TG_API const char *tg_registry_strategy_method(const char *strategy);
  * strategy  a name or a spec string; may be NULL */
 TG_API const char *tg_registry_strategy_optimizer(const char *strategy);
 
-/* The strategy of a run for which none is chosen: "updates" if the method remembers what it did not
- * send and the optimizer adapts its steps to each element (adam, adamw); "ssgd" otherwise. Such an
- * optimizer learns badly from means of coded gradients (docs/strategies.md).
- * method, optimizer  specs; NULL, or what does not parse: "ssgd" */
-TG_API const char *tg_registry_default_strategy(const char *method, const char *optimizer);
+/* The strategy of a run for which none is chosen: "updates" if the optimizer adapts its steps to
+ * each element (adam, adamw) and the method, or that of a rule, sends gradients in parts and keeps
+ * the rest. Such an optimizer learns badly from their means (docs/strategies.md). Otherwise "ssgd",
+ * also if a method does not go with "updates", or has a threshold in units of the gradient.
+ * method, optimizer  specs; NULL, or what does not parse: "ssgd"
+ * rules              (nrules) "PATTERN=METHOD"; may be NULL */
+TG_API const char *tg_registry_default_strategy(const char *method, const char *const *rules,
+                                                size_t nrules, const char *optimizer);
 
 /* How a method or a strategy learns, if it does not learn like dense gradients that are exchanged
  * in every step (`dense`, `ssgd`). Rates are relative: multiples of the `lr` with which dense SGD

@@ -49,8 +49,8 @@ typedef struct tg_session tg_session;
 typedef enum tg_nonfinite {
     /* No rank applies the step; training continues with the next one. Coded payloads of finite
      * ranks return to their residuals; a dense step is lost.
-     * One bucket    If the strategy and the optimizer apply each bucket by itself (ssgd without a
-     *               clip), a sum out of range drops that bucket only, unless it is the first
+     * One bucket    If the strategy and the optimizer apply each bucket by itself (ssgd and
+     *               updates without a clip), a sum out of range drops that bucket only, unless it is the first
      *               layers'.
      * Memory        If a rank's memory (residual, the method's momentum) cannot be encoded, or
      *               exceeds 2^100 after a dropped step, that rank resets the bucket's memory to 0
@@ -238,7 +238,7 @@ TG_API TG_NODISCARD tg_status tg_session_grad_ready(tg_session *s, uint32_t id);
  * it. */
 TG_API TG_NODISCARD tg_status tg_session_grad_wait(tg_session *s, uint32_t id);
 /* Wait until this tensor's parameters are those of the next forward pass. With TG_OVERLAP_FULL and
- * a strategy that applies bucket by bucket (ssgd), this call applies the update of the tensor's
+ * a strategy that applies bucket by bucket (ssgd, updates), this call applies the update of the tensor's
  * bucket. Returns at once for tensors that are not trained. */
 TG_API TG_NODISCARD tg_status tg_session_param_wait(tg_session *s, uint32_t id);
 /* True if this rank sits out the next step (fedavg with clients < 1, or past its deadline). Then
@@ -297,7 +297,7 @@ typedef struct tg_step_info {
     int64_t apply_ns;     /* strategy and optimizer, since the last step */
     int64_t wait_ns;      /* the calling thread waited for exchanges, since the last step */
     double mean_norm;     /* (*) norm of the averaged gradient over all tensors, if the optimizer
-                           * has a clip; else 0 */
+                           * has a clip; else 0. Of this rank's own if only that is clipped */
     /* (nmethods) (*) by method: methods[0]->n, ... Valid until the next tg_session_step */
     const tg_method_info *const *methods;
     size_t nmethods;
@@ -310,7 +310,7 @@ typedef struct tg_step_info {
 
 /* Close the step: all gradients are ready.
  * On return the parameters are those of the next forward pass. With TG_OVERLAP_FULL, and a strategy
- * and an optimizer that allow it (ssgd, no clip), those of a tensor are only after its
+ * and an optimizer that allow it (ssgd and updates, no clip), those of a tensor are only after its
  * tg_session_param_wait. Other calls that read parameters (tg_session_eval_begin, tg_session_save,
  * tg_session_params_hash, tg_session_finish) wait for all of them.
  * info    filled on success; NULL: not wanted

@@ -133,11 +133,14 @@ def _doubt(method: str, own_momentum: bool, optimizer: Any) -> str:
             f"{', and the optimizer was not checked' if optimizer is None else ''}: usual: lr / (1 - momentum) of at most {most:g}")
 
 
+_ADAPTIVE = {"betas", "beta2_decay", "centered", "initial_accumulator_value"}  # groups of Adam and the like, Adafactor, RMSprop, Adagrad
+
+
 def _parted(spec: str, optimizer: Any) -> str:
     """What to warn of if an optimizer with moments gets gradients in parts; "": nothing."""
-    if not any("betas" in group for group in getattr(optimizer, "param_groups", ())):
+    if not any(_ADAPTIVE & group.keys() for group in getattr(optimizer, "param_groups", ())):
         return ""
-    if _c.tg_registry_default_strategy(spec.encode(), b"adamw") == b"ssgd":
+    if _c.tg_registry_default_strategy(spec.encode(), None, 0, b"adamw") == b"ssgd":
         return ""
     return (f"method {spec.partition(':')[0]} sends gradients in parts and late, from which the moments of {type(optimizer).__name__} are "
             "wrong, so the model learns badly: usual: telegrad.torch.Local with strategy \"local:every=1\" and this method, which "

@@ -8,6 +8,7 @@
 #include "method/method.h"
 #include "strategy/strategy.h"
 
+#include <stdint.h>
 #include <string.h>
 
 static const struct {
@@ -42,18 +43,24 @@ const tg_rate_hint *tg_registry_rate_hint(tg_kind kind, const char *name)
                                       : NULL;
 }
 
-static bool remembers(const char *method)
+/* Whether a method sends gradients in parts and keeps the rest. goes_p: set to false if it does not
+ * go with averages of updates. */
+static bool sends_parts(const char *method, bool *goes_p)
 {
     tg_spec *spec;
     const tg__method_def *def;
     if (method == NULL || tg__method_parse(method, &spec, &def) != TG_OK)
         return false;
-    const char *feedback =
-        tg_spec_has(spec, "feedback") ? tg_spec_word(spec, "feedback") : def->feedback;
+    const bool all =
+        (tg_spec_has(spec, "density") && tg_spec_real(spec, "density") == 1) ||
+        (tg_spec_has(spec, "feedback") && strcmp(tg_spec_word(spec, "feedback"), "none") == 0);
     const bool keeps = def->program->residual_norm != NULL ||
-                       (feedback != NULL && strcmp(feedback, "residual") == 0);
+                       (def->feedback != NULL && strcmp(def->feedback, "residual") == 0);
+    const bool fixed = tg_spec_has(spec, "threshold") && *tg_spec_word(spec, "threshold") == '\0';
+    if ((def->properties & TG__OWNS_MOMENTUM) != 0 || tg__method_combine(def)->votes || fixed)
+        *goes_p = false;
     tg_spec_free(spec);
-    return keeps && (def->properties & TG__OWNS_MOMENTUM) == 0;
+    return keeps && !all;
 }
 
 static bool adapts(const char *optimizer)
@@ -66,9 +73,17 @@ static bool adapts(const char *optimizer)
     return is;
 }
 
-const char *tg_registry_default_strategy(const char *method, const char *optimizer)
+const char *tg_registry_default_strategy(const char *method, const char *const *rules,
+                                         size_t nrules, const char *optimizer)
 {
-    return remembers(method) && adapts(optimizer) ? "updates" : "ssgd";
+    bool goes = true, parts = sends_parts(method, &goes);
+    if (rules == NULL || nrules > PTRDIFF_MAX / sizeof *rules) /* no array is as long */
+        nrules = 0;
+    for (size_t i = 0; i < nrules; i++) {
+        const char *equals = rules[i] == NULL ? NULL : strchr(rules[i], '=');
+        parts = sends_parts(equals == NULL ? NULL : equals + 1, &goes) || parts;
+    }
+    return parts && goes && adapts(optimizer) ? "updates" : "ssgd";
 }
 
 static bool valid(tg_kind kind)

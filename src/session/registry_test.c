@@ -75,7 +75,11 @@ static void test_default_strategies(void **state)
                  {"2bit", "adam", "updates"},
                  {"powersgd", "adamw", "updates"},
                  {"cltk", "adamw", "updates"},
-                 {"qsgd:feedback=residual", "adamw", "updates"},
+                 {"strom", "adam", "updates"},
+                 {"1bit:threshold=mean", "adam", "updates"},
+                 {"qsgd:feedback=residual", "adamw", "ssgd"},
+                 {"topk:density=1", "adamw", "ssgd"},
+                 {"2bit:threshold=0.5", "adamw", "ssgd"},
                  {"qsgd", "adamw", "ssgd"},
                  {"topk:feedback=none", "adamw", "ssgd"},
                  {"dense", "adamw", "ssgd"},
@@ -89,8 +93,14 @@ static void test_default_strategies(void **state)
                  {NULL, "adamw", "ssgd"},
                  {"topp", "adamw", "ssgd"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        assert_string_equal(tg_registry_default_strategy(cases[i].method, cases[i].optimizer),
-                            cases[i].strategy);
+        assert_string_equal(
+            tg_registry_default_strategy(cases[i].method, NULL, 0, cases[i].optimizer),
+            cases[i].strategy);
+    const char *const rules[] = {"*.bias=dense", "*.weight=topk", "*.gamma=signsgd"};
+    assert_string_equal(tg_registry_default_strategy("dense", rules, 1, "adamw"), "ssgd");
+    assert_string_equal(tg_registry_default_strategy("dense", rules, 2, "adamw"), "updates");
+    assert_string_equal(tg_registry_default_strategy("topk", rules, 3, "adamw"), "ssgd");
+    assert_string_equal(tg_registry_default_strategy("2bit", rules, 2, "sgd"), "ssgd");
 }
 
 static void test_optimizers_of_strategies(void **state)

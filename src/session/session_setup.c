@@ -80,26 +80,17 @@ static tg_status check_choice(const char *name, int value, int last)
                          value, last);
 }
 
-/* A rule's method counts as well. */
-static const char *default_strategy(const tg_session_config *config)
-{
-    const char *found = tg_registry_default_strategy(config->method, config->optimizer);
-    for (size_t i = 0; config->rules != NULL && i < config->nrules; i++) {
-        const char *equals = config->rules[i] == NULL ? NULL : strchr(config->rules[i], '=');
-        const char *of_rule =
-            tg_registry_default_strategy(equals == NULL ? NULL : equals + 1, config->optimizer);
-        if (strcmp(of_rule, "ssgd") != 0)
-            found = of_rule;
-    }
-    return found;
-}
-
 static tg_status copy_config(tg_session *s, const tg_session_config *config)
 {
     s->config = *config;
     s->config.buckets = NULL;
     s->config.method = s->config.strategy = s->config.optimizer = s->config.job = NULL;
-    TG_TRY(copy_string(s, config->strategy, default_strategy(config), &s->config.strategy));
+    const bool open = config->strategy == NULL && config->optimizer != NULL &&
+                      strcmp(config->optimizer, TG__EXTERNAL) != 0;
+    const char *strategy = open ? tg_registry_default_strategy(config->method, config->rules,
+                                                               config->nrules, config->optimizer)
+                                : "ssgd";
+    TG_TRY(copy_string(s, config->strategy, strategy, &s->config.strategy));
     TG_TRY(copy_string(s, config->method, tg_registry_strategy_method(s->config.strategy),
                        &s->config.method));
     TG_TRY(copy_string(s, config->optimizer, "sgd:lr=0.01", &s->config.optimizer));

@@ -113,7 +113,7 @@ static tg_status plan_ready(tg_session *s)
         s->next_ready--;
         if (s->next_ready == 0)
             s->stop_now = tg__session_wants_stop(s);
-        s->strategy->finite = !s->nonfinite;
+        s->strategy->finite = isfinite(s->bucket[s->next_ready].grad_sq);
         tg__strategy_ready(s->strategy, s->t, (uint32_t)s->next_ready, &s->actions);
         TG_TRY(submit_actions(s, s->next_ready == 0));
     }

@@ -23,10 +23,10 @@ static tg_status takes_updates(const tg_session *s, const tg__rule *rule)
         return TG_OK;
     if (rule->def->properties & TG__OWNS_MOMENTUM)
         return refuse(
-            s, rule, "exchanges changes of parameters, which each rank's optimizer made",
+            s, rule, "exchanges steps, which each rank's optimizer made",
             "would accumulate the momentum of gradients: use a method without momentum (topk)");
     if (tg__method_combine(rule->def)->votes)
-        return refuse(s, rule, "applies the mean of changes of parameters",
+        return refuse(s, rule, "applies the mean of steps of the ranks' optimizers",
                       "gives a vote on their signs: use a method that gives a mean (efsign)");
     if (s->strategy->needs_mean && s->strategy->size > 1 && tg__method_is_apart(rule->spec))
         return tg_fail(TG_E_UNSUPPORTED,

@@ -182,10 +182,10 @@ struct tg__strategy {
     /* with sends_updates: its buffers stand in for gradients: they are multiplied by the learning
      * rate when they are applied, and a step with a gradient that is not finite is dropped */
     bool sends_directions;
-    bool some_absent;       /* ranks may be absent from exchanges */
-    bool weighted;          /* ranks are weighted by samples; a rank without any is absent */
-    bool decays_apart;      /* weight decay is not part of what is exchanged */
-    bool pushes;            /* uncoded exchanges of its buffers go to a single rank: hop */
+    bool some_absent;  /* ranks may be absent from exchanges */
+    bool weighted;     /* ranks are weighted by samples; a rank without any is absent */
+    bool decays_apart; /* weight decay is not part of what is exchanged */
+    bool pushes;       /* uncoded exchanges of its buffers go to a single rank: hop */
     /* Rounds of round_steps steps with a deadline; 0: none. A rank that has spent more than
      * deadline_ns on a round when a step begins sits out the rest of the round. The owner watches
      * the clock, and passes finite = false for a step that is sat out. */
@@ -209,8 +209,7 @@ struct tg__strategy {
     /* Factor of this rank's gradients in local updates of this step, from clipping by their global
      * norm. Set by the owner before results with a turn, and before step(). */
     float clip;
-    /* This rank's gradients that have become complete in this step are finite. Set by the owner
-     * before ready(). */
+    /* This rank's gradients of the bucket are finite. Set by the owner before ready(). */
     bool finite;
     float *clipped;  /* (tg__stretch_most) if the optimizer clips */
     size_t *first;   /* (nbuckets) the tensor with which the bucket begins */
@@ -297,7 +296,8 @@ bool tg__strategy_makes(tg__strategy *s, const tg__result *r);
 /* True if the part of tensor i's bucket in step(t) has been made already. */
 bool tg__strategy_made(const tg__strategy *s, uint64_t t, size_t i);
 
-/* Reset memory m of tensor i if it is not finite: it would spoil every later update. */
+/* Reset memory m of tensor i if it is not finite, or so large that it would spoil every later
+ * update. */
 void tg__strategy_heal(tg__strategy *s, size_t m, size_t i);
 /* dst = the result of an update of w, a stretch of tensor i, with memory 0; nothing else changes.
  * dst, w and g point to the first element. dst must not be w. */

@@ -303,9 +303,39 @@ static void several_are_under_way(void **state)
     play_destroy(&p);
 }
 
+/* Adam: the mean of the ranks' own steps replaces them. Gradients of opposite signs and different
+ * sizes make opposite steps of Adam, whose mean is 0. With SGD, the mean gradient counts. */
+static void averages_the_steps_of_adam(void **state)
+{
+    (void)state;
+    static const char *const both[] = {"adam:lr=0.1", "sgd:lr=0.1"};
+    for (size_t o = 0; o < 2; o++) {
+        static play p;
+        float start[PLAY_N];
+        play_create(&p, "dga:delay=3", both[o], 2);
+        assert_true(p.rank[0].s->sends_updates == (o == 0));
+        play_begin_run(&p);
+        memcpy(start, p.rank[0].w, sizeof start);
+        for (int t = 0; t < 8; t++) {
+            for (size_t e = 0; e < PLAY_N; e++) {
+                p.rank[0].g[e] = e % 2 == 0 ? 1 : -2;
+                p.rank[1].g[e] = -0.25f * p.rank[0].g[e];
+            }
+            play_step_on(&p);
+            assert_true(play_distance(p.rank[0].w, start) > 0.05);
+        }
+        play_drain(&p);
+        assert_agreed(&p);
+        const double moved = play_distance(p.rank[0].w, start);
+        assert_true(o == 0 ? moved < 1e-5 : moved > 0.1);
+        play_destroy(&p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(averages_the_steps_of_adam),
         cmocka_unit_test(without_delay_it_is_ssgd),
         cmocka_unit_test(one_step_of_delay_is_od),
         cmocka_unit_test(uncorrected_it_is_plain_delay),

@@ -14,6 +14,9 @@
  * fit the second level, but are slower: at the beginning of each, every vector waits for memory. */
 enum { STRETCH = 65536 };
 
+/* The largest norm of an optimizer's vector after a dropped step. */
+#define MEMORY_MOST 0x1p100
+
 #define TG_STRATEGY(name) &tg__strategy_##name.entry,
 static const tg_entry *const entries[] = {
 #include "strategy/strategies.def"
@@ -324,7 +327,7 @@ void tg__strategy_heal(tg__strategy *s, size_t m, size_t i)
     for (size_t r = 0; r < slots; r++) {
         tg__stats stats;
         tg__kernel()->copy_stats(NULL, s->slot[y->slot + r][i], n, &stats);
-        finite = finite && stats.finite;
+        finite = finite && stats.finite && stats.sum_sq <= MEMORY_MOST * MEMORY_MOST;
     }
     for (size_t r = 0; !finite && r < slots; r++)
         memset(s->slot[y->slot + r][i], 0, n * sizeof(float));

@@ -110,9 +110,9 @@ static void assert_refused(const char *spec, const char *optimizer, uint64_t ste
 static void refuses_with_a_reason(void **state)
 {
     (void)state;
-    assert_refused(
-        "dgb", "sgd", 0,
-        "unknown strategy \"dgb\": did you mean \"dga\"? allowed: ssgd, updates, server, od, cd, pipe");
+    assert_refused("dgb", "sgd", 0,
+                   "unknown strategy \"dgb\": did you mean \"dga\"? allowed: ssgd, updates, "
+                   "server, od, cd, pipe");
     assert_refused("streaming:fragments=2", "sgd", 0,
                    "fragments=2, more than the bucket count of 1");
     assert_refused("streaming:every=4,fragments=1,overlap=4", "sgd", 0,

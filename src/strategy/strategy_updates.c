@@ -9,6 +9,9 @@
  * synchronous SGD. Adam is not: its second moment is that of the rank's own gradients, which
  * neither arrive in parts nor late, as a coded mean does.
  *
+ * A rank's memory of a bucket takes in every finite gradient, also that of a step which is dropped
+ * because of another rank or bucket.
+ *
  * With clip, the norm of all of the rank's gradients is needed first, so exchanges begin in step();
  * otherwise as soon as a bucket is complete.
  *
@@ -60,7 +63,7 @@ static tg_status init(tg__strategy *s)
     return make_directions(s, u);
 }
 
-/* d of a stretch. The optimizer adds decay of its own to 0, which changes nothing. */
+/* Make d of a stretch, which is 0. The optimizer adds decay of its own to 0, which changes nothing. */
 static void direct(tg__strategy *s, size_t i, tg__stretch e)
 {
     const updates *u = s->impl;
@@ -77,18 +80,24 @@ static void direct(tg__strategy *s, size_t i, tg__stretch e)
             tg__kernel()->axpy(u->decayed, decay, x->w + e.at, e.n);
         g = u->decayed;
     }
-    memset(d, 0, e.n * sizeof *d);
     tg__strategy_update_at(s, 0, i, e, 1, d, g);
 }
 
+/* A gradient that is not finite leaves the optimizer's memory of its bucket as it is. */
 static void exchange(tg__strategy *s, uint64_t t, uint32_t bucket, bool finite, tg__actions *out)
 {
     const updates *u = s->impl;
-    for (size_t i = 0; finite && i < s->ntensors; i++)
-        if (s->tensor[i].bucket == bucket)
-            for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e))
-                direct(s, i, e);
-    tg__actions_add(out, bucket, true, t)->buffer = u->direction + u->start[bucket];
+    float *d = u->direction + u->start[bucket];
+    for (size_t i = 0; i < s->ntensors; i++) {
+        const tg__wtensor *x = &s->tensor[i];
+        if (x->bucket != bucket)
+            continue;
+        memset(d + x->offset, 0, x->n * sizeof *d);
+        for (tg__stretch e = tg__stretch_first(s, i); finite && e.n > 0;
+             e = tg__stretch_next(s, i, e))
+            direct(s, i, e);
+    }
+    tg__actions_add(out, bucket, true, t)->buffer = d;
 }
 
 static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out)

@@ -33,6 +33,28 @@ class Defaults(CliTest):
                       self.optimizer("--optimizer", "sgd:weight_decay=0.001,nesterov=yes"))
         self.assertIn("adam:lr=0.001,", self.optimizer("--optimizer", "adam"))
 
+    def test_adam_and_methods_that_send_parts(self):
+        """Steps of Adam are averaged in place of gradients, unless a strategy is chosen: then it warns of one that suffers."""
+        adam = ["--optimizer", "adamw"]
+        told = ["the default strategy is updates, in which each worker's optimizer acts before the exchange: adamw learns badly"]
+        for args in (["--method", "topk:density=0.1"], ["--method", "2bit"], ["--rule", "*.weight=topk"]):
+            self.assertEqual(self.started(*adam, *args, said=told)["strategy"], "updates")
+        for args in ([], ["--method", "qsgd"], ["--method", "2bit:threshold=0.5"], ["--method", "topk:density=1"],
+                     ["--method", "topk", "--rule", "*.bias=signsgd"]):
+            self.assertEqual(self.started(*adam, *args)["strategy"], "ssgd")
+        self.assertEqual(self.started("--method", "topk")["strategy"], "ssgd")
+        for strategy in ("ssgd", "cd:warmup=1", "pipe"):
+            warned = ["warning: strategy " + strategy.split(":")[0] + ": adamw learns badly", "instead: --strategy updates"]
+            self.started(*adam, "--method", "topk", "--strategy", strategy, said=warned)
+        for strategy in ("updates", "dga", "local:every=2"):
+            self.assertIn(strategy.split(":")[0], self.started(*adam, "--method", "topk", "--strategy", strategy)["strategy"])
+
+    def test_a_checkpoint_of_gradients_goes_on_so(self):
+        folder = self.path("saved")
+        job = ["train", *over(*TINY, "--model", "mlp:hidden=16", "--workers", "2", "--no-eval", "--optimizer", "adamw", "--method", "topk")]
+        self.ok(*job, "--steps", "3", "--strategy", "ssgd", "--save", folder)
+        self.assertIn("strategy       ssgd", self.ok(*job, "--steps", "5", "--resume", folder))
+
     def test_a_method_that_sends_more_than_dense(self):
         """Told before the run, with the exchange of the method that sends less."""
         better = "instead: exchange=reducescatter, which sends 0.5 times as many as dense"

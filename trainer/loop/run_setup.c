@@ -95,7 +95,8 @@ static tg_status plan_steps(run *r)
 static tg_status parse_specs(run *r)
 {
     const train_job *job = r->job;
-    const char *usual = tg_registry_default_strategy(job->method, job->optimizer);
+    const char *usual =
+        tg_registry_default_strategy(job->method, job->rules, job->nrules, job->optimizer);
     TG_TRY(tg_registry_parse(TG_KIND_STRATEGY, either(job->strategy, usual), &r->strategy));
     const char *own = tg_registry_strategy_method(tg_spec_text(r->strategy));
     TG_TRY(tg_registry_parse(TG_KIND_METHOD, either(job->method, own), &r->method));

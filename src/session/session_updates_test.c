@@ -1,0 +1,180 @@
+/* Averages of updates in sessions: a step that one rank's gradient spoils, in any bucket and with
+ * every overlap; rates that change; a run that is saved and continued; the default strategy. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "session_fixture.h"
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { WORLD = 3, STEPS = 9, BAD = 1, BAD_STEP = 4 };
+
+static const char *const methods[] = {"dense", "2bit", "topk:density=0.1,rescale=yes",
+                                      "powersgd:rank=1"};
+
+static fixture_result result[WORLD];
+
+static fixture_job job_of(const char *method)
+{
+    fixture_job job = fixture_defaults();
+    job.method = method;
+    job.strategy = "updates";
+    job.optimizer = "adamw:lr=0.01,weight_decay=0.1";
+    job.world = WORLD;
+    job.steps = STEPS;
+    job.bucket_bytes = 1400; /* three buckets */
+    return job;
+}
+
+/* The hash of all ranks' parameters. */
+static uint64_t hash_of(const fixture_job *job)
+{
+    fixture_run(job, result);
+    for (int r = 0; r < job->world; r++) {
+        if (result[r].status != TG_OK)
+            fail_msg("%s: rank %d: %s", job->method, r, result[r].error);
+        assert_true(result[r].hash == result[0].hash);
+        for (size_t i = 0; i < FIXTURE_N; i++)
+            assert_true(isfinite(result[r].w[i]));
+    }
+    return result[0].hash;
+}
+
+/* The step is dropped on all ranks, whatever overlaps, and wherever the bad value is. */
+static void drops_a_step(void **state)
+{
+    (void)state;
+    static const tg_overlap overlaps[] = {TG_OVERLAP_NONE, TG_OVERLAP_BACKWARD, TG_OVERLAP_FULL};
+    static const char *const optimizers[] = {"adamw:lr=0.01,weight_decay=0.1",
+                                             "adam:lr=0.01,clip=1"};
+    for (size_t m = 0; m < TG_COUNT(methods); m++)
+        for (size_t o = 0; o < TG_COUNT(optimizers); o++) {
+            uint64_t hash[TG_COUNT(overlaps)];
+            fixture_job job = job_of(methods[m]);
+            job.optimizer = optimizers[o];
+            const uint64_t clean = hash_of(&job);
+            job.nan_rank = BAD;
+            job.nan_step = BAD_STEP;
+            for (size_t i = 0; i < TG_COUNT(overlaps); i++) {
+                job.overlap = overlaps[i];
+                hash[i] = hash_of(&job);
+                for (int r = 0; r < WORLD; r++)
+                    assert_int_equal(result[r].skipped, 1);
+            }
+            assert_true(hash[0] == hash[1] && hash[0] == hash[2] && hash[0] != clean);
+        }
+}
+
+/* What the bad rank had sent in the step before does not count again: with plain SGD and dense
+ * exchanges a dropped step leaves no trace, as with ssgd. */
+static void a_dropped_step_leaves_no_trace_in_parameters(void **state)
+{
+    (void)state;
+    uint64_t hash[2];
+    for (int i = 0; i < 2; i++) {
+        fixture_job job = job_of("dense");
+        job.strategy = i == 0 ? "ssgd" : "updates";
+        job.optimizer = "sgd:lr=0.125";
+        job.dyadic = true;
+        job.nan_rank = BAD;
+        job.nan_step = BAD_STEP;
+        hash[i] = hash_of(&job);
+    }
+    assert_true(hash[0] == hash[1]);
+}
+
+static void fails_on_all_ranks(void **state)
+{
+    (void)state;
+    for (size_t m = 0; m < TG_COUNT(methods); m++) {
+        fixture_job job = job_of(methods[m]);
+        job.nan_rank = BAD;
+        job.nan_step = BAD_STEP;
+        job.on_nonfinite = TG_NONFINITE_FAIL;
+        fixture_run(&job, result);
+        for (int r = 0; r < WORLD; r++) {
+            assert_int_equal(result[r].status, TG_E_NONFINITE);
+            assert_int_equal(result[r].steps, BAD_STEP);
+            if (strstr(result[r].error, r == BAD ? "of the gradient is nan" : "another rank") ==
+                NULL)
+                fail_msg("%s: rank %d: %s", methods[m], r, result[r].error);
+        }
+    }
+}
+
+/* The rate is set between the backward pass and the step: a rate of 0 moves nothing, and what is
+ * exchanged does not depend on it. */
+static void rates_apply_to_the_mean(void **state)
+{
+    (void)state;
+    uint64_t hash[2];
+    for (int i = 0; i < 2; i++) {
+        fixture_job job = job_of("dense");
+        job.strategy = i == 0 ? "ssgd" : "updates";
+        job.optimizer = "sgd:lr=0.125";
+        job.dyadic = true;
+        job.rest_at = 3;
+        hash[i] = hash_of(&job);
+    }
+    assert_true(hash[0] == hash[1]);
+    fixture_job job = job_of("topk:density=0.1,rescale=yes");
+    const uint64_t usual = hash_of(&job);
+    job.rest_at = 3;
+    assert_true(hash_of(&job) != usual);
+}
+
+static void continues_with_the_same_bits(void **state)
+{
+    (void)state;
+    for (size_t m = 0; m < TG_COUNT(methods); m++) {
+        char dir[] = "/tmp/telegrad-updates-XXXXXX", command[64];
+        assert_non_null(mkdtemp(dir));
+        fixture_job job = job_of(methods[m]);
+        job.overlap = TG_OVERLAP_FULL;
+        job.save_dir = dir;
+        job.save_at = 5;
+        const uint64_t whole = hash_of(&job);
+        job.save_dir = NULL;
+        job.load_dir = dir;
+        if (hash_of(&job) != whole)
+            fail_msg("%s: other bits", methods[m]);
+        snprintf(command, sizeof command, "rm -r %s", dir);
+        assert_int_equal(system(command), 0);
+    }
+}
+
+/* Without a strategy: updates for Adam with a method that sends in parts. */
+static void is_the_default(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method, *optimizer, *strategy;
+    } is[] = {{"topk:density=0.1", "adam:lr=0.01", "updates"},
+              {"topk:density=0.1", "sgd:lr=0.01", "ssgd"},
+              {"dense", "adam:lr=0.01", "ssgd"}};
+    for (size_t i = 0; i < TG_COUNT(is); i++) {
+        fixture_job job = job_of(is[i].method);
+        job.optimizer = is[i].optimizer;
+        job.strategy = NULL;
+        const uint64_t open = hash_of(&job);
+        job.strategy = is[i].strategy;
+        assert_true(hash_of(&job) == open);
+        job.strategy = strcmp(is[i].strategy, "ssgd") == 0 ? "local:every=1" : "ssgd";
+        assert_true(hash_of(&job) != open);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drops_a_step),
+        cmocka_unit_test(a_dropped_step_leaves_no_trace_in_parameters),
+        cmocka_unit_test(fails_on_all_ranks),
+        cmocka_unit_test(rates_apply_to_the_mean),
+        cmocka_unit_test(continues_with_the_same_bits),
+        cmocka_unit_test(is_the_default),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
