@@ -52,8 +52,8 @@ class Defaults(CliTest):
     def test_a_checkpoint_of_gradients_goes_on_so(self):
         folder = self.path("saved")
         job = ["train", *over(*TINY, "--model", "mlp:hidden=16", "--workers", "2", "--no-eval", "--optimizer", "adamw", "--method", "topk")]
-        self.ok(*job, "--steps", "3", "--strategy", "ssgd", "--save", folder)
-        self.assertIn("strategy       ssgd", self.ok(*job, "--steps", "5", "--resume", folder))
+        self.assertEqual(run(*job, "--steps", "3", "--strategy", "ssgd", "--save", folder).returncode, 0)
+        self.assertIn("strategy       ssgd", run(*job, "--steps", "5", "--resume", folder).stdout)
 
     def test_a_method_that_sends_more_than_dense(self):
         """Told before the run, with the exchange of the method that sends less."""
