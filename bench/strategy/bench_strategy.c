@@ -50,7 +50,7 @@ static const char *const optimizers[] = {"sgd",  "sgd:momentum=0.9", "adam", "ad
 
 /* ---- how many bytes -------------------------------------------------------------------------- */
 
-/* Whether the two work together. DeMo only works with its own optimizer, `updates` not with LARS. */
+/* Whether the two work together: DeMo only with its own optimizer, `updates` not with LARS. */
 static bool goes_with(const kind *k, const char *optimizer)
 {
     if (strcmp(k->strategy, "updates") == 0 && strcmp(optimizer, "lars") == 0)

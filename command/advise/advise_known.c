@@ -83,6 +83,12 @@ static bool is_dense(const char *method)
     return advise_same_name(method, "dense");
 }
 
+/* `updates` is what ssgd is with an optimizer that adapts its steps. */
+static bool is_synchronous(const char *strategy)
+{
+    return strcmp(strategy, "ssgd") == 0 || strcmp(strategy, "updates") == 0;
+}
+
 /* The first number in a strategy's spec; 0: none. */
 static double number_of(const char *strategy)
 {
@@ -95,7 +101,7 @@ static double telling(const struct known_row *r, const advice_way *way)
 {
     const bool method = advise_same_name(r->method, way->method_text);
     if (way->family == ADVICE_SSGD || !advise_same_name(r->strategy, way->strategy))
-        return method && !is_dense(r->method) && strcmp(r->strategy, "ssgd") == 0 ? 3 : 0;
+        return method && !is_dense(r->method) && is_synchronous(r->strategy) ? 3 : 0;
     const double own = number_of(r->strategy);
     const double far = way->number > 0 && own > 0 ? fabs(log2(own / way->number)) : 0;
     return (method ? 6 : 2) + 1 / (1 + far);

@@ -49,8 +49,8 @@ typedef struct tg_session tg_session;
 typedef enum tg_nonfinite {
     /* No rank applies the step; training continues with the next one. Coded payloads of finite
      * ranks return to their residuals; a dense step is lost.
-     * One bucket    If the strategy and the optimizer apply each bucket by itself (ssgd and
-     *               updates without a clip), a sum out of range drops that bucket only, unless it is the first
+     * One bucket    If the strategy and the optimizer apply each bucket by itself (ssgd or updates,
+     *               no clip), a sum out of range drops that bucket only, unless it is the first
      *               layers'.
      * Memory        If a rank's memory (residual, the method's momentum) cannot be encoded, or
      *               exceeds 2^100 after a dropped step, that rank resets the bucket's memory to 0
@@ -238,8 +238,8 @@ TG_API TG_NODISCARD tg_status tg_session_grad_ready(tg_session *s, uint32_t id);
  * it. */
 TG_API TG_NODISCARD tg_status tg_session_grad_wait(tg_session *s, uint32_t id);
 /* Wait until this tensor's parameters are those of the next forward pass. With TG_OVERLAP_FULL and
- * a strategy that applies bucket by bucket (ssgd, updates), this call applies the update of the tensor's
- * bucket. Returns at once for tensors that are not trained. */
+ * a strategy that applies bucket by bucket (ssgd, updates), this call applies the update of the
+ * tensor's bucket. Returns at once for tensors that are not trained. */
 TG_API TG_NODISCARD tg_status tg_session_param_wait(tg_session *s, uint32_t id);
 /* True if this rank sits out the next step (fedavg with clients < 1, or past its deadline). Then
  * compute nothing and make nothing ready, but call tg_session_step; a gradient that is made ready

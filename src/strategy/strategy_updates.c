@@ -63,7 +63,7 @@ static tg_status init(tg__strategy *s)
     return make_directions(s, u);
 }
 
-/* Make d of a stretch, which is 0. The optimizer adds decay of its own to 0, which changes nothing. */
+/* Make d of a stretch, which is 0. The optimizer adds its own decay of 0, which changes nothing. */
 static void direct(tg__strategy *s, size_t i, tg__stretch e)
 {
     const updates *u = s->impl;
