@@ -1,13 +1,24 @@
 #!/bin/sh
-# Adam from averages of gradients and of updates, which methods with a residual have sent: docs/results/updates.md.
-#   bench/updates.sh OUT_DIR [ROW...]       rows: ssgd-METHOD, updates-METHOD; about five minutes each on two cores
-#   EPOCHS=12 bench/updates.sh OUT_DIR updates-1bit
+# Adam with methods that keep a residual: averages of gradients and of updates (docs/results/updates.md).
+#   bench/updates.sh OUT_DIR [ROW...]       needs tiny Shakespeare (TELEGRAD_DATA or data/); about four minutes a row on two cores, 12 epochs
+#                                           eleven
 . "$(dirname "$0")/rows.sh"
+
+text() { # row, epochs, options
+    row=$1 epochs=$2
+    shift 2
+    run "$row" --workers 4 --log-every 50 --model gpt --data shakespeare --batch 8 --context 128 --epochs "$epochs" \
+        --optimizer adamw:lr=0.004,weight_decay=0.1,exempt=1d --lr-schedule cosine:warmup=100 "$@"
+}
 
 for strategy in ssgd updates; do
     for method in dense 1bit 2bit efsign topk powersgd; do
-        run "$strategy-$method" --workers 4 --log-every 50 --model gpt --data shakespeare --batch 8 --context 128 \
-            --epochs "${EPOCHS:-4}" --optimizer adamw:lr=0.004,weight_decay=0.1,exempt=1d --lr-schedule cosine:warmup=100 \
-            --method $method --strategy $strategy
+        text "$strategy-$method" 4 --method $method --strategy $strategy
     done
 done
+text local1-dense 4 --strategy local:every=1
+text updates-topk-warmup 4 --method topk:warmup=196
+text updates-topk025 4 --method topk:density=0.025
+text dga4 4 --strategy dga:delay=4
+text updates12-1bit 12 --method 1bit
+text updates12-topk 12 --method topk:warmup=588

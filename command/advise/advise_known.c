@@ -28,6 +28,10 @@ static const struct known_runs gpt_delays = {
     "GPT on tiny Shakespeare, 4 workers, 12 epochs, one seed", "gpt", "test loss, nats", "1.524",
     "docs/results/delays.md"};
 
+static const struct known_runs gpt_updates = {
+    "GPT on tiny Shakespeare, 4 workers, 12 epochs of AdamW, one seed", "gpt", "test loss, nats",
+    "1.499 and 1.504", "docs/results/updates.md"};
+
 static const struct known_row rows[] = {
     {&lenet_methods, "ssgd", "fp16", "98.93 %"},
     {&lenet_methods, "ssgd", "qsgd:bits=4", "98.98 %"},
@@ -61,6 +65,8 @@ static const struct known_row rows[] = {
     {&gpt_rounds, "local:every=30", "dense", "1.634"},
     {&gpt_rounds, "streaming:every=30,fragments=3,overlap=3", "qsgd:bits=4", "1.590"},
     {&gpt_delays, "dga:delay=20,every=5", "dense", "1.770"},
+    {&gpt_updates, "updates", "1bit", "1.523"},
+    {&gpt_updates, "updates", "topk:density=0.01,warmup=588", "1.530"},
 };
 
 const char advise_known_async[] =
