@@ -20,5 +20,6 @@ text local1-dense 4 --strategy local:every=1
 text updates-topk-warmup 4 --method topk:warmup=196
 text updates-topk025 4 --method topk:density=0.025
 text dga4 4 --strategy dga:delay=4
+text ssgd12-dense 12
 text updates12-1bit 12 --method 1bit
 text updates12-topk 12 --method topk:warmup=588

@@ -43,8 +43,9 @@ const tg_rate_hint *tg_registry_rate_hint(tg_kind kind, const char *name)
                                       : NULL;
 }
 
-/* Whether a method sends gradients in parts and keeps the rest. goes_p: set to false if it does not
- * go with averages of updates. */
+/* Whether a method sends elements in parts and keeps the rest. Not powersgd: products of thin
+ * matrices fit gradients, not the steps of such an optimizer (docs/results/updates.md).
+ * goes_p  set to false if it does not go with averages of updates */
 static bool sends_parts(const char *method, bool *goes_p)
 {
     tg_spec *spec;
@@ -54,8 +55,7 @@ static bool sends_parts(const char *method, bool *goes_p)
     const bool all =
         (tg_spec_has(spec, "density") && tg_spec_real(spec, "density") == 1) ||
         (tg_spec_has(spec, "feedback") && strcmp(tg_spec_word(spec, "feedback"), "none") == 0);
-    const bool keeps = def->program->residual_norm != NULL ||
-                       (def->feedback != NULL && strcmp(def->feedback, "residual") == 0);
+    const bool keeps = def->feedback != NULL && strcmp(def->feedback, "residual") == 0;
     const bool fixed = tg_spec_has(spec, "threshold") && *tg_spec_word(spec, "threshold") == '\0';
     if ((def->properties & TG__OWNS_MOMENTUM) != 0 || tg__method_combine(def)->votes || fixed)
         *goes_p = false;

@@ -73,7 +73,7 @@ static void test_default_strategies(void **state)
         const char *method, *optimizer, *strategy;
     } cases[] = {{"topk:density=0.1", "adamw:lr=0.001", "updates"},
                  {"2bit", "adam", "updates"},
-                 {"powersgd", "adamw", "updates"},
+                 {"powersgd", "adamw", "ssgd"},
                  {"cltk", "adamw", "updates"},
                  {"strom", "adam", "updates"},
                  {"1bit:threshold=mean", "adam", "updates"},

@@ -200,7 +200,7 @@ def case_warned(net):
         assert len(words) == (RANK == 0) and all("applies momentum itself, and the optimizer was not checked: give optimizer=" in w for w in words), words
     for told in (said("signsgd"), said("signsgd", 0), said("signum", 0.9, lr=0.001)):
         assert len(told) == (RANK == 0) and all("learns with about 0.02 times the learning rate of dense SGD" in w for w in told), told
-    for spec in ("topk:density=0.1", "1bit", "powersgd"):
+    for spec in ("topk:density=0.1", "1bit", "efsign"):
         told = said(spec, adam=True)
         assert len(told) == (RANK == 0) and all("from which the moments of AdamW are wrong" in w for w in told), told
     assert said("qsgd", adam=True) == said("topk:feedback=none", adam=True) == []
