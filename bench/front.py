@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""What compression and delay cost in accuracy, against what they send, and how soon they learn over links: docs/results/front.md.
+"""What compression and delay cost in accuracy, against what they send, and how long training takes over links: docs/results/front.md.
 
-    bench/front.py OUT_DIR           needs matplotlib, tiny Shakespeare and CIFAR-10 (TELEGRAD_DATA or data/); a minute
+    bench/front.py OUT_DIR           needs matplotlib, tiny Shakespeare and CIFAR-10 (TELEGRAD_DATA or data/); some minutes
 
-front.svg has a point for each run in docs/results: bytes that a worker sends per step in the run's second half, and the accuracy or loss
+front.svg has a point for each row below, from the records in docs/results: bytes that a worker sends per step in the run's second half, and the accuracy or loss
 at the end, of several seeds the mean. A line joins the runs that no other run beats in both. times.svg has the seconds until a test first
 reaches the panel's goal, over each link: steps are simulated (`train --clock virtual --sim-only`), computing takes as long as the panel
-says, and coding no time. Prints these seconds as Markdown tables.
+says, and coding no time. A simulation has the final density in all steps; what a warm-up of the density sends in addition is added, at
+the rate of the link. Prints these times as Markdown tables.
 TELEGRAD=build/release/telegrad"""
 import pathlib
+import re
 import statistics
 import sys
 import tempfile
@@ -36,7 +38,7 @@ IMAGES = [
     ("delays/dga20-5-iid", "dga 20 late, 5 steps", DELAY),
 ]
 TEXT = [
-    ("delays/gpt-ssgd", "dense", NONE), ("updates/updates12-1bit", "1bit", COMPRESSION), ("updates/updates12-2bit", "2bit", COMPRESSION),
+    ("delays/gpt-ssgd", "dense", NONE), ("updates/updates12-1bit", "1bit", COMPRESSION),
     ("updates/updates12-topk", "topk 1 %", COMPRESSION), ("delays/gpt-demo", "demo", COMPRESSION), ("delays/gpt-local", "local, 30 steps", DELAY),
     ("delays/gpt-diloco", "diloco, 30 steps", DELAY), ("delays/gpt-streaming", "streaming, 30 steps, 4 bits", BOTH),
     ("delays/gpt-sparseloco", "sparseloco, 30 steps", BOTH), ("delays/gpt-fedavg5-iid", "fedavg, 5 steps", DELAY),
@@ -99,6 +101,20 @@ def reaches(records, field, more, goal):
     return None
 
 
+def rate(link):
+    """Bytes a second of "20mbit,20ms"."""
+    text = link.split(",")[0]
+    return float(text[:-4]) * {"g": 1e9, "m": 1e6}[text[-4]] / 8
+
+
+def warm_up(records, step):
+    """Bytes that a warm-up of the density has added until the step."""
+    if not re.search(r"warmup=[1-9]", records[0]["method"]):
+        return 0
+    done = next(record for record in joined(records) if record["type"] == "epoch" and record["step"] == step)
+    return max(0, done["bytes_sent"] - sent(records) * step)
+
+
 def measure(panel, answer):
     """[(title, colour, value at the end, step of the goal or None, seconds until then over each link)]"""
     _, rows, field, _, more, goal, tau = panel
@@ -106,8 +122,11 @@ def measure(panel, answer):
     for title, colour, runs in load(rows):
         start, end = runs[0][0], runs[0][-1]
         step = reaches(runs[0], field, more, goal)
-        totals = [simulate(answer, start, start["steps"], "--tau", tau, "--link", link) for link in LINKS.values()] if step else []
-        found.append((title, colour, value(end, field), step, [total * step / start["steps"] for total in totals]))
+        seconds = []
+        for link in LINKS.values() if step else ():
+            total = simulate(answer, start, start["steps"], "--tau", tau, "--link", link)
+            seconds.append(total * step / start["steps"] + warm_up(runs[0], step) / rate(link))
+        found.append((title, colour, value(end, field), step, seconds))
     return found
 
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Adam with methods that keep a residual: averages of gradients and of updates (docs/results/updates.md).
 #   bench/updates.sh OUT_DIR [ROW...]       needs tiny Shakespeare (TELEGRAD_DATA or data/); about four minutes a row on two cores, 12 epochs
-#                                           eleven
+#                                           ten to sixteen
 . "$(dirname "$0")/rows.sh"
 
 text() { # row, epochs, options

@@ -52,7 +52,8 @@ TG_API const char *tg_registry_strategy_optimizer(const char *strategy);
 /* The strategy of a run for which none is chosen: "updates" if the optimizer adapts its steps to
  * each element (adam, adamw) and the method, or that of a rule, sends gradients in parts and keeps
  * the rest. Such an optimizer learns badly from their means (docs/strategies.md). Otherwise "ssgd",
- * also if a method does not go with "updates", or has a threshold in units of the gradient.
+ * also for powersgd, and if any of the methods keeps momentum (dgc, csc, fetchsgd), votes
+ * (signsgd, signum), or has a number as its threshold, which is in units of the gradient.
  * method, optimizer  specs; NULL, or what does not parse: "ssgd"
  * rules              (nrules) "PATTERN=METHOD"; may be NULL */
 TG_API const char *tg_registry_default_strategy(const char *method, const char *const *rules,

@@ -5,9 +5,9 @@
  *     w = (1 - lr*wd)*w + lr * mean of d   (coupled decay: w + lr * mean of d)
  *
  * d does not depend on the learning rate, so what a method's memory keeps of it is in the same
- * units as what it keeps of gradients. Momentum is linear, so with dense exchanges and SGD this is
- * synchronous SGD. Adam is not: its second moment is that of the rank's own gradients, which
- * neither arrive in parts nor late, as a coded mean does.
+ * units as what it keeps of gradients. Momentum is linear, so with SGD, dense exchanges and no clip
+ * this is synchronous SGD. Adam is not linear: its second moment here comes from the rank's own
+ * gradients, which are complete and on time; coded means are neither.
  *
  * A rank's memory of a bucket takes in every finite gradient, also that of a step which is dropped
  * because of another rank or bucket.
