@@ -4,11 +4,12 @@
 #                                           ten to sixteen
 . "$(dirname "$0")/rows.sh"
 
+rate=0.004
 text() { # row, epochs, options
     row=$1 epochs=$2
     shift 2
     run "$row" --workers 4 --log-every 50 --model gpt --data shakespeare --batch 8 --context 128 --epochs "$epochs" \
-        --optimizer adamw:lr=0.004,weight_decay=0.1,exempt=1d --lr-schedule cosine:warmup=100 "$@"
+        --optimizer adamw:lr=$rate,weight_decay=0.1,exempt=1d --lr-schedule cosine:warmup=100 "$@"
 }
 
 for strategy in ssgd updates; do
@@ -16,10 +17,14 @@ for strategy in ssgd updates; do
         text "$strategy-$method" 4 --method $method --strategy $strategy
     done
 done
-text local1-dense 4 --strategy local:every=1
+for method in dense 1bit topk; do
+    text "local1-$method" 4 --method $method --strategy local:every=1
+done
 text updates-topk-warmup 4 --method topk:warmup=196
 text updates-topk025 4 --method topk:density=0.025
 text dga4 4 --strategy dga:delay=4
 text ssgd12-dense 12
 text updates12-1bit 12 --method 1bit
 text updates12-topk 12 --method topk:warmup=588
+rate=0.008
+text updates-topk-rate008 4 --method topk

@@ -55,7 +55,8 @@ TG_API const char *tg_registry_strategy_optimizer(const char *strategy);
  * also for powersgd, and if any of the methods keeps momentum (dgc, csc, fetchsgd), votes
  * (signsgd, signum), or has a number as its threshold, which is in units of the gradient.
  * method, optimizer  specs; NULL, or what does not parse: "ssgd"
- * rules              (nrules) "PATTERN=METHOD"; may be NULL */
+ * rules              (nrules) "PATTERN=METHOD"; may be NULL
+ * Returns            a constant string, never NULL */
 TG_API const char *tg_registry_default_strategy(const char *method, const char *const *rules,
                                                 size_t nrules, const char *optimizer);
 

@@ -331,7 +331,7 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mapping
                      the step on each, and the memory stays. Without a scaler the backward pass then raises NonFiniteError on
                      each; continue with the next batch
     optimizer        to check it: `dgc`, `csc` and `fetchsgd` apply momentum themselves, so the optimizer's must be 0. If it is not given, they
-                     warn. Methods with a residual warn of Adam (docs/pytorch.md)
+                     warn. Rank 0 also warns of Adam with methods that send gradients in parts (docs/pytorch.md)
     total_steps, steps_per_epoch, seed, timeout, threads   as for telegrad.Reducer
 
     Errors of the exchange are raised by `loss.backward()`: PeerError names the rank that has died.

@@ -67,22 +67,29 @@ static void drops_a_step(void **state)
         }
 }
 
-/* What the bad rank had sent in the step before does not count again: with plain SGD and dense
- * exchanges a dropped step leaves no trace, as with ssgd. */
-static void a_dropped_step_leaves_no_trace_in_parameters(void **state)
+/* With plain SGD, dense exchanges and exact sums, the parameters are those of ssgd. bad: a rank's
+ * gradient is not finite in BAD_STEP; rest_at: the step with a rate of 0. */
+static void assert_as_ssgd(bool bad, uint64_t rest_at)
 {
-    (void)state;
     uint64_t hash[2];
     for (int i = 0; i < 2; i++) {
         fixture_job job = job_of("dense");
         job.strategy = i == 0 ? "ssgd" : "updates";
         job.optimizer = "sgd:lr=0.125";
         job.dyadic = true;
-        job.nan_rank = BAD;
+        job.nan_rank = bad ? BAD : -1;
         job.nan_step = BAD_STEP;
+        job.rest_at = rest_at;
         hash[i] = hash_of(&job);
     }
     assert_true(hash[0] == hash[1]);
+}
+
+/* What the bad rank sent in the step before does not count again. */
+static void a_dropped_step_leaves_no_trace_in_parameters(void **state)
+{
+    (void)state;
+    assert_as_ssgd(true, 0);
 }
 
 static void fails_on_all_ranks(void **state)
@@ -109,16 +116,7 @@ static void fails_on_all_ranks(void **state)
 static void rates_apply_to_the_mean(void **state)
 {
     (void)state;
-    uint64_t hash[2];
-    for (int i = 0; i < 2; i++) {
-        fixture_job job = job_of("dense");
-        job.strategy = i == 0 ? "ssgd" : "updates";
-        job.optimizer = "sgd:lr=0.125";
-        job.dyadic = true;
-        job.rest_at = 3;
-        hash[i] = hash_of(&job);
-    }
-    assert_true(hash[0] == hash[1]);
+    assert_as_ssgd(false, 3);
     fixture_job job = job_of("topk:density=0.1,rescale=yes");
     const uint64_t usual = hash_of(&job);
     job.rest_at = 3;

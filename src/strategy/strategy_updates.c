@@ -63,7 +63,7 @@ static tg_status init(tg__strategy *s)
     return make_directions(s, u);
 }
 
-/* Make d of a stretch, which is 0. The optimizer adds its own decay of 0, which changes nothing. */
+/* Make d of a stretch: the optimizer steps from 0, so decay that it would add is 0 as well. */
 static void direct(tg__strategy *s, size_t i, tg__stretch e)
 {
     const updates *u = s->impl;
@@ -80,6 +80,7 @@ static void direct(tg__strategy *s, size_t i, tg__stretch e)
             tg__kernel()->axpy(u->decayed, decay, x->w + e.at, e.n);
         g = u->decayed;
     }
+    memset(d, 0, e.n * sizeof *d);
     tg__strategy_update_at(s, 0, i, e, 1, d, g);
 }
 
@@ -92,7 +93,8 @@ static void exchange(tg__strategy *s, uint64_t t, uint32_t bucket, bool finite, 
         const tg__wtensor *x = &s->tensor[i];
         if (x->bucket != bucket)
             continue;
-        memset(d + x->offset, 0, x->n * sizeof *d);
+        if (!finite)
+            memset(d + x->offset, 0, x->n * sizeof *d);
         for (tg__stretch e = tg__stretch_first(s, i); finite && e.n > 0;
              e = tg__stretch_next(s, i, e))
             direct(s, i, e);
