@@ -43,7 +43,7 @@ struct run_settled {
     char method[512];    /* "": see options.method */
     struct run_note {    /* what was chosen and why, or a warning */
         char text[512];
-        bool warns;
+        enum run_note_kind { RUN_REMARK, RUN_NOTE, RUN_WARNING } kind;
     } note[OPT_MAX_NOTES];
     size_t notes;
 };

@@ -38,7 +38,7 @@ struct rates {
 static bool is_told(const struct run_options *o, const char *method)
 {
     for (size_t i = 0; i < o->settled.notes; i++)
-        if (o->settled.note[i].warns && strstr(o->settled.note[i].text, method))
+        if (o->settled.note[i].kind == RUN_WARNING && strstr(o->settled.note[i].text, method))
             return true;
     return false;
 }

@@ -333,29 +333,37 @@ static bool averages_gradients(const char *strategy)
 }
 
 /* Take the default strategy that fits method and optimizer, and say so if it is not the usual one.
- * Warn if another one was chosen that does not fit. */
+ * Warn if another one was chosen with which the optimizer learns badly; SGD learns only a little
+ * worse. */
 static void settle_strategy(struct run_options *o)
 {
     const char *optimizer = options_optimizer(o);
     const int name = (int)strcspn(optimizer, ":");
+    const bool sgd = name == 3 && strncmp(optimizer, "sgd", 3) == 0;
     const char *found =
         tg_registry_default_strategy(options_method(o), o->rules, o->rule_count, optimizer);
+    const bool open = !options_given(o, "strategy") && !resumes_ssgd(o);
     if (o->net.server || strcmp(found, "ssgd") == 0)
         return;
-    if (!options_given(o, "strategy") && !resumes_ssgd(o)) {
-        o->strategy = found;
+    if (open && sgd)
+        run_notes_remark(o,
+                         "the default strategy is %s, in which momentum acts before the exchange "
+                         "(--strategy ssgd: after it)",
+                         found);
+    else if (open)
         run_notes_add(
             o, false,
             "the default strategy is %s, in which each worker's optimizer acts before the "
             "exchange: %.*s learns badly from averages of gradients that arrive in parts "
             "(--strategy ssgd)",
             found, name, optimizer);
-    } else if (averages_gradients(o->strategy)) {
+    else if (!sgd && averages_gradients(o->strategy))
         run_notes_add(o, true,
                       "strategy %.*s: %.*s learns badly from averages of gradients that arrive in "
                       "parts, as the method sends them; instead: --strategy %s",
                       (int)strcspn(o->strategy, ":"), o->strategy, name, optimizer, found);
-    }
+    if (open)
+        o->strategy = found;
 }
 
 tg_status run_defaults_settle(struct run_options *o)

@@ -7,6 +7,8 @@
 
 /* Add a note to o->settled. Long notes are cut; those beyond OPT_MAX_NOTES are dropped. */
 void run_notes_add(struct run_options *o, bool warns, const char *format, ...) TG_PRINTF(3, 4);
+/* One that is printed only where remarks are. */
+void run_notes_remark(struct run_options *o, const char *format, ...) TG_PRINTF(2, 3);
 
 /* Print each on stderr. title: the run's name if there are several; "": none */
 void run_notes_say(const struct run_options *o, const char *title);

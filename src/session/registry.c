@@ -63,12 +63,13 @@ static bool sends_parts(const char *method, bool *goes_p)
     return keeps && !all;
 }
 
-static bool adapts(const char *optimizer)
+/* Whether an optimizer's step depends on earlier gradients, and `updates` can take it apart. */
+static bool remembers(const char *optimizer)
 {
     tg_optimizer *o;
     if (optimizer == NULL || tg_optimizer_create(optimizer, &o) != TG_OK)
         return false;
-    const bool is = o->ops->adaptive && !o->ops->whole;
+    const bool is = (o->ops->adaptive || o->momentum > 0) && !o->ops->whole;
     tg_optimizer_destroy(o);
     return is;
 }
@@ -83,7 +84,7 @@ const char *tg_registry_default_strategy(const char *method, const char *const *
         const char *equals = rules[i] == NULL ? NULL : strchr(rules[i], '=');
         parts = sends_parts(equals == NULL ? NULL : equals + 1, &goes) || parts;
     }
-    return parts && goes && adapts(optimizer) ? "updates" : "ssgd";
+    return parts && goes && remembers(optimizer) ? "updates" : "ssgd";
 }
 
 static bool valid(tg_kind kind)

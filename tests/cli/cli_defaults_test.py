@@ -42,12 +42,21 @@ class Defaults(CliTest):
         for args in ([], ["--method", "qsgd"], ["--method", "2bit:threshold=0.5"], ["--method", "topk:density=1"],
                      ["--method", "topk", "--rule", "*.bias=signsgd"]):
             self.assertEqual(self.started(*adam, *args)["strategy"], "ssgd")
-        self.assertEqual(self.started("--method", "topk")["strategy"], "ssgd")
         for strategy in ("ssgd", "cd:warmup=1", "pipe"):
             warned = ["warning: strategy " + strategy.split(":")[0] + ": adamw learns badly", "instead: --strategy updates"]
             self.started(*adam, "--method", "topk", "--strategy", strategy, said=warned)
         for strategy in ("updates", "dga", "local:every=2"):
             self.assertIn(strategy.split(":")[0], self.started(*adam, "--method", "topk", "--strategy", strategy)["strategy"])
+
+    def test_momentum_and_methods_that_send_parts(self):
+        """The same with SGD's momentum, but only a remark, and another strategy is not warned of."""
+        remark = "the default strategy is updates, in which momentum acts before the exchange (--strategy ssgd: after it)"
+        self.assertEqual(self.started("--method", "topk")["strategy"], "updates")
+        self.assertEqual(self.started("--method", "topk", "--verbose", said=[remark])["note"], remark)
+        for strategy in ("ssgd", "cd:warmup=1"):
+            self.started("--method", "topk", "--strategy", strategy)
+        for args in (["--optimizer", "sgd:lr=0.05,momentum=0"], ["--optimizer", "lars"], ["--rule", "*.bias=signsgd"]):
+            self.assertEqual(self.started("--method", "topk", *args)["strategy"], "ssgd")
 
     def test_a_checkpoint_of_gradients_goes_on_so(self):
         folder = self.path("saved")

@@ -1,0 +1,37 @@
+#!/bin/sh
+# What the defaults of methods and strategies cost in accuracy (docs/results/defaults.md).
+#   bench/defaults.sh OUT_DIR [ROW...]      rows gpt-topk, resnet20-cd, lstm-dense, ...
+#   EPOCHS=4 bench/defaults.sh OUT_DIR      all models for that many epochs (12, 30 and 6); resnet20: 2 minutes an epoch
+# Needs tiny Shakespeare, CIFAR-10 and WikiText-2 (TELEGRAD_DATA or data/). Complete runs are left alone.
+. "$(dirname "$0")/rows.sh"
+
+gpt() { # row, options
+    row=gpt-$1
+    shift
+    run "$row" --workers 4 --log-every 50 --model gpt --data shakespeare --batch 8 --context 128 --epochs "${EPOCHS:-12}" \
+        --optimizer adamw:lr=0.004,weight_decay=0.1,exempt=1d --lr-schedule cosine:warmup=100 "$@"
+}
+
+resnet20() {
+    row=resnet20-$1
+    shift
+    run "$row" --workers 4 --log-every 100 --model resnet20 --data cifar10:train=1-4,test=5 --batch 32 --epochs "${EPOCHS:-30}" \
+        --optimizer sgd:lr=0.1,momentum=0.9,weight_decay=0.0005 --lr-schedule cosine:warmup=1ep "$@"
+}
+
+lstm() {
+    row=lstm-$1
+    shift
+    run "$row" --workers 4 --log-every 100 --model lstm:dropout=0.2 --data wikitext-2 --batch 5 --context 35 --epochs "${EPOCHS:-6}" \
+        --optimizer sgd:lr=20,momentum=0,clip=0.25 --lr-schedule cosine "$@"
+}
+
+for model in gpt resnet20 lstm; do
+    for method in dense topk dgc 2bit 1bit efsign qsgd powersgd adacomp cltk; do
+        [ $model-$method != gpt-dgc ] || continue # has momentum of its own, which adamw refuses
+        $model $method --method $method
+    done
+    for strategy in od cd dga:delay=4 local:every=8 post-local diloco streaming; do
+        $model "$(echo $strategy | sed 's/:[a-z]*=//')" --strategy $strategy
+    done
+done
