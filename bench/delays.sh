@@ -55,7 +55,7 @@ images od 4 32 --strategy od:warmup=1ep,local=sgd
 images cd20 4 32 --method 2bit:threshold=auto --strategy cd:k=20,warmup=1ep,local=sgd
 images x2-ssgd 2 64
 images x2-od 2 64 --strategy od:warmup=1ep,local=sgd
-images x2-bit 2 64 --method 2bit:threshold=auto
+images x2-bit 2 64 --method 2bit:threshold=auto --strategy ssgd
 for k in 2 5 10 20; do
     images "x2-cd$k" 2 64 --method 2bit:threshold=auto --strategy cd:k=$k,warmup=1ep,local=sgd
     images "x2-cd$k-preview" 2 64 --method 2bit:threshold=auto --strategy cd:k=$k,warmup=1ep,local=preview

@@ -2,6 +2,7 @@
 # Every method on LeNet-5 / MNIST: 4 workers, 3 epochs, three seeds; accuracy beside dense in one table.
 # Rates were chosen with HOLDOUT=10000 (the last tenth of the training set), never on the test set.
 #   bench/methods_mnist.sh OUT_DIR [ROW...]      needs MNIST (TELEGRAD_DATA or data/); about a minute a run on two cores
+#   STRATEGY=updates bench/methods_mnist.sh OTHER_DIR topk      momentum before the exchange
 #   SEEDS="1" HOLDOUT=10000 LR=0.05 bench/methods_mnist.sh OUT_DIR topk      how a rate was tried
 set -eu
 here=$(dirname "$0")
@@ -18,7 +19,7 @@ run() { # row, method, lr, momentum
         file=$out/$1${LR:+@$LR}-$seed.jsonl
         files="$files $file"
         [ -f "$file" ] || "$telegrad" train --data mnist --workers 4 --batch 32 --epochs 3 --lr-schedule cosine \
-            --seed "$seed" --method "$2" --optimizer "sgd:lr=${LR:-$3},momentum=$4" --log-every 100 \
+            --strategy "${STRATEGY:-ssgd}" --seed "$seed" --method "$2" --optimizer "sgd:lr=${LR:-$3},momentum=$4" --log-every 100 \
             ${HOLDOUT:+--holdout $HOLDOUT} --out "$file" >/dev/null || echo "$1, seed $seed: stopped" >&2
     done
 }

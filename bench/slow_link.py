@@ -33,7 +33,7 @@ ROWS = {
     "hook-powersgd": ("telegrad's hook in PyTorch, PowerSGD", "torch", 1200, 40, ["--telegrad", "powersgd:rank=2"]),
     "hook-dgc": ("telegrad's hook in PyTorch, DGC 0.1 %", "torch", 2000, 40, ["--telegrad", "dgc:density=0.001,warmup=40"]),
     "telegrad-dense": ("telegrad dense (ring)", "telegrad", 160, 20, ["--method", "dense:exchange=ring"]),
-    "telegrad-2bit": ("telegrad 2-bit", "telegrad", 800, 40, ["--method", "2bit:threshold=auto"]),
+    "telegrad-2bit": ("telegrad 2-bit", "telegrad", 800, 40, ["--method", "2bit:threshold=auto", "--strategy", "ssgd"]),
     "telegrad-powersgd": ("telegrad PowerSGD", "telegrad", 1200, 40, ["--method", "powersgd:rank=2"]),
     "telegrad-dgc": ("telegrad DGC 0.1 %", "telegrad", 2000, 40, ["--method", "dgc:density=0.001,warmup=40"]),
 }

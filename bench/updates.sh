@@ -21,6 +21,8 @@ for method in dense 1bit topk; do
     text "local1-$method" 4 --method $method --strategy local:every=1
 done
 text updates-topk-warmup 4 --method topk:warmup=196
+text updates-topk-warmup98 4 --method topk:warmup=98
+text updates-2bit-target 4 --method 2bit:target=0.3
 text updates-topk025 4 --method topk:density=0.025
 text dga4 4 --strategy dga:delay=4
 text ssgd12-dense 12

@@ -26,7 +26,7 @@ LINKS = ["1gbit,5ms", "100mbit,20ms", "20mbit,10ms", "20mbit,50ms"]
 BLOCK = 5
 ROWS = [("ssgd, dense", ["--method", "dense"]),
         ("ssgd, dgc", ["--method", "dgc:density=0.001,warmup=0"]),
-        ("ssgd, 2bit", ["--method", "2bit:threshold=auto"]),
+        ("ssgd, 2bit", ["--method", "2bit:threshold=auto", "--strategy", "ssgd"]),
         ("od, dense", ["--method", "dense", "--strategy", "od:warmup=0"]),
         ("cd, 2bit", ["--method", "2bit:threshold=auto", "--strategy", f"cd:k={BLOCK},warmup=0"]),
         ("dga, dense", ["--method", "dense", "--strategy", "dga:delay=4"]),

@@ -102,7 +102,7 @@ static void put_command(FILE *f, const struct advise_answer *a, bool served)
         put_option(f, "link", o->link);
     if (served)
         put_servers(f, a);
-    else
+    else if (w->family != ADVICE_SSGD) /* else train chooses ssgd or updates */
         put_spec(f, "strategy", w->strategy, strategy_key(w, simulated));
     w = served ? &plain : w;
     put_spec(f, "method", w->method_text, method_key(w, simulated));

@@ -256,8 +256,11 @@ tg_status advise_print(const struct advise_answer *a)
     print_equations(a);
     TG_TRY(print_table(a));
     advise_why(a, why, sizeof why);
-    printf("\nUse --strategy %s --method %s: %s.\n", a->way[0].strategy, a->way[0].method_text,
-           why);
+    if (a->way[0].family == ADVICE_SSGD)
+        printf("\nUse --method %s: %s.\n", a->way[0].method_text, why);
+    else
+        printf("\nUse --strategy %s --method %s: %s.\n", a->way[0].strategy, a->way[0].method_text,
+               why);
     print_crossings(a);
     print_residuals(a);
     print_accuracy(a);

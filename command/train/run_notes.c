@@ -36,9 +36,15 @@ void run_notes_say(const struct run_options *o, const char *title)
     for (size_t i = 0; i < o->settled.notes; i++) {
         const char *text = o->settled.note[i].text;
         switch (o->settled.note[i].kind) {
-        case RUN_REMARK: console_remark("%s%s%s", title, colon, text); break;
-        case RUN_NOTE: console_note("%s%s%s", title, colon, text); break;
-        case RUN_WARNING: console_warning("%s%s%s", title, colon, text); break;
+        case RUN_REMARK:
+            console_remark("%s%s%s", title, colon, text);
+            break;
+        case RUN_NOTE:
+            console_note("%s%s%s", title, colon, text);
+            break;
+        case RUN_WARNING:
+            console_warning("%s%s%s", title, colon, text);
+            break;
         }
     }
 }

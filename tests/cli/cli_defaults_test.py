@@ -55,7 +55,7 @@ class Defaults(CliTest):
         self.assertEqual(self.started("--method", "topk", "--verbose", said=[remark])["note"], remark)
         for strategy in ("ssgd", "cd:warmup=1"):
             self.started("--method", "topk", "--strategy", strategy)
-        for args in (["--optimizer", "sgd:lr=0.05,momentum=0"], ["--optimizer", "lars"], ["--rule", "*.bias=signsgd"]):
+        for args in (["--optimizer", "sgd:lr=0.05,momentum=0"], ["--optimizer", "lars"], ["--rule", "*.bias=fetchsgd"]):
             self.assertEqual(self.started("--method", "topk", *args)["strategy"], "ssgd")
 
     def test_a_checkpoint_of_gradients_goes_on_so(self):

@@ -25,13 +25,13 @@ class Nodes(CliTest):
         """Servers take the gradients of nodes, and have their bits."""
         topk = ["--method", "topk:density=0.05", "--nodes", "2"]
         keeps = ["--strategy", "server"]
-        expected = params_hash(self.ok("train", *JOB, "--workers", "4", *topk))
-        for more in ([], keeps, ["--link", "100mbit,2ms"]):
+        updates, gradients = (params_hash(self.ok("train", *JOB, "--workers", "4", *topk, "--strategy", s)) for s in ("updates", "ssgd"))
+        for more, expected in (([], updates), (["--link", "100mbit,2ms"], updates), (keeps, gradients)):
             self.assertEqual(params_hash(self.ok("train", *JOB, "--workers", "4", "--servers", "2", *topk, *more)), expected, more)
         self.ok("train", *JOB, "--workers", "4", "--servers", "1", *topk, *keeps, "--server-mode", "async")
         if mpi_tool.AVAILABLE:
             done = mpi_tool.mpirun((6, ["train", *JOB, *topk, *keeps, "--servers", "2"]))
-            self.assertEqual((done.returncode, params_hash(done.stdout)), (0, expected), done.stderr)
+            self.assertEqual((done.returncode, params_hash(done.stdout)), (0, gradients), done.stderr)
 
     def test_bytes_and_link(self):
         def run(*args):

@@ -115,7 +115,7 @@ class Serve(ServeTest):
         other = f"tcp://127.0.0.1:{free_port()}"
         servers = [self.serve("--shard", "0/2", "--workers", "1"), self.serve("--shard", "1/2", "--workers", "1", listen=other)]
         done = self.fine(self.start("train", "--server", f"{self.meeting},{other}", "--insecure", *MLP, *rule))
-        alone = run("train", *MLP, *rule)
+        alone = run("train", *MLP, *rule, "--strategy", "ssgd")
         hashes = [re.search(r"params hash +(\w+)", text).group(1) for text in (done.stdout, alone.stdout)]
         self.assertEqual(*hashes)
         for server in servers:
