@@ -59,7 +59,7 @@ const struct option_def option_table[] = {
      AT(rules)},
     {.o = {"strategy", 0, "SPEC", "ssgd", "strategies",
            "when workers exchange and what they apply, e.g. od, or cd:k=5 with --method 2bit: see "
-           "telegrad strategies. With adam or adamw, most methods with a residual use updates"},
+           "telegrad strategies. With momentum or Adam, most methods with a residual use updates"},
      EVERY | OPT_VARY,
      FORM_SPEC,
      AT(strategy),
