@@ -1,7 +1,7 @@
 #!/bin/sh
-# What the defaults of methods and strategies cost in accuracy (docs/results/defaults.md).
-#   bench/defaults.sh OUT_DIR [ROW...]      rows gpt-topk, resnet20-cd, lstm-dense, ...
-#   EPOCHS=4 bench/defaults.sh OUT_DIR      all models for that many epochs (12, 30 and 6); resnet20: 2 minutes an epoch
+# Train a GPT, ResNet-20 and an LSTM with each method and each strategy at its defaults, at the rate of dense training.
+#   bench/defaults.sh OUT_DIR [ROW...]      rows gpt-topk, resnet20-cd, lstm-dense, ...; hours
+#   EPOCHS=4 bench/defaults.sh OUT_DIR      4 epochs each, in place of 12 (gpt), 30 (resnet20) and 6 (lstm)
 # Needs tiny Shakespeare, CIFAR-10 and WikiText-2 (TELEGRAD_DATA or data/). Complete runs are left alone.
 . "$(dirname "$0")/rows.sh"
 

@@ -89,7 +89,7 @@ static bool is_dense(const char *method)
     return advise_same_name(method, "dense");
 }
 
-/* `updates` is what ssgd is with an optimizer that adapts its steps. */
+/* `updates` takes the place of ssgd if the optimizer has momentum or adapts its steps. */
 static bool is_synchronous(const char *strategy)
 {
     return strcmp(strategy, "ssgd") == 0 || strcmp(strategy, "updates") == 0;

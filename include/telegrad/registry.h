@@ -51,10 +51,10 @@ TG_API const char *tg_registry_strategy_optimizer(const char *strategy);
 
 /* The strategy of a run for which none is chosen: "updates" if the optimizer remembers earlier
  * gradients (adam, adamw, and sgd with momentum) and the method, or that of a rule, sends gradients
- * in parts and keeps the rest. What such an optimizer makes of their means is worse than the mean
- * of what it makes of the ranks' own gradients (docs/strategies.md). Otherwise "ssgd", also for
- * powersgd, and if any of the methods keeps momentum (dgc, csc, fetchsgd), votes (signsgd, signum),
- * or has a number as its threshold, which is in units of the gradient.
+ * in parts and keeps the rest. Such an optimizer learns worse from their means than if it sees each
+ * rank's own gradients (docs/strategies.md). Otherwise "ssgd", also for powersgd alone, and if any
+ * of the methods keeps momentum (dgc, csc, fetchsgd), votes (signsgd, signum), or has a number as
+ * its threshold, which is in units of the gradient.
  * method, optimizer  specs; NULL, or what does not parse: "ssgd"
  * rules              (nrules) "PATTERN=METHOD"; may be NULL
  * Returns            a constant string, never NULL */

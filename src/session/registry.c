@@ -44,7 +44,7 @@ const tg_rate_hint *tg_registry_rate_hint(tg_kind kind, const char *name)
 }
 
 /* Whether a method sends elements in parts and keeps the rest. Not powersgd: products of thin
- * matrices fit gradients, not the steps of such an optimizer (docs/results/updates.md).
+ * matrices fit gradients, not the steps of Adam (docs/results/updates.md).
  * goes_p  set to false if it does not go with averages of updates */
 static bool sends_parts(const char *method, bool *goes_p)
 {

@@ -65,7 +65,7 @@ static void test_methods_of_strategies(void **state)
         assert_non_null(tg_registry_method_card(tg_registry_strategy_method(strategies[i]->name)));
 }
 
-/* Adam needs each rank's own gradients if methods send them in parts. */
+/* Adam and momentum need each rank's own gradients if methods send them in parts. */
 static void test_default_strategies(void **state)
 {
     (void)state;
