@@ -27,11 +27,14 @@ lstm() {
 }
 
 for model in gpt resnet20 lstm; do
+    case $model in gpt) half=6 ;; resnet20) half=15 ;; *) half=3 ;; esac
     for method in dense topk dgc 2bit 1bit efsign qsgd powersgd adacomp cltk; do
         [ $model-$method != gpt-dgc ] || continue # has momentum of its own, which adamw refuses
         $model $method --method $method
     done
-    for strategy in od cd dga:delay=4 local:every=8 post-local diloco streaming; do
+    $model cd --strategy cd --method 2bit # as published
+    $model post-local --strategy "local:every=8,after=$((${EPOCHS:-$((2 * half))} / 2))ep"
+    for strategy in od dga:delay=4 local:every=8 diloco streaming; do
         $model "$(echo $strategy | sed 's/:[a-z]*=//')" --strategy $strategy
     done
 done

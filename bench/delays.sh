@@ -58,7 +58,7 @@ images x2-od 2 64 --strategy od:warmup=1ep,local=sgd
 images x2-bit 2 64 --method 2bit:threshold=auto --strategy ssgd
 for k in 2 5 10 20; do
     images "x2-cd$k" 2 64 --method 2bit:threshold=auto --strategy cd:k=$k,warmup=1ep,local=sgd
-    images "x2-cd$k-preview" 2 64 --method 2bit:threshold=auto --strategy cd:k=$k,warmup=1ep,local=preview
+    images "x2-cd$k-preview" 2 64 --method 2bit:threshold=auto --strategy cd:k=$k,warmup=1ep,local=preview,average=gradients
 done
 for workers in 2 4; do
     digits "lenet5-x$workers-ssgd" $workers

@@ -105,6 +105,16 @@ static tg_status append_word(char **text, const char *word)
     return TG_OK;
 }
 
+/* Whether a name goes without the strategy: ssgd, unless it was chosen in place of the default. */
+static bool is_plain(const struct run_options *o)
+{
+    return strcmp(o->strategy, "ssgd") == 0 &&
+           !(options_given(o, "strategy") &&
+             strcmp(tg_registry_default_strategy(options_method(o), o->rules, o->rule_count,
+                                                 options_optimizer(o)),
+                    "ssgd") != 0);
+}
+
 /* Make a name such as "dgc:density=0.001 *.bias=f32 cd:k=5". */
 static tg_status make_name(struct planned_run *run)
 {
@@ -114,7 +124,7 @@ static tg_status make_name(struct planned_run *run)
         return tg_fail(TG_E_NOMEM, "out of memory: name of a run");
     for (size_t i = 0; i < o->rule_count; i++)
         TG_TRY(append_word(&run->name, o->rules[i]));
-    return strcmp(o->strategy, "ssgd") == 0 ? TG_OK : append_word(&run->name, o->strategy);
+    return is_plain(o) ? TG_OK : append_word(&run->name, o->strategy);
 }
 
 static tg_status bad_name(const char *name)

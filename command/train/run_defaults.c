@@ -324,7 +324,7 @@ static bool resumes_ssgd(const struct run_options *o)
 /* Whether the optimizer gets averages of what the method sends in every step. */
 static bool averages_gradients(const char *strategy)
 {
-    static const char *const names[] = {"ssgd", "pipe", "cd"};
+    static const char *const names[] = {"ssgd", "pipe"};
     const size_t len = strcspn(strategy, ":");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strlen(names[i]) == len && strncmp(strategy, names[i], len) == 0)

@@ -245,6 +245,7 @@ tg_status tg__session_make_strategy(tg_session *s, const char *spec, int rank, i
                                 .rank = rank,
                                 .size = size,
                                 .external = s->external,
+                                .prefers_updates = s->prefers_updates,
                                 .tensor = s->wtensor,
                                 .ntensors = s->ntrained,
                                 .nbuckets = s->nbuckets};

@@ -102,6 +102,7 @@ struct tg_session {
     tg__nodes *nodes;        /* NULL: one level */
     tg__group members;       /* with nodes: the ranks of this one's node */
     bool external;           /* the caller's optimizer takes own steps */
+    bool prefers_updates;    /* the default strategy is updates, whichever is configured */
     tg_optimizer *optimizer; /* as configured; external: sgd:lr=1, in its place */
     tg_optimizer *plain;     /* without momentum, for methods that own it; NULL: none does */
     tg__rules rules;

@@ -1,5 +1,5 @@
 /* Averages of updates in sessions: a step that one rank's gradient spoils, in any bucket and with
- * every overlap; rates that change; a run that is saved and continued; the default strategy. */
+ * every overlap; rates that change; a run that is saved and continued; the default strategy. Of updates, and of cd with average=updates. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -13,6 +13,16 @@ enum { WORLD = 3, STEPS = 9, BAD = 1, BAD_STEP = 4 };
 
 static const char *const methods[] = {"dense", "2bit", "topk:density=0.1,rescale=yes",
                                       "powersgd:rank=1"};
+
+/* The strategies that average updates, with optimizers that they take apart. */
+static const struct {
+    const char *strategy, *optimizer;
+} kinds[] = {{"updates", "adamw:lr=0.01,weight_decay=0.1"},
+             {"updates", "adam:lr=0.01,clip=1"},
+             {"updates", "sgd:lr=0.05,momentum=0.9,nesterov=yes,weight_decay=0.1"},
+             {"updates", "sgd:lr=0.05,momentum=0.9,clip=1"},
+             {"cd:k=3,warmup=2,average=updates", "adamw:lr=0.01,weight_decay=0.1"},
+             {"cd:k=3,warmup=2,average=updates", "sgd:lr=0.05,momentum=0.9,clip=1"}};
 
 static fixture_result result[WORLD];
 
@@ -47,13 +57,12 @@ static void drops_a_step(void **state)
 {
     (void)state;
     static const tg_overlap overlaps[] = {TG_OVERLAP_NONE, TG_OVERLAP_BACKWARD, TG_OVERLAP_FULL};
-    static const char *const optimizers[] = {"adamw:lr=0.01,weight_decay=0.1",
-                                             "adam:lr=0.01,clip=1"};
     for (size_t m = 0; m < TG_COUNT(methods); m++)
-        for (size_t o = 0; o < TG_COUNT(optimizers); o++) {
+        for (size_t k = 0; k < TG_COUNT(kinds); k++) {
             uint64_t hash[TG_COUNT(overlaps)];
             fixture_job job = job_of(methods[m]);
-            job.optimizer = optimizers[o];
+            job.strategy = kinds[k].strategy;
+            job.optimizer = kinds[k].optimizer;
             const uint64_t clean = hash_of(&job);
             job.nan_rank = BAD;
             job.nan_step = BAD_STEP;
@@ -123,33 +132,42 @@ static void rates_apply_to_the_mean(void **state)
     assert_true(hash_of(&job) != usual);
 }
 
+static void assert_continues(fixture_job job)
+{
+    char dir[] = "/tmp/telegrad-updates-XXXXXX", command[64];
+    assert_non_null(mkdtemp(dir));
+    job.overlap = TG_OVERLAP_FULL;
+    job.save_dir = dir;
+    job.save_at = 5;
+    const uint64_t whole = hash_of(&job);
+    job.save_dir = NULL;
+    job.load_dir = dir;
+    if (hash_of(&job) != whole)
+        fail_msg("%s, %s, %s: other bits", job.method, job.strategy, job.optimizer);
+    snprintf(command, sizeof command, "rm -r %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
 static void continues_with_the_same_bits(void **state)
 {
     (void)state;
-    for (size_t m = 0; m < TG_COUNT(methods); m++) {
-        char dir[] = "/tmp/telegrad-updates-XXXXXX", command[64];
-        assert_non_null(mkdtemp(dir));
-        fixture_job job = job_of(methods[m]);
-        job.overlap = TG_OVERLAP_FULL;
-        job.save_dir = dir;
-        job.save_at = 5;
-        const uint64_t whole = hash_of(&job);
-        job.save_dir = NULL;
-        job.load_dir = dir;
-        if (hash_of(&job) != whole)
-            fail_msg("%s: other bits", methods[m]);
-        snprintf(command, sizeof command, "rm -r %s", dir);
-        assert_int_equal(system(command), 0);
-    }
+    for (size_t m = 0; m < TG_COUNT(methods); m++)
+        for (size_t k = 0; k < TG_COUNT(kinds); k++) {
+            fixture_job job = job_of(methods[m]);
+            job.strategy = kinds[k].strategy;
+            job.optimizer = kinds[k].optimizer;
+            assert_continues(job);
+        }
 }
 
-/* Without a strategy: updates for Adam with a method that sends in parts. */
+/* Without a strategy: updates for an optimizer with a memory and a method that sends in parts. */
 static void is_the_default(void **state)
 {
     (void)state;
     static const struct {
         const char *method, *optimizer, *strategy;
     } is[] = {{"topk:density=0.1", "adam:lr=0.01", "updates"},
+              {"topk:density=0.1", "sgd:lr=0.01,momentum=0.9", "updates"},
               {"topk:density=0.1", "sgd:lr=0.01", "ssgd"},
               {"dense", "adam:lr=0.01", "ssgd"}};
     for (size_t i = 0; i < TG_COUNT(is); i++) {
@@ -164,6 +182,43 @@ static void is_the_default(void **state)
     }
 }
 
+/* cd, too, averages updates where that is the default, but only if it codes. */
+static void cd_follows_the_default(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method, *optimizer, *cd, *as;
+    } is[] = {{"2bit", "adam:lr=0.01", "k=3", "k=3,average=updates"},
+              {"topk:density=0.1", "sgd:lr=0.05,momentum=0.9", "k=0", "k=0,average=updates"},
+              {"2bit", "sgd:lr=0.05,momentum=0.9", "k=1", "k=1,average=gradients"},
+              {"2bit", "sgd:lr=0.05", "k=3", "k=3,average=gradients"},
+              {"2bit", "lars:lr=0.05", "k=3", "k=3,average=gradients"},
+              {"2bit", "sgd:lr=0.05,momentum=0.9", "k=3,eta_loc=0.05",
+               "k=3,eta_loc=0.05,average=gradients"},
+              {"qsgd", "adam:lr=0.01", "k=3", "k=3,average=gradients"}};
+    for (size_t i = 0; i < TG_COUNT(is); i++) {
+        char strategy[2][64];
+        snprintf(strategy[0], sizeof strategy[0], "cd:warmup=2,%s", is[i].cd);
+        snprintf(strategy[1], sizeof strategy[1], "cd:warmup=2,%s", is[i].as);
+        uint64_t hash[2];
+        for (int k = 0; k < 2; k++) {
+            fixture_job job = job_of(is[i].method);
+            job.optimizer = is[i].optimizer;
+            job.strategy = strategy[k];
+            hash[k] = hash_of(&job);
+        }
+        if (hash[0] != hash[1])
+            fail_msg("%s, %s: %s is not %s", is[i].method, is[i].optimizer, strategy[0],
+                     strategy[1]);
+    }
+    fixture_job job = job_of("2bit");
+    job.optimizer = "sgd:lr=0.05,momentum=0.9";
+    job.strategy = "cd:k=3,warmup=2";
+    const uint64_t updates = hash_of(&job);
+    job.strategy = "cd:k=3,warmup=2,average=gradients";
+    assert_true(hash_of(&job) != updates);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +228,7 @@ int main(void)
         cmocka_unit_test(rates_apply_to_the_mean),
         cmocka_unit_test(continues_with_the_same_bits),
         cmocka_unit_test(is_the_default),
+        cmocka_unit_test(cd_follows_the_default),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

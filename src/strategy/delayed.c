@@ -16,6 +16,12 @@
  *                   scaled=yes or a rate of its own, because these belong to plain steps
  *   scaled=yes:     g/P in place of g: the authors' code scales as its server does, by 1/(B*P)
  *
+ * With average=updates, the rank's optimizer acts before the exchange (directions.h): what is
+ * exchanged is its direction d in place of g, W moves by the mean of the d, and Wloc is W moved by
+ * the own d. average=auto does so if the method codes and keeps what it leaves out, and the
+ * optimizer has a memory, which gradients that come in parts would spoil; if the local step is
+ * preview; and if there are coded exchanges at all.
+ *
  * External: the caller's optimizer takes W and the mean, and makes the next W; the session makes
  * Wloc of it by plain SGD (local=sgd), which therefore needs a rate of its own.
  *
@@ -29,12 +35,15 @@
 #include "base/mem.h"
 #include "kernel/kernel.h"
 #include "schedule/schedule.h"
+#include "strategy/directions.h"
 #include "strategy/optimizers.h"
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct delayed {
     uint64_t warmup, k;
+    bool updates; /* directions are exchanged, not gradients */
+    tg__directions direction;
     bool own_rate;  /* eta_loc is set by the spec */
     double eta_loc; /* for the optimizer's lr */
     float lambda;
@@ -79,6 +88,23 @@ static const char *local_of(const tg_spec *spec)
     return tg_spec_flag(spec, "scaled") || tg_spec_has(spec, "eta_loc") ? "sgd" : "preview";
 }
 
+/* Whether updates are averaged. od, which never codes, has no such key. */
+static tg_status read_average(const tg__strategy *s, delayed *d)
+{
+    if (!tg_spec_has(s->spec, "average"))
+        return TG_OK;
+    const char *average = tg_spec_word(s->spec, "average");
+    const bool own = strcmp(average, "updates") == 0;
+    if (own && (d->local != local_preview || s->external))
+        return tg_fail(TG_E_SPEC,
+                       "strategy \"%s\": average=updates requires local=preview, and an optimizer "
+                       "of the library",
+                       tg_spec_name(s->spec));
+    d->updates = own || (strcmp(average, "auto") == 0 && s->prefers_updates && d->k != 1 &&
+                         d->local == local_preview && !s->external);
+    return TG_OK;
+}
+
 static tg_status read_spec(tg__strategy *s, delayed *d)
 {
     const char *local = local_of(s->spec);
@@ -112,7 +138,7 @@ static tg_status read_spec(tg__strategy *s, delayed *d)
                        "strategy \"%s\": local=%s uses the optimizer's lr for a step of plain SGD, "
                        "but that of %s is not meant for SGD: use local=preview, or eta_loc=RATE",
                        tg_spec_name(s->spec), local, tg_spec_name(s->optimizer->spec));
-    return TG_OK;
+    return read_average(s, d);
 }
 
 tg_status tg__delayed_init(tg__strategy *s, uint64_t k)
@@ -122,15 +148,32 @@ tg_status tg__delayed_init(tg__strategy *s, uint64_t k)
     s->impl = d;
     d->k = k;
     TG_TRY(read_spec(s, d));
-    TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_REPLICATED));
+    TG_TRY(d->updates ? tg__directions_init(s, &d->direction)
+                      : tg__strategy_add_optimizer(s, TG__ROLE_REPLICATED));
     return tg__strategy_add_global(s);
+}
+
+static void exchange(tg__strategy *s, uint32_t bucket, bool finite, bool coded, uint64_t due,
+                     tg__actions *out)
+{
+    const delayed *d = s->impl;
+    tg__action *a = tg__actions_add(out, bucket, coded, due);
+    if (d->updates)
+        a->buffer = tg__directions_make(s, &d->direction, bucket, finite);
+}
+
+/* The norm of all gradients, which clip needs, is known in step(). */
+static bool waits_for_all(const tg__strategy *s)
+{
+    const delayed *d = s->impl;
+    return d->updates && s->optimizer->needs_all;
 }
 
 void tg__delayed_ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out)
 {
     const delayed *d = s->impl;
-    if (t < d->warmup)
-        tg__actions_add(out, bucket, false, t);
+    if (t < d->warmup && !waits_for_all(s))
+        exchange(s, bucket, s->finite, false, t, out);
 }
 
 /* Wloc of tensor i, in step t. */
@@ -143,8 +186,30 @@ static void make_local(tg__strategy *s, size_t i, tg__stretch e, const tg__turn 
         d->local(s, i, e, d->own_rate ? d->eta_loc * (now->lr / s->optimizer->lr) : now->lr);
 }
 
+/* Move W by a mean of directions; in the warm-up, the caller's parameters follow it at once. */
+static void move_global(tg__strategy *s, const tg__result *r)
+{
+    const delayed *d = s->impl;
+    for (size_t i = 0; i < s->ntensors; i++) {
+        const tg__wtensor *x = &s->tensor[i];
+        if (x->bucket != r->bucket)
+            continue;
+        if (r->agg == NULL)
+            tg__strategy_heal(s, 0, i);
+        else
+            tg__directions_apply(s, i, r->lr, tg__strategy_global(s, i), r->agg + x->offset);
+        if (r->of_step < d->warmup)
+            tg__strategy_take_global(s, i);
+    }
+}
+
 void tg__delayed_result(tg__strategy *s, const tg__result *r)
 {
+    const delayed *d = s->impl;
+    if (d->updates) {
+        move_global(s, r);
+        return;
+    }
     const bool makes = tg__strategy_makes(s, r);
     for (size_t i = 0; r->agg && i < s->ntensors; i++) {
         const tg__wtensor *x = &s->tensor[i];
@@ -167,10 +232,30 @@ void tg__delayed_open(tg__strategy *s, uint64_t t)
         tg__strategy_take_global(s, i);
 }
 
+/* Exchange directions, and continue with the own ones. */
+static void step_by_directions(tg__strategy *s, const tg__turn *now, tg__actions *out)
+{
+    const delayed *d = s->impl;
+    const bool warms = now->t < d->warmup;
+    const bool coded = !warms && !tg__kstep_dense(d->k, now->t - d->warmup);
+    for (uint32_t b = 0; (!warms || waits_for_all(s)) && b < s->nbuckets; b++)
+        exchange(s, b, now->finite, coded, warms ? now->t : now->t + 1, out);
+    for (size_t i = 0; !warms && i < s->ntensors; i++) {
+        tg__strategy_take_global(s, i);
+        if (now->finite)
+            tg__directions_apply(s, i, now->lr, s->tensor[i].w,
+                                 tg__directions_of(s, &d->direction, i));
+    }
+}
+
 void tg__delayed_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out)
 {
     const delayed *d = s->impl;
     const tg__turn now = {t, finite, lr};
+    if (d->updates) {
+        step_by_directions(s, &now, out);
+        return;
+    }
     for (size_t i = 0; s->external && i < s->ntensors; i++)
         memcpy(tg__strategy_global(s, i), s->tensor[i].w, s->tensor[i].n * sizeof(float));
     for (size_t i = 0; i < s->ntensors; i++)
@@ -182,5 +267,5 @@ void tg__delayed_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__a
      * the sum. */
     bool coded = !tg__kstep_dense(d->k, t - d->warmup);
     for (uint32_t b = 0; b < s->nbuckets; b++)
-        tg__actions_add(out, b, coded, t + 1);
+        exchange(s, b, finite, coded, t + 1, out);
 }

@@ -102,6 +102,102 @@ static void adaptive_ones_alone_are_sequential(void **state)
     }
 }
 
+/* Averages of updates on one rank: any optimizer's own steps; for SGD bit for bit. */
+static void alone_updates_are_sequential(void **state)
+{
+    (void)state;
+    static const char *const more[] = {"sgd:lr=0.1,momentum=0.5,weight_decay=0.1,decoupled=yes",
+                                       "adam:lr=0.1,weight_decay=0.1",
+                                       "adamw:lr=0.1,weight_decay=0.1,exempt=1d"};
+    for (size_t o = 0; o < TG_COUNT(optimizers) + TG_COUNT(more); o++) {
+        const bool listed = o < TG_COUNT(optimizers);
+        const char *optimizer = listed ? optimizers[o] : more[o - TG_COUNT(optimizers)];
+        play delayed, sequential;
+        play_create(&delayed, "cd:k=2,warmup=2,average=updates", optimizer, 1);
+        play_create(&sequential, "ssgd", optimizer, 1);
+        play_begin_run(&delayed);
+        play_begin_run(&sequential);
+        for (uint64_t t = 0; t < 9; t++) {
+            delayed.lr = sequential.lr = t < 6 ? 0.1 : 0.03;
+            delayed.bad_rank = sequential.bad_rank = t == 4 ? 0 : -1;
+            play_step(&delayed);
+            play_step(&sequential);
+            if (*optimizer == 's')
+                assert_same_bits(delayed.rank[0].w, sequential.rank[0].w);
+            assert_true(play_distance(delayed.rank[0].w, sequential.rank[0].w) < 2e-6);
+        }
+        play_drain(&delayed);
+        assert_same_bits(delayed.rank[0].w, play_global(&delayed, 0));
+        assert_true(play_distance(delayed.rank[0].w, sequential.rank[0].w) < 2e-6);
+        play_destroy(&delayed);
+        play_destroy(&sequential);
+    }
+}
+
+/* The warm-up of averages of updates is the strategy updates, uncompressed. */
+static void endless_warmup_of_updates(void **state)
+{
+    (void)state;
+    static const char *const some[] = {"sgd:lr=0.1,momentum=0.9,weight_decay=0.01",
+                                       "adamw:lr=0.1,weight_decay=0.1", "adam:lr=0.1,clip=1"};
+    for (size_t o = 0; o < TG_COUNT(some); o++) {
+        play p, updates;
+        play_create(&p, "cd:warmup=1000000000,average=updates", some[o], 3);
+        play_create(&updates, "updates", some[o], 3);
+        play_begin_run(&p);
+        play_begin_run(&updates);
+        for (int t = 0; t < 6; t++) {
+            p.bad_rank = updates.bad_rank = t == 3 ? 1 : -1;
+            play_step(&p);
+            play_step(&updates);
+            for (int j = 0; j < 3; j++) {
+                assert_same_bits(p.rank[j].w, updates.rank[0].w);
+                assert_same_bits(play_global(&p, j), updates.rank[0].w);
+            }
+        }
+        play_destroy(&p);
+        play_destroy(&updates);
+    }
+}
+
+/* After the warm-up: W moves by the mean of the ranks' directions, one step late, and Wloc is W
+ * moved by the own one. Each rank's direction is that of an optimizer that has seen its gradients
+ * alone. */
+static void updates_element_by_element(void **state)
+{
+    (void)state;
+    enum { RANKS = 3 };
+    static float u[RANKS][PLAY_N], d[RANKS][PLAY_N], want[RANKS][PLAY_N], global[PLAY_N];
+    play p;
+    play_create(&p, "cd:k=2,warmup=0,average=updates", "sgd:lr=0.1,momentum=0.9,weight_decay=0.01",
+                RANKS);
+    play_begin_run(&p);
+    memcpy(global, p.rank[0].w, sizeof global);
+    for (uint64_t t = 0; t < 6; t++) {
+        const float last = p.lr > 0 ? (float)p.lr : 0;
+        for (size_t e = 0; t > 0 && e < PLAY_N; e++)
+            global[e] += last * ((d[0][e] + d[1][e] + d[2][e]) / RANKS);
+        p.lr = 0.1 / (double)(t + 1);
+        for (int j = 0; j < RANKS; j++) {
+            float g[PLAY_N];
+            play_gradient(g, p.rank[j].w, j, t);
+            for (size_t e = 0; e < PLAY_N; e++) {
+                u[j][e] = 0.9f * u[j][e] + (g[e] + 0.01f * p.rank[j].w[e]);
+                d[j][e] = -u[j][e];
+                want[j][e] = global[e] + (float)p.lr * d[j][e];
+            }
+        }
+        play_step(&p);
+        for (int j = 0; j < RANKS; j++) {
+            assert_true(play_distance(p.rank[j].w, want[j]) < 1e-6);
+            assert_true(play_distance(play_global(&p, j), global) < 1e-6);
+        }
+    }
+    play_drain(&p);
+    assert_agreed(&p);
+    play_destroy(&p);
+}
+
 static void endless_warmup_is_ssgd(void **state)
 {
     (void)state;
@@ -168,6 +264,8 @@ static void order_of_events(void **state)
     assert_events("cd:k=2,warmup=1", 4,
                   "x0d x1d r0 r1 s | s | x0d x1d r0 r1 s | x0c x1c r0 r1 s | x0d x1d r0 r1 ");
     assert_events("cd:k=0,warmup=0", 2, "s | x0c x1c r0 r1 s | x0c x1c r0 r1 ");
+    assert_events("cd:k=2,warmup=1,average=updates", 4,
+                  "x0d x1d r0 r1 s | s | x0d x1d r0 r1 s | x0c x1c r0 r1 s | x0d x1d r0 r1 ");
     assert_events("od:warmup=0", 2, "s | x0d x1d r0 r1 s | x0d x1d r0 r1 ");
 }
 
@@ -263,13 +361,12 @@ static void a_bad_gradient_is_skipped(void **state)
 }
 
 /* A checkpoint is w, the slots and the result not yet applied; begin() is not called again. */
-static void resuming_gives_the_same_bits(void **state)
+static void resumes(const char *strategy)
 {
-    (void)state;
     for (uint64_t stop = 1; stop < 6; stop++) {
         play a, b;
-        play_create(&a, "cd:k=2,warmup=3,local=dcasgd", optimizers[2], 2);
-        play_create(&b, "cd:k=2,warmup=3,local=dcasgd", optimizers[2], 2);
+        play_create(&a, strategy, optimizers[2], 2);
+        play_create(&b, strategy, optimizers[2], 2);
         play_begin_run(&a);
         while (a.t < stop)
             play_step(&a);
@@ -295,6 +392,13 @@ static void resuming_gives_the_same_bits(void **state)
         play_destroy(&a);
         play_destroy(&b);
     }
+}
+
+static void resuming_gives_the_same_bits(void **state)
+{
+    (void)state;
+    resumes("cd:k=2,warmup=3,local=dcasgd");
+    resumes("cd:k=2,warmup=3,average=updates");
 }
 
 /* Draining does not change the count, and the next step starts from W. */
@@ -327,6 +431,9 @@ int main(void)
         cmocka_unit_test(alone_it_is_sequential_sgd),
         cmocka_unit_test(without_local_step_it_is_delayed_sgd),
         cmocka_unit_test(adaptive_ones_alone_are_sequential),
+        cmocka_unit_test(alone_updates_are_sequential),
+        cmocka_unit_test(endless_warmup_of_updates),
+        cmocka_unit_test(updates_element_by_element),
         cmocka_unit_test(endless_warmup_is_ssgd),
         cmocka_unit_test(od_is_cd_with_k_1),
         cmocka_unit_test(order_of_events),

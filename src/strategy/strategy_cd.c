@@ -4,6 +4,10 @@
 static const tg_key keys[] = {
     TG__KEY(INT, "k", "5", 0, 1e15,
             "every k-th exchange is dense and uncompressed; 0: none, 1: all"),
+    TG__CHOICE("average", "auto", "auto|gradients|updates",
+               "what is averaged: gradients, as in the paper, or the steps that each rank's "
+               "optimizer makes of its own (updates); auto: updates with momentum or Adam and a "
+               "method that keeps a residual"),
     TG__DELAYED_KEYS("1000"),
     {.name = NULL}};
 

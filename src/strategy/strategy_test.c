@@ -133,6 +133,9 @@ static void refuses_with_a_reason(void **state)
     assert_refused("cd:local=sgd", "adam", 0,
                    "local=sgd uses the optimizer's lr for a step of plain SGD, "
                    "but that of adam is not meant for SGD: use local=preview, or eta_loc=RATE");
+    assert_refused("cd:average=updates,local=sgd", "sgd:lr=0.1", 0,
+                   "average=updates requires local=preview");
+    assert_refused("cd:average=updates", "lars", 0, "steps are proportional to its rate");
     assert_refused("od:local=dcasgd", "lars", 0, "local=dcasgd uses the optimizer's lr");
 }
 
@@ -152,7 +155,7 @@ static void accepts(void **state)
     play p;
     play_create(&p, "cd", "sgd", 1);
     assert_string_equal(tg_spec_text(p.rank[0].s->spec),
-                        "cd:k=5,warmup=1000,local=auto,lambda=0.04,scaled=no");
+                        "cd:k=5,average=auto,warmup=1000,local=auto,lambda=0.04,scaled=no");
     play_destroy(&p);
     play_create(&p, "ssgd", "sgd", 1);
     assert_int_equal(p.rank[0].s->nslots, 0);
