@@ -32,9 +32,8 @@ for model in gpt resnet20 lstm; do
         [ $model-$method != gpt-dgc ] || continue # has momentum of its own, which adamw refuses
         $model $method --method $method
     done
-    $model cd --strategy cd --method 2bit # as published
     $model post-local --strategy "local:every=8,after=$((${EPOCHS:-$((2 * half))} / 2))ep"
-    for strategy in od dga:delay=4 local:every=8 diloco streaming; do
+    for strategy in od cd dga:delay=4 local:every=8 diloco streaming; do
         $model "$(echo $strategy | sed 's/:[a-z]*=//')" --strategy $strategy
     done
 done

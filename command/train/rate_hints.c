@@ -179,7 +179,7 @@ static tg_status check_used(struct run_options *o)
     }
     if (!dense)
         return check_sent(o, coding);
-    if (coding)
+    if (coding && (o->method || coding != options_method(o)))
         run_notes_add(o, true,
                       "strategy %.*s: all that it exchanges is dense: %s %.100s is not used; "
                       "instead: %s",

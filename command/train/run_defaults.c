@@ -275,22 +275,6 @@ static tg_status check_optimizer(struct run_options *o)
     return TG_OK;
 }
 
-/* CD-SGD is 2-bit quantization with local steps: without a method, it is another algorithm. */
-static tg_status check_strategy(struct run_options *o)
-{
-    tg_spec *spec;
-    if (o->method || o->rule_count > 0)
-        return TG_OK;
-    TG_TRY(tg_registry_parse(TG_KIND_STRATEGY, o->strategy, &spec));
-    if (strcmp(tg_spec_name(spec), "cd") == 0)
-        run_notes_add(o, false,
-                      "strategy cd with the default method, %s, compresses nothing: CD-SGD as "
-                      "published has --method 2bit",
-                      options_method(o));
-    tg_spec_free(spec);
-    return TG_OK;
-}
-
 /* Say where the figures of a simulation are only a guess. */
 static void check_simulated(struct run_options *o)
 {
@@ -387,7 +371,6 @@ tg_status run_defaults_settle(struct run_options *o)
     check_simulated(o);
     check_fusion(o);
     check_slow(o);
-    TG_TRY(check_strategy(o));
     TG_TRY(check_optimizer(o));
     return rate_hints_check(o);
 }

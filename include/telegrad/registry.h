@@ -39,8 +39,8 @@ typedef struct tg_method_card {
 /* The card of a method; NULL if there is no method of that name. */
 TG_API const tg_method_card *tg_registry_method_card(const char *method);
 
-/* The default method of a strategy: that of its paper ("dct" for "demo", "blocktopk" for
- * "sparseloco"), "dense" for the others.
+/* The default method of a strategy: that of its paper ("2bit" for "cd", "dct" for "demo",
+ * "blocktopk" for "sparseloco"), "dense" for the others.
  * strategy  a name or a spec string; may be NULL */
 TG_API const char *tg_registry_strategy_method(const char *strategy);
 

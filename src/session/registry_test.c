@@ -54,7 +54,8 @@ static void test_methods_of_strategies(void **state)
                  {"sparseloco:every=4", "blocktopk"},
                  {"sparse", "dense"},
                  {"ssgd", "dense"},
-                 {"cd:k=5", "dense"},
+                 {"cd:k=5", "2bit"},
+                 {"od", "dense"},
                  {"", "dense"},
                  {NULL, "dense"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)

@@ -4,11 +4,11 @@
 static const tg_key keys[] = {
     TG__KEY(INT, "k", "5", 0, 1e15,
             "every k-th exchange is dense and uncompressed; 0: none, 1: all"),
+    TG__DELAYED_KEYS("1000"),
     TG__CHOICE("average", "auto", "auto|gradients|updates",
                "what is averaged: gradients, as in the paper, or the steps that each rank's "
                "optimizer makes of its own (updates); auto: updates with momentum or Adam and a "
                "method that keeps a residual"),
-    TG__DELAYED_KEYS("1000"),
     {.name = NULL}};
 
 static tg_status init(tg__strategy *s)
@@ -19,6 +19,7 @@ static tg_status init(tg__strategy *s)
 const tg__strategy_ops tg__strategy_cd = {
     .entry = {"cd", "like od, but compressed; every k-th exchange is dense",
               "Yu et al. 2021, arXiv:2106.10796", keys},
+    .method = "2bit",
     .rate = &(const tg_rate_hint){.struct_size = sizeof(tg_rate_hint),
                                   .methods = true,
                                   .dense = "k=2 or more, or k=0, with which it codes",

@@ -155,7 +155,7 @@ static void accepts(void **state)
     play p;
     play_create(&p, "cd", "sgd", 1);
     assert_string_equal(tg_spec_text(p.rank[0].s->spec),
-                        "cd:k=5,average=auto,warmup=1000,local=auto,lambda=0.04,scaled=no");
+                        "cd:k=5,warmup=1000,local=auto,lambda=0.04,scaled=no,average=auto");
     play_destroy(&p);
     play_create(&p, "ssgd", "sgd", 1);
     assert_int_equal(p.rank[0].s->nslots, 0);

@@ -328,11 +328,10 @@ class Defaults(CliTest):
             self.assertIn("k=5,warmup=4,local=auto", strategy)
         self.assertIn("warmup=0,", both(20, "--strategy", "od:warmup=0")[1])
 
-    def test_cd_without_a_method_compresses_nothing(self):
-        said = ["strategy cd with the default method, dense, compresses nothing: CD-SGD as published has --method 2bit"]
-        self.started("--strategy", "cd", said=said)
-        self.started("--strategy", "cd", "--method", "2bit")
-        self.started("--strategy", "od")
+    def test_cd_is_with_2_bits_as_published(self):
+        for args, method in ([], "2bit"), (["--method", "dense"], "dense"):
+            self.assertEqual(self.started("--strategy", "cd", *args)["method"].split(":")[0], method)
+        self.started("--strategy", "cd:k=1")
 
     def test_an_extended_run_keeps_its_warm_ups(self):
         job = [*TINY, "--model", "mlp:hidden=16", "--workers", "2", "--no-eval", "--rule", "*.bias=csc:chunk=1"]
