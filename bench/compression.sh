@@ -32,6 +32,9 @@ for method in topk:density=0.01 2bit 1bit adacomp efsign; do # momentum after an
     resnet20 "${method%%:*}-ssgd" --method $method --strategy ssgd
     resnet20 "${method%%:*}-updates" --method $method --strategy updates
 done
+for average in gradients updates; do
+    resnet20 cd5-$average --method 2bit --strategy cd:k=5,average=$average
+done
 resnet20 2bit-target --method 2bit:target=0.3 --strategy ssgd
 lstm dense --optimizer sgd:lr=20,momentum=0,clip=0.25
 lstm dgc --optimizer sgd:lr=20,momentum=0 --method dgc:density=0.001,warmup=3000,momentum=0,clip=0.5

@@ -29,6 +29,8 @@ static const kind kinds[] = {
     /* aggregate, global (2), gradient, parameters */
     {"od:warmup=0", 5, 1, 2, 0, 1},
     {"cd:warmup=0", 5, 1, 2, 0, 1},
+    /* aggregate, global (3), gradient, direction, parameters */
+    {"cd:warmup=0,average=updates", 7, 1, 1, 0, 1},
     /* aggregate, global (2), pending (2), own (2), gradient, parameters */
     {"dga:delay=4", 9, 2, 2, 0, 1},
     /* gradient, parameters (2), pending (2), block (2); aggregate, global (2), own (2) */
@@ -50,10 +52,10 @@ static const char *const optimizers[] = {"sgd",  "sgd:momentum=0.9", "adam", "ad
 
 /* ---- how many bytes -------------------------------------------------------------------------- */
 
-/* Whether the two work together: DeMo only with its own optimizer, `updates` not with LARS. */
+/* Whether the two work together: DeMo only with its own optimizer, updates not with LARS. */
 static bool goes_with(const kind *k, const char *optimizer)
 {
-    if (strcmp(k->strategy, "updates") == 0 && strcmp(optimizer, "lars") == 0)
+    if (strstr(k->strategy, "updates") != NULL && strcmp(optimizer, "lars") == 0)
         return false;
     return (strcmp(k->strategy, "demo") == 0) == (strcmp(optimizer, "sgd:lr=0.001") == 0);
 }

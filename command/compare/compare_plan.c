@@ -105,14 +105,16 @@ static tg_status append_word(char **text, const char *word)
     return TG_OK;
 }
 
-/* Whether a name goes without the strategy: ssgd, unless it was chosen in place of the default. */
+/* Whether a name goes without the strategy: it is the default, or ssgd where that is the default.
+ * The options are settled. */
 static bool is_plain(const struct run_options *o)
 {
+    if (!options_given(o, "strategy"))
+        return true;
     return strcmp(o->strategy, "ssgd") == 0 &&
-           !(options_given(o, "strategy") &&
-             strcmp(tg_registry_default_strategy(options_method(o), o->rules, o->rule_count,
-                                                 options_optimizer(o)),
-                    "ssgd") != 0);
+           strcmp(tg_registry_default_strategy(options_method(o), o->rules, o->rule_count,
+                                               options_optimizer(o)),
+                  "ssgd") == 0;
 }
 
 /* Make a name such as "dgc:density=0.001 *.bias=f32 cd:k=5". */
@@ -204,6 +206,9 @@ static tg_status resolve(struct compare_plan *plan, size_t i)
             TG_TRY(set_word(run, word));
     }
     run->options.given |= given;
+    if (run->name)
+        TG_TRY(check_name(run));
+    TG_TRY(run_defaults_settle(&run->options));
     if (!run->name)
         TG_TRY(make_name(run));
     TG_TRY(check_name(run));
@@ -211,7 +216,6 @@ static tg_status resolve(struct compare_plan *plan, size_t i)
         if (strcmp(plan->runs[j].name, run->name) == 0)
             return tg_fail(TG_E_SPEC, "name \"%.64s\" is already that of %s: choose another",
                            run->name, plan->runs[j].where);
-    TG_TRY(run_defaults_settle(&run->options));
     return options_check(&run->options);
 }
 

@@ -305,21 +305,25 @@ static bool resumes_ssgd(const struct run_options *o)
     return is;
 }
 
-/* Whether the optimizer gets averages of what the method sends in every step. */
-static bool averages_gradients(const char *strategy)
+/* Whether the optimizer gets averages of what the method sends in every step. To be asked if
+ * `updates` is the default strategy. */
+static tg_status averages_gradients(const char *strategy, bool *does_p)
 {
-    static const char *const names[] = {"ssgd", "pipe"};
-    const size_t len = strcspn(strategy, ":");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strlen(names[i]) == len && strncmp(strategy, names[i], len) == 0)
-            return true;
-    return false;
+    tg_spec *spec;
+    TG_TRY(tg_registry_parse(TG_KIND_STRATEGY, strategy, &spec));
+    const char *name = tg_spec_name(spec);
+    *does_p = strcmp(name, "ssgd") == 0 || strcmp(name, "pipe") == 0;
+    if (strcmp(name, "cd") == 0 && tg_spec_int(spec, "k") != 1)
+        *does_p =
+            tg_spec_has(spec, "eta_loc") || strcmp(tg_spec_word(spec, "average"), "gradients") == 0;
+    tg_spec_free(spec);
+    return TG_OK;
 }
 
 /* Take the default strategy that fits method and optimizer, and say so if it is not the usual one.
  * Warn if another one was chosen with which the optimizer learns badly; SGD learns only a little
  * worse. */
-static void settle_strategy(struct run_options *o)
+static tg_status settle_strategy(struct run_options *o)
 {
     const char *optimizer = options_optimizer(o);
     const int name = (int)strcspn(optimizer, ":");
@@ -327,8 +331,10 @@ static void settle_strategy(struct run_options *o)
     const char *found =
         tg_registry_default_strategy(options_method(o), o->rules, o->rule_count, optimizer);
     const bool open = !options_given(o, "strategy") && !resumes_ssgd(o);
+    bool gradients;
     if (o->net.server || strcmp(found, "ssgd") == 0)
-        return;
+        return TG_OK;
+    TG_TRY(averages_gradients(o->strategy, &gradients));
     if (open && sgd)
         run_notes_remark(o,
                          "the default strategy is %s, in which momentum acts before the exchange "
@@ -341,13 +347,14 @@ static void settle_strategy(struct run_options *o)
             "exchange: %.*s learns badly from averages of gradients that arrive in parts "
             "(--strategy ssgd)",
             found, name, optimizer);
-    else if (!sgd && averages_gradients(o->strategy))
+    else if (!sgd && gradients)
         run_notes_add(o, true,
                       "strategy %.*s: %.*s learns badly from averages of gradients that arrive in "
                       "parts, as the method sends them; instead: --strategy %s",
                       (int)strcspn(o->strategy, ":"), o->strategy, name, optimizer, found);
     if (open)
         o->strategy = found;
+    return TG_OK;
 }
 
 tg_status run_defaults_settle(struct run_options *o)
@@ -364,7 +371,7 @@ tg_status run_defaults_settle(struct run_options *o)
     tg_spec_free(own);
     TG_TRY(status);
     TG_TRY(settle_method(o));
-    settle_strategy(o);
+    TG_TRY(settle_strategy(o));
     check_alone(o);
     TG_TRY(check_shard(o));
     check_threads(o);

@@ -112,6 +112,7 @@ static void compared_by_cdsgd(void **state)
         {"2bit:threshold=0.25", "od:warmup=1"},
         {"2bit:threshold=0.25", "cd:k=0,warmup=1"},
         {"2bit:threshold=0.25", "cd:k=3,warmup=1"},
+        {"2bit:threshold=0.25", "cd:k=3,warmup=1,average=updates"},
         {"2bit:threshold=0.25", "cd:k=2,warmup=2,local=dcasgd"},
     };
     (void)state;

@@ -1,12 +1,15 @@
-/* Default warm-ups depend on the length of the run. They are settled once, before method and
+/* Default warm-ups depend on the length of the run, and what cd averages on the method and the
+ * optimizer. They are settled once, before method and
  * strategy are created. A checkpoint holds that length, and a session loaded from it uses the
  * stored length instead of its own: extending a run does not change its warm-ups. */
 #include "session/session_impl.h"
 #include "base/spec_value.h"
+#include "strategy/delayed.h"
 #include "telegrad/spec.h"
 #include "transport/endpoint.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static const char section[] = "length"; /* of a checkpoint; older checkpoints have none */
 
@@ -27,6 +30,20 @@ tg_status tg__session_parse_strategy(tg_session *s)
     return tg_spec_parse("strategy", entries, count, s->config.strategy, &s->strategy_spec);
 }
 
+/* Write into the spec what is averaged, so that records and checkpoints say it. */
+static tg_status settle_average(tg_session *s)
+{
+    char *text;
+    tg_spec *spec = s->strategy_spec;
+    if (!tg_spec_has(spec, "average") || strcmp(tg_spec_word(spec, "average"), "auto") != 0)
+        return TG_OK;
+    const bool updates = tg__delayed_averages_updates(spec, s->prefers_updates);
+    TG_TRY(tg__spec_set(spec, "average", updates ? "updates" : "gradients"));
+    TG_TRY(tg__owned_text(&s->owned, tg_spec_text(spec), &text));
+    s->config.strategy = text;
+    return TG_OK;
+}
+
 static tg_status settle_strategy(tg_session *s)
 {
     char *text;
@@ -35,7 +52,8 @@ static tg_status settle_strategy(tg_session *s)
     TG_TRY(tg__owned_add(&s->owned, text, free));
     s->config.strategy = text;
     s->settled = true;
-    return tg__session_parse_strategy(s);
+    TG_TRY(tg__session_parse_strategy(s));
+    return settle_average(s);
 }
 
 tg_status tg__session_settle(tg_session *s)

@@ -333,6 +333,8 @@ static void test_refused(void **state)
         {"blocktopk", "fedavg", "would scale the heavier ranks down to the median"},
         {"dgc", "demo", "has it in its momentum"},
         {"dgc", "local", "method \"dgc\" would accumulate the momentum of gradients"},
+        {"dgc", "cd:average=updates", "use average=gradients"},
+        {"signsgd", "cd:average=updates", "a vote on their signs: use average=gradients"},
         {"csc", "diloco", "method \"csc\" would accumulate the momentum of gradients"},
         {"fetchsgd", "local", "method \"fetchsgd\" would accumulate the momentum of gradients"},
         {"signsgd", "streaming:fragments=1", "gives a vote on their signs"},

@@ -108,6 +108,8 @@ static void test_every_strategy(void **state)
         if (went == 0)
             fail_msg("%s goes with none", strategy);
     }
+    assert_true(check_pair("topk:density=0.1", "cd:k=3,warmup=2,average=gradients", dir));
+    assert_true(check_pair("efsign", "cd:k=3,warmup=2,average=gradients", dir));
 }
 
 int main(void)

@@ -21,13 +21,18 @@ static tg_status takes_updates(const tg_session *s, const tg__rule *rule)
 {
     if (!s->strategy->sends_updates)
         return TG_OK;
+    const bool other = tg_spec_has(s->strategy->spec, "average"); /* can average gradients */
     if (rule->def->properties & TG__OWNS_MOMENTUM)
         return refuse(
             s, rule, "exchanges steps, which each rank's optimizer made",
-            "would accumulate the momentum of gradients: use a method without momentum (topk)");
+            other ? "would accumulate the momentum of gradients: use average=gradients"
+                  : "would accumulate the momentum of gradients: use a method without momentum "
+                    "(topk)");
     if (tg__method_combine(rule->def)->votes)
         return refuse(s, rule, "applies the mean of steps of the ranks' optimizers",
-                      "gives a vote on their signs: use a method that gives a mean (efsign)");
+                      other
+                          ? "gives a vote on their signs: use average=gradients"
+                          : "gives a vote on their signs: use a method that gives a mean (efsign)");
     if (s->strategy->needs_mean && s->strategy->size > 1 && tg__method_is_apart(rule->spec))
         return tg_fail(TG_E_UNSUPPORTED,
                        "strategy \"%s\" needs the mean over ranks, which exchange=none does not "

@@ -1,5 +1,6 @@
 /* Averages of updates in sessions: a step that one rank's gradient spoils, in any bucket and with
- * every overlap; rates that change; a run that is saved and continued; the default strategy. Of updates, and of cd with average=updates. */
+ * every overlap; rates that change; a run that is saved and continued; the default strategy. The
+ * strategy cd with average=updates is tested with updates. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -188,16 +189,20 @@ static void cd_follows_the_default(void **state)
     (void)state;
     static const struct {
         const char *method, *optimizer, *cd, *as;
-    } is[] = {{"2bit", "adam:lr=0.01", "k=3", "k=3,average=updates"},
-              {"topk:density=0.1", "sgd:lr=0.05,momentum=0.9", "k=0", "k=0,average=updates"},
-              {"2bit", "sgd:lr=0.05,momentum=0.9", "k=1", "k=1,average=gradients"},
-              {"2bit", "sgd:lr=0.05", "k=3", "k=3,average=gradients"},
-              {"2bit", "lars:lr=0.05", "k=3", "k=3,average=gradients"},
-              {"2bit", "sgd:lr=0.05,momentum=0.9", "k=3,eta_loc=0.05",
-               "k=3,eta_loc=0.05,average=gradients"},
-              {"qsgd", "adam:lr=0.01", "k=3", "k=3,average=gradients"}};
+    } is[] = {
+        {"2bit", "adam:lr=0.01", "k=3", "k=3,average=updates"},
+        {"topk:density=0.1", "sgd:lr=0.05,momentum=0.9", "k=0", "k=0,average=updates"},
+        {"2bit", "sgd:lr=0.05,momentum=0.9", "k=1", "k=1,average=gradients"},
+        {"2bit", "sgd:lr=0.05", "k=3", "k=3,average=gradients"},
+        {"2bit", "lars:lr=0.05", "k=3", "k=3,average=gradients"},
+        {"2bit", "sgd:lr=0.05,momentum=0.9", "k=3,eta_loc=0.05",
+         "k=3,eta_loc=0.05,average=gradients"},
+        {"2bit", "sgd:lr=0.05,momentum=0.9", "k=3,eta_loc=0.05,local=preview",
+         "k=3,eta_loc=0.05,local=preview,average=gradients"},
+        {"2bit", "sgd:lr=0.05,momentum=0.9", "k=3,scaled=yes", "k=3,scaled=yes,average=gradients"},
+        {"qsgd", "adam:lr=0.01", "k=3", "k=3,average=gradients"}};
     for (size_t i = 0; i < TG_COUNT(is); i++) {
-        char strategy[2][64];
+        char strategy[2][80];
         snprintf(strategy[0], sizeof strategy[0], "cd:warmup=2,%s", is[i].cd);
         snprintf(strategy[1], sizeof strategy[1], "cd:warmup=2,%s", is[i].as);
         uint64_t hash[2];
@@ -211,7 +216,7 @@ static void cd_follows_the_default(void **state)
             fail_msg("%s, %s: %s is not %s", is[i].method, is[i].optimizer, strategy[0],
                      strategy[1]);
     }
-    fixture_job job = job_of("2bit");
+    fixture_job job = job_of(NULL); /* 2bit */
     job.optimizer = "sgd:lr=0.05,momentum=0.9";
     job.strategy = "cd:k=3,warmup=2";
     const uint64_t updates = hash_of(&job);

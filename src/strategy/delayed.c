@@ -16,11 +16,10 @@
  *                   scaled=yes or a rate of its own, because these belong to plain steps
  *   scaled=yes:     g/P in place of g: the authors' code scales as its server does, by 1/(B*P)
  *
- * With average=updates, the rank's optimizer acts before the exchange (directions.h): what is
- * exchanged is its direction d in place of g, W moves by the mean of the d, and Wloc is W moved by
- * the own d. average=auto does so if the method codes and keeps what it leaves out, and the
- * optimizer has a memory, which gradients that come in parts would spoil; if the local step is
- * preview; and if there are coded exchanges at all.
+ * average=updates: the rank's optimizer acts before the exchange (directions.h). What is exchanged
+ * is its direction d in place of g, W moves by the mean of the d, and Wloc is W moved by the own d;
+ * the warm-up exchanges d, too. average=auto: updates if the session prefers them, there are coded
+ * exchanges, and the local step is preview at the optimizer's rate; else gradients.
  *
  * External: the caller's optimizer takes W and the mean, and makes the next W; the session makes
  * Wloc of it by plain SGD (local=sgd), which therefore needs a rate of its own.
@@ -88,20 +87,25 @@ static const char *local_of(const tg_spec *spec)
     return tg_spec_flag(spec, "scaled") || tg_spec_has(spec, "eta_loc") ? "sgd" : "preview";
 }
 
-/* Whether updates are averaged. od, which never codes, has no such key. */
+bool tg__delayed_averages_updates(const tg_spec *spec, bool prefers)
+{
+    if (!tg_spec_has(spec, "average"))
+        return false; /* od, which never codes */
+    const char *average = tg_spec_word(spec, "average");
+    if (strcmp(average, "auto") != 0)
+        return strcmp(average, "updates") == 0;
+    return prefers && tg_spec_int(spec, "k") != 1 && !tg_spec_has(spec, "eta_loc") &&
+           strcmp(local_of(spec), "preview") == 0;
+}
+
 static tg_status read_average(const tg__strategy *s, delayed *d)
 {
-    if (!tg_spec_has(s->spec, "average"))
-        return TG_OK;
-    const char *average = tg_spec_word(s->spec, "average");
-    const bool own = strcmp(average, "updates") == 0;
-    if (own && (d->local != local_preview || s->external))
+    d->updates = tg__delayed_averages_updates(s->spec, s->prefers_updates);
+    if (d->updates && (d->local != local_preview || d->own_rate || s->external))
         return tg_fail(TG_E_SPEC,
-                       "strategy \"%s\": average=updates requires local=preview, and an optimizer "
-                       "of the library",
+                       "strategy \"%s\": average=updates requires local=preview without eta_loc, "
+                       "and an optimizer of the library",
                        tg_spec_name(s->spec));
-    d->updates = own || (strcmp(average, "auto") == 0 && s->prefers_updates && d->k != 1 &&
-                         d->local == local_preview && !s->external);
     return TG_OK;
 }
 
@@ -148,18 +152,18 @@ tg_status tg__delayed_init(tg__strategy *s, uint64_t k)
     s->impl = d;
     d->k = k;
     TG_TRY(read_spec(s, d));
-    TG_TRY(d->updates ? tg__directions_init(s, &d->direction)
+    TG_TRY(d->updates ? tg__directions_init(s, &d->direction, "average=gradients")
                       : tg__strategy_add_optimizer(s, TG__ROLE_REPLICATED));
     return tg__strategy_add_global(s);
 }
 
-static void exchange(tg__strategy *s, uint32_t bucket, bool finite, bool coded, uint64_t due,
-                     tg__actions *out)
+/* Exchange the bucket's gradient, or the direction that was made of it. */
+static void exchange(tg__strategy *s, uint32_t bucket, bool coded, uint64_t due, tg__actions *out)
 {
     const delayed *d = s->impl;
     tg__action *a = tg__actions_add(out, bucket, coded, due);
     if (d->updates)
-        a->buffer = tg__directions_make(s, &d->direction, bucket, finite);
+        a->buffer = tg__directions_of_bucket(&d->direction, bucket);
 }
 
 /* The norm of all gradients, which clip needs, is known in step(). */
@@ -172,8 +176,11 @@ static bool waits_for_all(const tg__strategy *s)
 void tg__delayed_ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out)
 {
     const delayed *d = s->impl;
-    if (t < d->warmup && !waits_for_all(s))
-        exchange(s, bucket, s->finite, false, t, out);
+    if (t >= d->warmup || waits_for_all(s))
+        return;
+    if (d->updates)
+        tg__directions_make_bucket(s, &d->direction, bucket, s->finite);
+    exchange(s, bucket, false, t, out);
 }
 
 /* Wloc of tensor i, in step t. */
@@ -197,7 +204,8 @@ static void move_global(tg__strategy *s, const tg__result *r)
         if (r->agg == NULL)
             tg__strategy_heal(s, 0, i);
         else
-            tg__directions_apply(s, i, r->lr, tg__strategy_global(s, i), r->agg + x->offset);
+            tg__directions_apply(s, i, (tg__stretch){0, x->n}, r->lr, tg__strategy_global(s, i),
+                                 r->agg + x->offset);
         if (r->of_step < d->warmup)
             tg__strategy_take_global(s, i);
     }
@@ -232,19 +240,19 @@ void tg__delayed_open(tg__strategy *s, uint64_t t)
         tg__strategy_take_global(s, i);
 }
 
-/* Exchange directions, and continue with the own ones. */
-static void step_by_directions(tg__strategy *s, const tg__turn *now, tg__actions *out)
+/* Make the directions of tensor i, and after the warm-up Wloc. */
+static void go_by_direction(tg__strategy *s, size_t i, const tg__turn *now)
 {
     const delayed *d = s->impl;
-    const bool warms = now->t < d->warmup;
-    const bool coded = !warms && !tg__kstep_dense(d->k, now->t - d->warmup);
-    for (uint32_t b = 0; (!warms || waits_for_all(s)) && b < s->nbuckets; b++)
-        exchange(s, b, now->finite, coded, warms ? now->t : now->t + 1, out);
-    for (size_t i = 0; !warms && i < s->ntensors; i++) {
-        tg__strategy_take_global(s, i);
+    const float *direction = tg__directions_of(s, &d->direction, i);
+    float *w = s->tensor[i].w;
+    for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e)) {
+        tg__directions_make(s, &d->direction, i, e, now->finite);
+        if (now->t < d->warmup)
+            continue;
+        memcpy(w + e.at, tg__strategy_global(s, i) + e.at, e.n * sizeof *w);
         if (now->finite)
-            tg__directions_apply(s, i, now->lr, s->tensor[i].w,
-                                 tg__directions_of(s, &d->direction, i));
+            tg__directions_apply(s, i, e, now->lr, w + e.at, direction + e.at);
     }
 }
 
@@ -252,20 +260,19 @@ void tg__delayed_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__a
 {
     const delayed *d = s->impl;
     const tg__turn now = {t, finite, lr};
-    if (d->updates) {
-        step_by_directions(s, &now, out);
-        return;
-    }
     for (size_t i = 0; s->external && i < s->ntensors; i++)
         memcpy(tg__strategy_global(s, i), s->tensor[i].w, s->tensor[i].n * sizeof(float));
+    const bool warms = t < d->warmup, waits = warms && waits_for_all(s);
     for (size_t i = 0; i < s->ntensors; i++)
-        if (!tg__strategy_made(s, t, i))
+        if (d->updates && (waits || !warms))
+            go_by_direction(s, i, &now);
+        else if (!d->updates && !tg__strategy_made(s, t, i))
             make_local(s, i, (tg__stretch){0, s->tensor[i].n}, &now);
-    if (t < d->warmup)
+    if (warms && !waits)
         return;
     /* A gradient that is not finite is exchanged as well: the session flags it, and no rank applies
      * the sum. */
-    bool coded = !tg__kstep_dense(d->k, t - d->warmup);
+    const bool coded = !warms && !tg__kstep_dense(d->k, t - d->warmup);
     for (uint32_t b = 0; b < s->nbuckets; b++)
-        exchange(s, b, finite, coded, t + 1, out);
+        exchange(s, b, coded, warms ? t : t + 1, out);
 }

@@ -10,8 +10,9 @@
  * this is synchronous SGD. Adam is not linear: its second moment here comes from the rank's own
  * gradients, which are complete and on time; coded means are neither.
  *
- * A rank's memory of a bucket takes in every finite gradient, also that of a step which is dropped
- * because of another rank or bucket.
+ * Decay is that of w where g was computed. A step that is dropped because of another rank has
+ * entered the rank's memory; so has, where exchanges begin in ready(), a finite bucket of a step
+ * that is dropped because of another bucket.
  *
  * Source: Chen et al. 2020 (Quantized Adam with error feedback), arXiv:2004.14180, alg. 2, whose
  * error feedback is here the method's; momentum before the selection: Lin et al. 2018,
@@ -28,16 +29,23 @@ typedef struct tg__directions {
 } tg__directions;
 
 /* Let the strategy exchange directions: memory 0 becomes that of the rank's optimizer.
- * Errors  TG_E_SPEC: the optimizer's steps are not proportional to its rate; TG_E_NOMEM */
-TG_NODISCARD tg_status tg__directions_init(tg__strategy *s, tg__directions *d);
-/* Make d of the bucket, of the gradients of this step and the caller's parameters.
- * finite   false: d is 0, and the optimizer's memory of the bucket stays as it is
- * returns  (n of the bucket) the buffer to exchange */
-const float *tg__directions_make(tg__strategy *s, const tg__directions *d, uint32_t bucket,
-                                 bool finite);
-/* The last d of tensor i. */
+ * instead  what to use if the optimizer's steps are not proportional to its rate
+ * Errors   TG_E_SPEC: they are not; TG_E_NOMEM */
+TG_NODISCARD tg_status tg__directions_init(tg__strategy *s, tg__directions *d, const char *instead);
+/* Make d of a stretch of tensor i, of the gradients of this step and the caller's parameters.
+ * finite  false: d is 0, and the optimizer's memory stays as it is */
+void tg__directions_make(tg__strategy *s, const tg__directions *d, size_t i, tg__stretch e,
+                         bool finite);
+/* Make d of all tensors of a bucket. */
+void tg__directions_make_bucket(tg__strategy *s, const tg__directions *d, uint32_t bucket,
+                                bool finite);
+/* (n of the bucket) the buffer to exchange: the last d. */
+const float *tg__directions_of_bucket(const tg__directions *d, uint32_t bucket);
+/* (n) the last d of tensor i. */
 const float *tg__directions_of(const tg__strategy *s, const tg__directions *d, size_t i);
-/* Move w, (n) parameters of tensor i, by d, or by a mean of them. */
-void tg__directions_apply(const tg__strategy *s, size_t i, double lr, float *w, const float *d);
+/* Move a stretch of tensor i by d, or by a mean of them.
+ * w, d  point to its first element */
+void tg__directions_apply(const tg__strategy *s, size_t i, tg__stretch e, double lr, float *w,
+                          const float *d);
 
 #endif

@@ -169,8 +169,8 @@ struct tg__strategy {
     const uint64_t *samples;
     /* Own steps are the caller's. s->optimizer then is plain SGD with lr=1. */
     bool external;
-    /* The optimizer has a memory that the method's gradients, which come in parts, would spoil:
-     * where there is a choice, average updates. Set by the owner. */
+    /* The default strategy is updates, whichever is used: one that can average gradients and
+     * updates averages updates. Set by the owner. */
     bool prefers_updates;
     bool resets; /* external, set by open(): the caller's optimizer forgets its memory first */
     /* Steps before this one exchange gradients; UINT64_MAX, or 0 with sends_updates, unless init

@@ -6,9 +6,9 @@ static const tg_key keys[] = {
             "every k-th exchange is dense and uncompressed; 0: none, 1: all"),
     TG__DELAYED_KEYS("1000"),
     TG__CHOICE("average", "auto", "auto|gradients|updates",
-               "what is averaged: gradients, as in the paper, or the steps that each rank's "
-               "optimizer makes of its own (updates); auto: updates with momentum or Adam and a "
-               "method that keeps a residual"),
+               "what is averaged: gradients, as published, or what each rank's optimizer makes of "
+               "its own (updates, which requires local=preview); auto: updates where the strategy "
+               "updates is the default, unless k=1, local, scaled or eta_loc exclude it"),
     {.name = NULL}};
 
 static tg_status init(tg__strategy *s)

@@ -135,7 +135,11 @@ static void refuses_with_a_reason(void **state)
                    "but that of adam is not meant for SGD: use local=preview, or eta_loc=RATE");
     assert_refused("cd:average=updates,local=sgd", "sgd:lr=0.1", 0,
                    "average=updates requires local=preview");
-    assert_refused("cd:average=updates", "lars", 0, "steps are proportional to its rate");
+    assert_refused("cd:average=updates,local=preview,eta_loc=0.1", "sgd:lr=0.1", 0,
+                   "average=updates requires local=preview without eta_loc");
+    assert_refused("cd:average=updates", "lars", 0,
+                   "steps are proportional to its rate, not \"lars\": use sgd, adam or adamw, or "
+                   "average=gradients");
     assert_refused("od:local=dcasgd", "lars", 0, "local=dcasgd uses the optimizer's lr");
 }
 

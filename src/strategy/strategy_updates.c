@@ -15,12 +15,13 @@ static tg_status init(tg__strategy *s)
                        "take apart: with an external one use local:every=1");
     TG_TRY(tg__owned_alloc(&s->owned, 1, sizeof *d, &d));
     s->impl = d;
-    return tg__directions_init(s, d);
+    return tg__directions_init(s, d, "strategy ssgd");
 }
 
 static void exchange(tg__strategy *s, uint64_t t, uint32_t bucket, bool finite, tg__actions *out)
 {
-    tg__actions_add(out, bucket, true, t)->buffer = tg__directions_make(s, s->impl, bucket, finite);
+    tg__directions_make_bucket(s, s->impl, bucket, finite);
+    tg__actions_add(out, bucket, true, t)->buffer = tg__directions_of_bucket(s->impl, bucket);
 }
 
 static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out)
@@ -45,7 +46,7 @@ static void result(tg__strategy *s, const tg__result *r)
         if (r->agg == NULL)
             tg__strategy_heal(s, 0, i);
         else
-            tg__directions_apply(s, i, r->lr, x->w, r->agg + x->offset);
+            tg__directions_apply(s, i, (tg__stretch){0, x->n}, r->lr, x->w, r->agg + x->offset);
     }
 }
 

@@ -244,6 +244,14 @@ class Compare(CliTest):
         self.assertEqual(process.communicate(timeout=60)[1], "telegrad: interrupted by SIGINT; finished: 1 of 2 runs\n")
         self.assertEqual(process.returncode, 130)
 
+    def test_names_tell_orders_of_momentum_apart(self):
+        """ssgd is named where it was chosen in place of the default, which is not named."""
+        out = self.path("all.jsonl")
+        job = [*TINY, "--model", "mlp:hidden=16", "--workers", "2", "--steps", "2", "--no-eval"]
+        for rate in [], ["--optimizer", "sgd:lr=0.02"]:
+            self.ok("compare", *job, *rate, "--run", "method=topk", "--run", "method=topk;strategy=ssgd", "--run", "strategy=ssgd", "--out", out)
+            self.assertEqual([line["run"] for line in records(out) if line["type"] == "start"], ["topk", "topk ssgd", "dense"])
+
     def test_names_are_utf8(self):
         out, long = self.path("all.jsonl"), "\u00e9" * 200
         self.ok("compare", *BASE, "--run", f"name={long};link=1gbit", "--dense-timed", "2", "--out", out)

@@ -42,7 +42,7 @@ class Defaults(CliTest):
         for args in ([], ["--method", "qsgd"], ["--method", "2bit:threshold=0.5"], ["--method", "topk:density=1"],
                      ["--method", "topk", "--rule", "*.bias=signsgd"]):
             self.assertEqual(self.started(*adam, *args)["strategy"], "ssgd")
-        for strategy in ("ssgd", "pipe"):
+        for strategy in ("ssgd", "pipe", "cd:warmup=1,average=gradients", "cd:warmup=1,eta_loc=0.001"):
             warned = ["warning: strategy " + strategy.split(":")[0] + ": adamw learns badly", "instead: --strategy updates"]
             self.started(*adam, "--method", "topk", "--strategy", strategy, said=warned)
         for strategy in ("updates", "dga", "local:every=2", "cd:warmup=1"):
@@ -332,6 +332,8 @@ class Defaults(CliTest):
         for args, method in ([], "2bit"), (["--method", "dense"], "dense"):
             self.assertEqual(self.started("--strategy", "cd", *args)["method"].split(":")[0], method)
         self.started("--strategy", "cd:k=1")
+        for args, average in ([], "updates"), (["--method", "2bit:threshold=0.01"], "gradients"), (["--method", "dense"], "gradients"):
+            self.assertIn("average=" + average, self.started("--strategy", "cd", *args)["strategy"])
 
     def test_an_extended_run_keeps_its_warm_ups(self):
         job = [*TINY, "--model", "mlp:hidden=16", "--workers", "2", "--no-eval", "--rule", "*.bias=csc:chunk=1"]
