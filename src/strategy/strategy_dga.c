@@ -80,7 +80,8 @@ static tg_status read_spec(tg__strategy *s, dga *d)
     if (s->external && !d->correct)
         return tg_fail(TG_E_SPEC, "strategy \"dga\": correct=no with an external optimizer, which "
                                   "takes local steps: use correct=yes, or strategy pipe");
-    d->updates = d->every > 1 || s->external || (goes_on(d) && s->optimizer->ops->adaptive);
+    d->updates = d->every > 1 || s->external ||
+                 (goes_on(d) && (s->optimizer->ops->adaptive || s->prefers_updates));
     return TG_OK;
 }
 
