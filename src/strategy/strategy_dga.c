@@ -16,9 +16,13 @@
  *
  * every = K: the sum of K steps' U is exchanged, due K steps after the last; the mean is subtracted
  * from A. There is only the own memory. An incomplete last block is exchanged when the run is
- * drained. External, and optimizers that adapt their steps: as with every = K, for every K, 1
- * included. With Adam, the step that it makes of a mean of gradients is not the mean of the steps
- * that the ranks have made of their own, so one would not replace the other.
+ * drained. As with every = K, for every K, 1 included:
+ *   - external;
+ *   - optimizers that adapt their steps: with Adam, the step that it makes of a mean of gradients is
+ *     not the mean of the steps that the ranks have made of their own, so one would not replace the
+ *     other;
+ *   - where the default strategy is updates: an optimizer with a memory, and coded gradients that
+ *     come in parts.
  *
  * correct = no: w = A; no own steps.
  *
