@@ -46,10 +46,16 @@ def size(records):
     return [f"{end['method'].split(',exchange')[0]}, {end['strategy']}", f"{end['ratio']:.0f}", f"{sent(records):,.0f}"]
 
 
+def is_complete(records):
+    """A run that was stopped ends without a test."""
+    end = records[-1]
+    return end["type"] == "end" and None not in (end.get("test_loss", 0), end.get("test_accuracy", 0))
+
+
 def main():
     head = None
     for name, all_runs in by_row(sys.argv[1:]).items():
-        runs = [records for records in all_runs if records[-1]["type"] == "end"]
+        runs = [records for records in all_runs if is_complete(records)]
         if len(runs) < len(all_runs):
             print(f"{name}: {len(all_runs) - len(runs)} of {len(all_runs)} runs are not complete", file=sys.stderr)
         if not runs:

@@ -25,8 +25,17 @@ text updates-topk-warmup98 4 --method topk:warmup=98
 text updates-2bit-target 4 --method 2bit:target=0.3
 text updates-topk025 4 --method topk:density=0.025
 text dga4 4 --strategy dga:delay=4
+text od 4 --strategy od
+text local8 4 --strategy local:every=8
+for average in gradients updates; do
+    text cd5-$average 4 --method 2bit --strategy cd:k=5,average=$average
+done
 text ssgd12-dense 12
 text updates12-1bit 12 --method 1bit
 text updates12-topk 12 --method topk:warmup=588
 rate=0.008
+text updates12-1bit-rate008 12 --method 1bit
+text updates-1bit-rate008 4 --method 1bit
+text cd5-updates-rate008 4 --method 2bit --strategy cd:k=5,average=updates
+text local8-rate008 4 --strategy local:every=8
 text updates-topk-rate008 4 --method topk
