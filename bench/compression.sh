@@ -35,6 +35,7 @@ done
 for average in gradients updates; do
     resnet20 cd5-$average --method 2bit --strategy cd:k=5,average=$average
 done
+resnet20 dga4-2bit --method 2bit --strategy dga:delay=4
 resnet20 2bit-target --method 2bit:target=0.3 --strategy ssgd
 lstm dense --optimizer sgd:lr=20,momentum=0,clip=0.25
 lstm dgc --optimizer sgd:lr=20,momentum=0 --method dgc:density=0.001,warmup=3000,momentum=0,clip=0.5

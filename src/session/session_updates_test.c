@@ -1,6 +1,6 @@
 /* Averages of updates in sessions: a step that one rank's gradient spoils, in any bucket and with
  * every overlap; rates that change; a run that is saved and continued; the default strategy. The
- * strategies cd and dga, which can do so, too, are tested with it. */
+ * strategy cd, which can do so, too, is tested with it. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -159,12 +159,6 @@ static void continues_with_the_same_bits(void **state)
             job.optimizer = kinds[k].optimizer;
             assert_continues(job);
         }
-    for (size_t m = 1; m < 3; m++) { /* dga exchanges steps with these */
-        fixture_job job = job_of(methods[m]);
-        job.strategy = "dga:delay=2";
-        job.optimizer = "sgd:lr=0.05,momentum=0.9";
-        assert_continues(job);
-    }
 }
 
 /* Without a strategy: updates for an optimizer with a memory and a method that sends in parts. */

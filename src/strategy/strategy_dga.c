@@ -16,13 +16,9 @@
  *
  * every = K: the sum of K steps' U is exchanged, due K steps after the last; the mean is subtracted
  * from A. There is only the own memory. An incomplete last block is exchanged when the run is
- * drained. As with every = K, for every K, 1 included:
- *   - external;
- *   - optimizers that adapt their steps: with Adam, the step that it makes of a mean of gradients is
- *     not the mean of the steps that the ranks have made of their own, so one would not replace the
- *     other;
- *   - where the default strategy is updates: an optimizer with a memory, and coded gradients that
- *     come in parts.
+ * drained. External, and optimizers that adapt their steps: as with every = K, for every K, 1
+ * included. With Adam, the step that it makes of a mean of gradients is not the mean of the steps
+ * that the ranks have made of their own, so one would not replace the other.
  *
  * correct = no: w = A; no own steps.
  *
@@ -84,8 +80,7 @@ static tg_status read_spec(tg__strategy *s, dga *d)
     if (s->external && !d->correct)
         return tg_fail(TG_E_SPEC, "strategy \"dga\": correct=no with an external optimizer, which "
                                   "takes local steps: use correct=yes, or strategy pipe");
-    d->updates = d->every > 1 || s->external ||
-                 (goes_on(d) && (s->optimizer->ops->adaptive || s->prefers_updates));
+    d->updates = d->every > 1 || s->external || (goes_on(d) && s->optimizer->ops->adaptive);
     return TG_OK;
 }
 

@@ -332,35 +332,6 @@ static void averages_the_steps_of_adam(void **state)
     }
 }
 
-/* The owner says where averages of updates are the default; gradients are exchanged elsewhere. */
-static void exchanges_steps_where_updates_are_preferred(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *strategy;
-        bool prefers, sends;
-    } cases[] = {{"dga:delay=2", true, true},
-                 {"dga:delay=2", false, false},
-                 {"dga:delay=0", true, false},
-                 {"dga:delay=2,correct=no", true, false}};
-    tg_optimizer *o;
-    assert_int_equal(tg_optimizer_create("sgd:lr=0.1,momentum=0.9", &o), TG_OK);
-    for (size_t i = 0; i < TG_COUNT(cases); i++) {
-        tg__wtensor tensor = {.n = 3};
-        const tg__strategy setup = {.optimizer = o,
-                                    .size = 2,
-                                    .prefers_updates = cases[i].prefers,
-                                    .tensor = &tensor,
-                                    .ntensors = 1,
-                                    .nbuckets = 1};
-        tg__strategy *s;
-        assert_int_equal(tg__strategy_create(cases[i].strategy, &setup, &s), TG_OK);
-        assert_int_equal(s->sends_updates, cases[i].sends);
-        tg__strategy_destroy(s);
-    }
-    tg_optimizer_destroy(o);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -375,7 +346,6 @@ int main(void)
         cmocka_unit_test(dropped_steps_leave_nothing),
         cmocka_unit_test(a_lost_rank_comes_back),
         cmocka_unit_test(several_are_under_way),
-        cmocka_unit_test(exchanges_steps_where_updates_are_preferred),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
