@@ -38,7 +38,7 @@ IMAGES = [
     ("delays/dga20-5-iid", "dga 20 late, 5 steps", DELAY),
 ]
 TEXT = [
-    ("delays/gpt-ssgd", "dense", NONE), ("updates/updates12-1bit", "1bit", COMPRESSION),
+    ("delays/gpt-ssgd", "dense", NONE), ("updates/updates12-1bit", "1bit", COMPRESSION), ("updates/cd12", "cd k=5, 2bit", BOTH),
     ("updates/updates12-topk", "topk 1 %", COMPRESSION), ("delays/gpt-demo", "demo", COMPRESSION), ("delays/gpt-local", "local, 30 steps", DELAY),
     ("delays/gpt-diloco", "diloco, 30 steps", DELAY), ("delays/gpt-streaming", "streaming, 30 steps, 4 bits", BOTH),
     ("delays/gpt-sparseloco", "sparseloco, 30 steps", BOTH), ("delays/gpt-fedavg5-iid", "fedavg, 5 steps", DELAY),

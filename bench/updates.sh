@@ -33,6 +33,7 @@ done
 text ssgd12-dense 12
 text updates12-1bit 12 --method 1bit
 text updates12-topk 12 --method topk:warmup=588
+text cd12 12 --method 2bit --strategy cd
 rate=0.008
 text updates12-1bit-rate008 12 --method 1bit
 text updates-1bit-rate008 4 --method 1bit
