@@ -117,11 +117,11 @@ static bool is_plain(const struct run_options *o)
                   "ssgd") == 0;
 }
 
-/* Make a name such as "dgc:density=0.001 *.bias=f32 cd:k=5". */
+/* Make a name such as "dgc:density=0.001 *.bias=f32 cd:k=5", with the method as it was written. */
 static tg_status make_name(struct planned_run *run)
 {
     const struct run_options *o = &run->options;
-    run->name = strdup(options_method(o));
+    run->name = strdup(o->method ? o->method : tg_registry_strategy_method(o->strategy));
     if (!run->name)
         return tg_fail(TG_E_NOMEM, "out of memory: name of a run");
     for (size_t i = 0; i < o->rule_count; i++)

@@ -1,7 +1,7 @@
 /* Default warm-ups depend on the length of the run, and what cd averages on the method and the
- * optimizer. They are settled once, before method and
- * strategy are created. A checkpoint holds that length, and a session loaded from it uses the
- * stored length instead of its own: extending a run does not change its warm-ups. */
+ * optimizer. They are settled once, before method and strategy are created. A checkpoint holds that
+ * length, and a session loaded from it uses the stored length instead of its own: extending a run
+ * does not change its warm-ups. */
 #include "session/session_impl.h"
 #include "base/spec_value.h"
 #include "strategy/delayed.h"
