@@ -251,7 +251,7 @@ class Compare(CliTest):
         for rate in [], ["--optimizer", "sgd:lr=0.02"]:
             self.ok("compare", *job, *rate, "--run", "method=topk", "--run", "method=topk;strategy=ssgd", "--run", "strategy=ssgd", "--out", out)
             self.assertEqual([line["run"] for line in records(out) if line["type"] == "start"], ["topk", "topk ssgd", "dense"])
-        self.ok("compare", *job, "--run", "method=2bit;servers=1", "--run", "strategy=cd:k=3", "--out", out)
+        self.ok("compare", *job, "--run", "method=2bit", "--run", "strategy=cd:k=3", "--out", out)
         self.assertEqual([line["run"] for line in records(out) if line["type"] == "start"], ["2bit", "2bit cd:k=3"])
 
     def test_names_are_utf8(self):
