@@ -169,8 +169,9 @@ static void test_limits(void **state)
         {"2bit", "cd:k=1,warmup=0", "sgd:lr=0.25", 1, 0, false},
         {"2bit", "cd:k=1,warmup=0,local=preview", "sgd:lr=0.25,momentum=0.5", 1, 0.5f, false},
         {"dense", "od:warmup=3", "sgd:lr=0.25", 1, 0, false},
+        {"dense", "cd:k=2,warmup=3,average=updates", "sgd:lr=0.25,momentum=0.5", 1, 0.5f, false},
         /* an endless warm-up is synchronous SGD */
-        {"2bit", "cd:warmup=1000", "sgd:lr=0.25,momentum=0.5", 4, 0.5f, false},
+        {"2bit", "cd:warmup=1000,average=gradients", "sgd:lr=0.25,momentum=0.5", 4, 0.5f, false},
         {"2bit", "od:warmup=1000", "sgd:lr=0.25", 2, 0, false},
     };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {

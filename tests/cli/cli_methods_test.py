@@ -59,14 +59,14 @@ class Methods(CliTest):
                     self.assertIn("--out", done.stderr.splitlines()[-1])
 
     def test_methods_of_strategies(self):
-        """Two published pairs need no --method; it is the same run as with it, and another may be named."""
+        """Three published pairs need no --method; it is the same run as with it, and another may be named."""
         own = {entry["name"]: entry["method"] for entry in self.all()["strategy"]}
         self.assertEqual({name: method for name, method in own.items() if method != "dense"},
-                         {"demo": "dct", "sparseloco": "blocktopk"})
+                         {"cd": "2bit", "demo": "dct", "sparseloco": "blocktopk"})
         self.assertIn("default method: dct", self.ok("strategies", "demo"))
         base = [*TINY, "--model", "mlp:hidden=8", "--workers", "2", "--steps", "4", "--no-eval", "--optimizer",
                 "sgd:lr=0.001", "--json"]
-        for strategy in ("demo", "sparseloco:every=2"):
+        for strategy in ("demo", "sparseloco:every=2", "cd:k=3,warmup=1"):
             sim = ["--clock", "virtual", "--sim-only", "--tau", "1ms", "--link", "1gbit,1ms"]
             for more in ([], sim):
                 method = own[strategy.split(":")[0]]
