@@ -193,22 +193,14 @@ static void make_local(tg__strategy *s, size_t i, tg__stretch e, const tg__turn 
         d->local(s, i, e, d->own_rate ? d->eta_loc * (now->lr / s->optimizer->lr) : now->lr);
 }
 
-/* Move W by a mean of directions; in the warm-up, the caller's parameters follow it at once. */
+/* W moves; in the warm-up, the caller's parameters follow it at once. */
 static void move_global(tg__strategy *s, const tg__result *r)
 {
     const delayed *d = s->impl;
-    for (size_t i = 0; i < s->ntensors; i++) {
-        const tg__wtensor *x = &s->tensor[i];
-        if (x->bucket != r->bucket)
-            continue;
-        if (r->agg == NULL)
-            tg__strategy_heal(s, 0, i);
-        else
-            tg__directions_apply(s, i, (tg__stretch){0, x->n}, r->lr, tg__strategy_global(s, i),
-                                 r->agg + x->offset);
-        if (r->of_step < d->warmup)
+    tg__directions_result(s, r);
+    for (size_t i = 0; r->of_step < d->warmup && i < s->ntensors; i++)
+        if (s->tensor[i].bucket == r->bucket)
             tg__strategy_take_global(s, i);
-    }
 }
 
 void tg__delayed_result(tg__strategy *s, const tg__result *r)

@@ -81,3 +81,17 @@ void tg__directions_apply(const tg__strategy *s, size_t i, tg__stretch e, double
         tg__kernel()->scale(w, keep, e.n);
     tg__kernel()->axpy(w, (float)lr, d, e.n);
 }
+
+void tg__directions_result(tg__strategy *s, const tg__result *r)
+{
+    for (size_t i = 0; i < s->ntensors; i++) {
+        const tg__wtensor *x = &s->tensor[i];
+        if (x->bucket != r->bucket)
+            continue;
+        if (r->agg == NULL)
+            tg__strategy_heal(s, 0, i);
+        else
+            tg__directions_apply(s, i, (tg__stretch){0, x->n}, r->lr, tg__strategy_global(s, i),
+                                 r->agg + x->offset);
+    }
+}

@@ -43,6 +43,9 @@ void tg__directions_make_bucket(tg__strategy *s, const tg__directions *d, uint32
 const float *tg__directions_of_bucket(const tg__directions *d, uint32_t bucket);
 /* (n) the last d of tensor i. */
 const float *tg__directions_of(const tg__strategy *s, const tg__directions *d, size_t i);
+/* Move the bucket's global parameters by the result, a mean of d. If it was dropped, only a memory
+ * that it has spoilt is reset. */
+void tg__directions_result(tg__strategy *s, const tg__result *r);
 /* Move a stretch of tensor i by d, or by a mean of them.
  * w, d  point to its first element */
 void tg__directions_apply(const tg__strategy *s, size_t i, tg__stretch e, double lr, float *w,

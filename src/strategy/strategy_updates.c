@@ -37,19 +37,6 @@ static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__action
         exchange(s, t, b, finite, out);
 }
 
-static void result(tg__strategy *s, const tg__result *r)
-{
-    for (size_t i = 0; i < s->ntensors; i++) {
-        const tg__wtensor *x = &s->tensor[i];
-        if (x->bucket != r->bucket)
-            continue;
-        if (r->agg == NULL)
-            tg__strategy_heal(s, 0, i);
-        else
-            tg__directions_apply(s, i, (tg__stretch){0, x->n}, r->lr, x->w, r->agg + x->offset);
-    }
-}
-
 const tg__strategy_ops tg__strategy_updates = {
     .entry =
         {"updates",
@@ -58,7 +45,7 @@ const tg__strategy_ops tg__strategy_updates = {
     .rate = &(const tg_rate_hint){.struct_size = sizeof(tg_rate_hint), .methods = true},
     .init = init,
     .ready = ready,
-    .result = result,
+    .result = tg__directions_result,
     .step = step,
     .by_bucket = true,
 };
