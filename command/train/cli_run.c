@@ -338,7 +338,8 @@ tg_status run_check_session(const struct run_options *o, const char *data, int w
                             struct run_length *length_p)
 {
     const train_job job = run_job_of(o, NULL);
-    const tg_status status = train_plan(&job, data, world, take_length, NULL, length_p);
+    const tg_status status =
+        train_plan(&job, data, world, o->servers > 0, take_length, NULL, length_p);
     return status == TG_E_STOPPED ? TG_OK : status;
 }
 

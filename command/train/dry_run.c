@@ -246,7 +246,8 @@ tg_status dry_run(const struct launch *l, const struct run_options *o)
         job.strategy = p.resumed.strategy;
     }
     if (status == TG_OK)
-        status = train_plan(&job, run_data_name(o), p.world, on_about, on_tensor, &p);
+        status =
+            train_plan(&job, run_data_name(o), p.world, o->servers > 0, on_about, on_tensor, &p);
     double dense = 4 * (double)p.elements;
     if (status == TG_OK)
         status = find_coded_per_step(&p, dense);

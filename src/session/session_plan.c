@@ -37,7 +37,7 @@ static tg_status play_some(tg__method *m, const float *g, double eta, double *by
 /* The bytes of the frames of b's tensors, as one bucket. */
 static tg_status measure(const tg_session *s, const bucket *b, double *bytes_p)
 {
-    tg__method_setup setup = {.size = 1, .lanes = 1};
+    tg__method_setup setup = {.size = 1, .measures = true, .lanes = 1};
     tg__method *m = NULL;
     TG__FREED float *g = NULL;
     TG_TRY(tg__state_create(&setup.state));

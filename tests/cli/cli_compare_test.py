@@ -53,6 +53,16 @@ class Compare(CliTest):
         self.assertEqual([row.split(",weight_decay")[0] for row in rows],
                          ["sgd:lr=" + rest for rest in ("0.001,momentum=0", "0.05,momentum=0.9", "0.003,momentum=0", "0.05,momentum=0.9")])
 
+    def test_servers(self):
+        """Servers change no bits: those that sum gradients, and those that keep the parameters."""
+        runs = ["--run", "name=a;method=dense;strategy=ssgd", "--run", "name=b;method=topk"]
+        hashes = []
+        for i, more in enumerate(([], ["--servers", "2", "--run", "name=c;strategy=server"])):
+            out = self.path(f"{i}.jsonl")
+            self.ok("compare", *BASE, *runs, *more, "--out", out)
+            hashes.append([r["params_hash"] for r in records(out) if r["type"] == "end"])
+        self.assertEqual(hashes[1], [*hashes[0], hashes[0][0]])
+
     def test_json_and_records(self):
         out = self.path("all.jsonl")
         text = self.ok("compare", *BASE, *RUNS, "--json", "--out", out)

@@ -1,4 +1,5 @@
 """What the command settles where the command line leaves it open, and says so."""
+import json
 import os
 import unittest
 
@@ -269,6 +270,15 @@ class Defaults(CliTest):
         self.refused(2, ["--method topk:exchange=star: ", *words], *job, "--method", "topk:exchange=star")
         self.refused(2, ["this job has no server for exchange=twoway: use --servers N"], *job, "--method", "topk:exchange=twoway")
         self.refused(2, ["--rule *.bias=fp16:exchange=star: ", *words], *job, "--rule", "*.bias=fp16:exchange=star")
+
+    def test_a_plan_with_servers(self):
+        """A plan needs no servers that run, nor their number of ranks."""
+        job = ["train", *TINY, "--workers", "2", "--servers", "256", "--steps", "1", "--dry-run", "--json"]
+        for mode, *args in ["sum", "--method", "topk"], ["async:staleness=4", "--strategy", "server", "--method", "topk:exchange=twoway"]:
+            plan = json.loads(self.ok(*job, "--server-mode", mode, *args))
+            self.assertIn("exchange=" + ("star" if mode == "sum" else "twoway"), plan["method"])
+            self.assertEqual(plan["strategy"], "updates" if mode == "sum" else "server")
+        self.refused(2, ["powersgd", "exchange=star or twoway"], *job, "--strategy", "server", "--method", "powersgd")
 
     def test_a_model_of_texts_takes_its_usual_text(self):
         job = ["train", "--model", "gpt:layers=1,heads=1,embed=8,context=16", "--batch", "2", "--steps", "2", "--no-eval"]

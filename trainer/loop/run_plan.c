@@ -1,8 +1,11 @@
 /* A job's plan, made with its model and a session of one rank, which sends nothing. */
 #include "trainer/loop/run.h"
+#include "telegrad/clock.h"
+#include "telegrad/server.h"
 #include "telegrad/tools.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static tg_status plan(const model *m, tg_session *s, train_plan_info *info,
                       tg_status (*about)(void *arg, const train_plan_info *info),
@@ -53,13 +56,64 @@ static tg_status length_of(const train_job *job, const char *data, int world, co
     return TG_OK;
 }
 
-tg_status train_plan(const train_job *job, const char *data, int world,
+/* A parameter server, for a rank that plans. It gets no gradient, but its parameters are asked for. */
+typedef struct planning_server {
+    tg_transport *transport;
+    const train_job *job;
+    tg_clock_thread *thread;
+    tg_status status;
+    char text[256]; /* of the status */
+} planning_server;
+
+static bool servers_keep(const train_job *job)
+{
+    return job->strategy && strcmp(job->strategy, "server") == 0; /* it has no keys */
+}
+
+static void *serve(void *arg)
+{
+    planning_server *p = arg;
+    const bool keeps = servers_keep(p->job);
+    const tg_server_config config = {.struct_size = sizeof config,
+                                     .mode = keeps ? "sync" : NULL,
+                                     .optimizer = keeps ? p->job->optimizer : NULL};
+    tg_server *server = NULL;
+    p->status = tg_server_create(p->transport, 1, &config, &server);
+    if (p->status == TG_OK)
+        p->status = tg_server_run(server);
+    if (p->status != TG_OK)
+        snprintf(p->text, sizeof p->text, "%s", tg_error());
+    tg_server_destroy(server);
+    tg_transport_destroy(p->transport);
+    return NULL;
+}
+
+/* The transport of a job's only rank, with or without a server. */
+static tg_status lone_rank(bool served, planning_server *server, tg_transport **t_p)
+{
+    tg_transport *t[2] = {NULL};
+    TG_TRY(tg_transport_inproc(served ? 2 : 1, t));
+    *t_p = t[0];
+    if (!served)
+        return TG_OK;
+    server->transport = t[1];
+    tg_status status = tg_transport_worker(t[0], 1, t_p);
+    if (status == TG_OK)
+        status = tg_clock_thread_start(tg_clock_monotonic(), 0, "tg-server", serve, server,
+                                       &server->thread);
+    if (status != TG_OK)
+        tg_transport_destroy(t[1]);
+    return status;
+}
+
+tg_status train_plan(const train_job *job, const char *data, int world, bool served,
                      tg_status (*about)(void *arg, const train_plan_info *info),
                      tg_status (*each)(void *arg, const tg_plan_tensor *tensor), void *arg)
 {
     train_plan_info info;
     model_input in;
     model *m = NULL;
+    planning_server server = {.job = job};
     tg_transport *t = NULL;
     tg_session *s = NULL;
     TG_TRY(input_of(job, data, &in));
@@ -67,13 +121,17 @@ tg_status train_plan(const train_job *job, const char *data, int world,
     tg_session_config config = run_session_config(job, info.steps_per_epoch, info.steps);
     config.driver = TG_DRIVER_INLINE;
     TG_TRY(model_create(job->model, &in, 1, job->seed, &m));
-    tg_status status = tg_transport_inproc(1, &t);
+    tg_status status = lone_rank(served, &server, &t);
     if (status == TG_OK)
         status = tg_session_create(&config, t, &s);
     if (status == TG_OK)
         status = plan(m, s, &info, about, each, arg);
     tg_session_destroy(s);
     tg_transport_destroy(t);
+    if (server.thread)
+        tg_clock_thread_join(tg_clock_monotonic(), server.thread);
+    if (status == TG_E_PEER && server.status != TG_OK) /* the rank knows only that it left */
+        status = tg_fail(server.status, "server: %s", server.text);
     model_destroy(m);
     return status;
 }
