@@ -1,7 +1,7 @@
 #!/bin/sh
-# Train a GPT, ResNet-20 and an LSTM with each method and each strategy at its defaults, at the rate of dense training.
-#   bench/defaults.sh OUT_DIR [ROW...]      rows gpt-topk, resnet20-cd, lstm-dense, ...; hours
-#   EPOCHS=4 bench/defaults.sh OUT_DIR      4 epochs each, in place of 12 (gpt), 30 (resnet20) and 6 (lstm)
+# Train a GPT, ResNet-20 and LSTMs with each method and each strategy at its defaults, at the rate of dense training.
+#   bench/defaults.sh OUT_DIR [ROW...]      rows gpt-topk, resnet20-cd, charlstm-dense, lstm-1bit, ...; hours
+#   EPOCHS=4 bench/defaults.sh OUT_DIR      4 epochs each, in place of 12 (gpt), 30 (resnet20), 3 (charlstm) and 6 (lstm)
 # Needs tiny Shakespeare, CIFAR-10 and WikiText-2 (TELEGRAD_DATA or data/). Complete runs are left alone.
 . "$(dirname "$0")/rows.sh"
 
@@ -19,6 +19,13 @@ resnet20() {
         --optimizer sgd:lr=0.1,momentum=0.9,weight_decay=0.0005 --lr-schedule cosine:warmup=1ep "$@"
 }
 
+charlstm() { # characters in place of words: its epochs are short
+    row=charlstm-$1
+    shift
+    run "$row" --workers 4 --log-every 50 --model lstm:dropout=0.2 --data shakespeare --batch 8 --context 64 --epochs "${EPOCHS:-3}" \
+        --optimizer sgd:lr=LRATE,momentum=0,clip=0.25 --lr-schedule cosine "$@"
+}
+
 lstm() {
     row=lstm-$1
     shift
@@ -26,13 +33,13 @@ lstm() {
         --optimizer sgd:lr=20,momentum=0,clip=0.25 --lr-schedule cosine "$@"
 }
 
-for model in gpt resnet20 lstm; do
-    case $model in gpt) half=6 ;; resnet20) half=15 ;; *) half=3 ;; esac
+for model in gpt resnet20 charlstm lstm; do
+    case $model in gpt) epochs=12 ;; resnet20) epochs=30 ;; charlstm) epochs=3 ;; lstm) epochs=6 ;; esac
     for method in dense topk dgc 2bit 1bit efsign qsgd powersgd adacomp cltk; do
         [ $model-$method != gpt-dgc ] || continue # has momentum of its own, which adamw refuses
         $model $method --method $method
     done
-    $model post-local --strategy "local:every=8,after=$((${EPOCHS:-$((2 * half))} / 2))ep"
+    $model post-local --strategy "local:every=8,after=$(echo "${EPOCHS:-$epochs}" | awk '{ print $1 / 2 }')ep"
     for strategy in od cd dga:delay=4 local:every=8 diloco streaming; do
         $model "$(echo $strategy | sed 's/:[a-z]*=//')" --strategy $strategy
     done
