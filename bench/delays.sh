@@ -16,7 +16,7 @@ images() { # row, workers, batch of each, options
 digits() { # row, workers, options
     row=$1 workers=$2
     shift 2
-    run "$row" --workers "$workers" --log-every 100 --model lenet5 --data mnist --batch 32 --epochs 10 \
+    run "$row" --workers "$workers" --log-every 100 --model lenet5 --data mnist --batch 32 --epochs "${EPOCHS:-10}" \
         --optimizer sgd:lr=0.1,momentum=0 --lr-schedule constant "$@"
 }
 
@@ -31,6 +31,8 @@ text() { # row, options
 for delay in 5 10 15 20; do
     images "dga$delay" 4 32 --strategy dga:delay=$delay
     images "dga$delay-plain" 4 32 --strategy dga:delay=$delay,correct=no
+    digits "lenet5-dga$delay" 4 --strategy dga:delay=$delay
+    digits "lenet5-dga$delay-plain" 4 --strategy dga:delay=$delay,correct=no
 done
 
 # Federated averaging and delayed averages of rounds, on data alike and of each worker's own kind.
@@ -42,6 +44,10 @@ for shard in iid dirichlet:alpha=0.5; do
     done
     images "dga20-5-$kind" 4 32 --strategy dga:delay=20,every=5 --shard $shard
 done
+for every in 5 10 20; do
+    digits "lenet5-fedavg$every" 4 --strategy fedavg:every=$every
+done
+digits lenet5-dga20-5 4 --strategy dga:delay=20,every=5
 for shard in iid contiguous; do
     [ $shard = iid ] || text "gpt-ssgd-$shard" --shard $shard
     for every in 5 10 20; do
