@@ -40,7 +40,8 @@ static void warn_of_late(const train_start_info *info, const char *title)
                                    .world = info->world,
                                    .first = info->first_step,
                                    .steps = info->steps,
-                                   .steps_per_epoch = info->steps_per_epoch},
+                                   .steps_per_epoch = info->steps_per_epoch,
+                                   .optimizer = info->optimizer},
                        title);
 }
 

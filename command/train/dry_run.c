@@ -64,7 +64,8 @@ static tg_status on_about(void *arg, const train_plan_info *info)
                                    .world = p->world,
                                    .first = p->resumed.step,
                                    .steps = p->steps,
-                                   .steps_per_epoch = p->steps_per_epoch},
+                                   .steps_per_epoch = p->steps_per_epoch,
+                                   .optimizer = options_optimizer(p->options)},
                        "");
     const uint64_t steps = p->options->resume_dir ? 0 : p->steps;
     TG_TRY(settled_keys(TG_KIND_STRATEGY, p->options->strategy, p->strategy, steps, on_settled, p));

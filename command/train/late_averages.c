@@ -3,6 +3,10 @@
 #include "telegrad/registry.h"
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUNDS = 30 }; /* fewer are warned of */
 
 /* The number of a key that the strategy need not have; 0: it has none. */
 static uint64_t number(const tg_spec *spec, const char *key)
@@ -49,9 +53,45 @@ bool late_averages(const late_run *run, bool ended, char *text, size_t room)
     return late;
 }
 
+/* The default of a key; 0: the spec has no such key. */
+static uint64_t usual(const tg_spec *spec, const char *name)
+{
+    const tg_key *key = tg_spec_entry(spec)->keys;
+    while (key->name && strcmp(key->name, name) != 0)
+        key++;
+    return key->name ? strtoull(key->def, NULL, 10) : 0;
+}
+
+/* Whether an outer momentum gets few averages because nobody chose how many steps a round has. With
+ * SGD that does less harm than short rounds do. */
+static bool few_rounds(const late_run *run, char *text, size_t room)
+{
+    static const char *const outer[] = {"diloco", "streaming"};
+    tg_spec *spec;
+    if (run->world < 2 || run->steps <= run->first || !run->optimizer ||
+        strncmp(run->optimizer, "adam", 4) != 0 ||
+        tg_registry_parse(TG_KIND_STRATEGY, run->strategy, &spec) != TG_OK)
+        return false;
+    bool few = false;
+    for (size_t i = 0; i < sizeof outer / sizeof *outer; i++) {
+        if (strcmp(tg_spec_name(spec), outer[i]) != 0)
+            continue;
+        const uint64_t every = number(spec, "every"), rounds = (run->steps - run->first) / every;
+        few =
+            every == usual(spec, "every") && rounds < ROUNDS && tg_spec_real(spec, "momentum") > 0;
+        snprintf(text, room,
+                 "strategy %s: %" PRIu64 " rounds of %" PRIu64
+                 " steps are few for an outer momentum: with 9 of them a GPT ended 0.4 nats behind "
+                 "ssgd, with 49 of 20 steps 0.2 (docs/results/defaults.md): use a smaller every=",
+                 outer[i], rounds, every);
+    }
+    tg_spec_free(spec);
+    return few;
+}
+
 void late_averages_warn(const late_run *run, const char *title)
 {
     char text[320];
-    if (late_averages(run, false, text, sizeof text))
+    if (late_averages(run, false, text, sizeof text) || few_rounds(run, text, sizeof text))
         console_warning("%s%s%s", title, title[0] ? ": " : "", text);
 }

@@ -1,5 +1,5 @@
 /* Strategies whose rounds or delay are longer than the run, so that no average arrives before its
- * end. */
+ * end; and those whose outer momentum gets few averages. */
 #ifndef TG_CLI_LATE_AVERAGES_H
 #define TG_CLI_LATE_AVERAGES_H
 
@@ -12,6 +12,7 @@ typedef struct late_run {
     int world;
     uint64_t first, steps; /* step at which the run begins and ends */
     uint64_t steps_per_epoch;
+    const char *optimizer; /* for late_averages_warn; NULL: nothing is learned */
 } late_run;
 
 /* False: an average arrives, or there is a single worker.

@@ -74,6 +74,18 @@ class Verdict(CliTest):
             sim = run(*job, "--clock", "virtual", "--tau", "1ms", "--sim-only")
             self.assertEqual(sim.stderr.count("before the end"), 2, sim.stderr)
 
+    def test_few_rounds_for_an_outer_momentum(self):
+        """Said if Adam makes the steps of rounds whose length nobody chose."""
+        job = ["train", *JOB, "--steps", "250", "--no-eval", "--dry-run"]
+        adam = ["--optimizer", "adamw:lr=0.001"]
+        for strategy, fusion in ("diloco", []), ("streaming", ["--fusion", "8K"]):
+            said = f"telegrad: warning: strategy {strategy}: 2 rounds of 100 steps are few for an outer momentum: "
+            self.assertIn(said, run(*job, *fusion, *adam, "--strategy", strategy).stderr)
+            for others in (["--strategy", strategy], [*adam, "--strategy", strategy, "--workers", "1"],
+                           *([*adam, "--strategy", f"{strategy}:{key}"] for key in ("every=10", "momentum=0"))):
+                self.assertNotIn("few for", run(*over(*job, *fusion, *others)).stderr)
+            self.assertNotIn("few for", run(*over(*job, *fusion, *adam, "--strategy", strategy, "--steps", "3000")).stderr)
+
     def test_far_worse_than_guessing(self):
         """However short the run, and though all numbers are finite."""
         for evaluation in ([], ["--no-eval"]):
