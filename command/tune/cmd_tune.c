@@ -106,6 +106,21 @@ static tg_status settle_length(struct tune_run *run)
                          whole.steps, TUNE_SHARE * TUNE_SHARE);
 }
 
+/* Runs stop after some steps, and go on from a checkpoint in which all workers are at that step. */
+static tg_status check_servers(const struct run_options *o)
+{
+    int64_t staleness;
+    if (o->server_deadline > 0)
+        return tg_fail(TG_E_SPEC, "--server-deadline: workers that are late leave out steps, but "
+                                  "runs are compared after the same steps: leave it out");
+    return launch_is_async(o, &staleness)
+               ? tg_fail(TG_E_SPEC,
+                         "--server-mode %.64s: workers make different numbers of steps, but runs "
+                         "are compared after the same steps: allowed: sum, sync",
+                         o->server_mode)
+               : TG_OK;
+}
+
 static tg_status settle_run(struct tune_run *run, const struct tune_options *o, size_t i)
 {
     run->options = o->common;
@@ -113,6 +128,7 @@ static tg_status settle_run(struct tune_run *run, const struct tune_options *o, 
     TG_TRY(tune_grid_set(&o->grid, i, &run->options, run->text));
     TG_TRY(run_defaults_settle(&run->options));
     TG_TRY(options_check(&run->options));
+    TG_TRY(check_servers(&run->options));
     return settle_length(run);
 }
 

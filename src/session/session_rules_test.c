@@ -7,6 +7,7 @@
 
 #include "session/rules.h"
 #include "session_fixture.h"
+#include "telegrad/server.h"
 #include "telegrad/spec.h"
 #include <unistd.h>
 
@@ -293,13 +294,58 @@ static void the_plan(void **state)
     tg_transport_destroy(t);
 }
 
+static tg_status add_up(void *arg, const tg_plan_tensor *t)
+{
+    *(double *)arg += t->bytes;
+    return TG_OK;
+}
+
+/* What the method would send, by way of no server or of one that does not run. */
+static double planned_bytes(const char *method, bool served)
+{
+    static const size_t offset[] = {0, 512, 544, 896};
+    static float w[FIXTURE_N], g[1024];
+    const tg_session_config config = {.struct_size = sizeof config, .method = method};
+    tg_transport *t[2] = {NULL};
+    tg_session *s;
+    uint32_t id[FIXTURE_TENSORS];
+    double bytes = 0;
+    assert_int_equal(tg_transport_inproc(served ? 2 : 1, t), TG_OK);
+    if (served)
+        assert_int_equal(tg_transport_worker(t[0], 1, &t[0]), TG_OK);
+    assert_int_equal(tg_session_create(&config, t[0], &s), TG_OK);
+    assert_int_equal(fixture_add_tensors(s, w, g, offset, id), TG_OK);
+    assert_int_equal(tg_session_begin(s), TG_OK);
+    assert_int_equal(tg_session_plan(s, add_up, &bytes), TG_OK);
+    tg_session_destroy(s);
+    tg_transport_destroy(t[0]);
+    tg_transport_destroy(t[1]);
+    return bytes;
+}
+
+static void the_plan_with_servers(void **state)
+{
+    (void)state;
+    const double dense = planned_bytes("dense:exchange=allgather", false);
+    const double few = planned_bytes("topk:density=0.1", false);
+    assert_true(few > 0 && few < dense / 4);
+    assert_true(planned_bytes("dense:exchange=star", true) == dense);
+    assert_true(planned_bytes("topk:density=0.1,exchange=star", true) == few);
+    assert_true(planned_bytes("topk:density=0.1,exchange=twoway", true) == few);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(first_match_wins), cmocka_unit_test(mixtures),
-        cmocka_unit_test(no_rule),          cmocka_unit_test(momentum_is_per_tensor),
-        cmocka_unit_test(refusals),         cmocka_unit_test(rules_missing),
-        cmocka_unit_test(ranks_must_agree), cmocka_unit_test(the_plan),
+        cmocka_unit_test(first_match_wins),
+        cmocka_unit_test(mixtures),
+        cmocka_unit_test(no_rule),
+        cmocka_unit_test(momentum_is_per_tensor),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(rules_missing),
+        cmocka_unit_test(ranks_must_agree),
+        cmocka_unit_test(the_plan),
+        cmocka_unit_test(the_plan_with_servers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

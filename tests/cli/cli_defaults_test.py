@@ -271,8 +271,12 @@ class Defaults(CliTest):
         self.refused(2, ["this job has no server for exchange=twoway: use --servers N"], *job, "--method", "topk:exchange=twoway")
         self.refused(2, ["--rule *.bias=fp16:exchange=star: ", *words], *job, "--rule", "*.bias=fp16:exchange=star")
 
+    def test_buckets_are_chosen_with_servers(self):
+        for strategy in "ssgd", "server":
+            self.ok("train", *TINY, "--workers", "2", "--servers", "1", "--steps", "2", "--strategy", strategy, "--fusion", "auto")
+
     def test_a_plan_with_servers(self):
-        """A plan needs no servers that run, nor their number of ranks."""
+        """In a plan one server stands for all."""
         job = ["train", *TINY, "--workers", "2", "--servers", "256", "--steps", "1", "--dry-run", "--json"]
         for mode, *args in ["sum", "--method", "topk"], ["async:staleness=4", "--strategy", "server", "--method", "topk:exchange=twoway"]:
             plan = json.loads(self.ok(*job, "--server-mode", mode, *args))

@@ -216,6 +216,15 @@ class Tune(CliTest):
         self.assertRegex(second, r"^2 +[\d.]+ +[\d.]{6} +- +\d +stopped$")
         self.assertTrue(any(re.match(r"test           loss [\d.]+ \(seed 1\), [\d.]+ bits a character$", line) for line in rest))
 
+    def test_servers(self):
+        """They change nothing: the search and the winner have the same bits."""
+        def found(name, *servers):
+            rows, winner = self.tune(*RATES, "--workers", "2", "--strategy", "ssgd", *servers, "--out", self.path(name))
+            return [(row["values"], row["state"], row["rungs"]) for row in rows], winner["winner"]
+        without_any = found("none")
+        self.assertEqual(found("sums", "--servers", "2"), without_any)
+        self.assertEqual(found("keep", "--servers", "1", "--strategy", "server"), without_any)
+
     def test_short_runs_mislead(self):
         """What was judged after a few steps, and a winner that full length has made worse, are told."""
         rate = ["--vary", "optimizer.lr=0.01,0.1"]
@@ -263,6 +272,9 @@ class Tune(CliTest):
                 ([*vary, "--steps", "8"], ["8 steps: allowed: 9 and more"]),
                 ([*vary, "--seeds", "0"], ['--seeds "0": allowed: 1 to 100']),
                 ([*vary, "--method", "dgc", "--optimizer", "adam"], ['method "dgc" accumulates']),
+                ([*vary, "--workers", "2", "--servers", "1", "--strategy", "server", "--server-mode", "async"],
+                 ["--server-mode async: workers make different numbers of steps", "allowed: sum, sync"]),
+                ([*vary, "--workers", "2", "--servers", "1", "--strategy", "server", "--server-deadline", "1s"], ["--server-deadline: workers that are late"]),
                 ([*vary, "--save", "x"], ["unrecognized option '--save': train has it, and tune does not"]),
                 ([*vary, "--no-eval"], ["unrecognized option '--no-eval'"])):
             with self.subTest(args=args):

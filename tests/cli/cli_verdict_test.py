@@ -79,7 +79,7 @@ class Verdict(CliTest):
         job = ["train", *JOB, "--steps", "250", "--no-eval", "--dry-run"]
         adam = ["--optimizer", "adamw:lr=0.001"]
         for strategy, fusion in ("diloco", []), ("streaming", ["--fusion", "8K"]):
-            said = f"telegrad: warning: strategy {strategy}: 2 rounds of 100 steps are few for an outer momentum: "
+            said = f"telegrad: warning: strategy {strategy}: every=100 makes 2 rounds in a run of 250 steps, few for an outer momentum: "
             self.assertIn(said, run(*job, *fusion, *adam, "--strategy", strategy).stderr)
             for others in (["--strategy", strategy], [*adam, "--strategy", strategy, "--workers", "1"],
                            *([*adam, "--strategy", f"{strategy}:{key}"] for key in ("every=10", "momentum=0"))):

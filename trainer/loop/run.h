@@ -119,6 +119,12 @@ TG_NODISCARD tg_status run_context(const char *model_spec, size_t context, train
 tg_session_config run_session_config(const train_job *job, uint64_t steps_per_epoch,
                                      uint64_t steps);
 
+/* The transport of a job of one rank, which sends nothing, for sessions that only plan.
+ * served  it has a server, which does not run, for methods that need one
+ * t       [out] (2) the first is the rank's; the other the server's, or NULL. Owned by the caller;
+ *         after an error, both are NULL */
+TG_NODISCARD tg_status run_lone_rank(bool served, tg_transport *t[2]);
+
 /* The method of the job's first rule that matches the tensor's name; NULL: none does. */
 const char *run_rule_of(const train_job *job, const char *tensor);
 

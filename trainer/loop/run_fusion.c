@@ -171,10 +171,11 @@ static tg_status weigh(const run *r, double byte, fusion_tensor *t)
                                       .steps_per_epoch = r->steps_per_epoch,
                                       .driver = TG_DRIVER_INLINE};
     coded c = {t, byte};
-    tg_transport *alone;
+    const bool served = TG_HAS(tg_transport, r->transport, servers) && r->transport->servers > 0;
+    tg_transport *alone[2] = {NULL};
     tg_session *s = NULL;
-    TG_TRY(tg_transport_inproc(1, &alone));
-    tg_status status = tg_session_create(&config, alone, &s);
+    TG_TRY(run_lone_rank(served, alone));
+    tg_status status = tg_session_create(&config, alone[0], &s);
     if (status == TG_OK)
         status = run_register(s, r->model, r->id);
     if (status == TG_OK)
@@ -182,7 +183,8 @@ static tg_status weigh(const run *r, double byte, fusion_tensor *t)
     if (status == TG_OK)
         status = tg_session_plan(s, on_tensor, &c);
     tg_session_destroy(s);
-    tg_transport_destroy(alone);
+    tg_transport_destroy(alone[0]);
+    tg_transport_destroy(alone[1]);
     return status;
 }
 

@@ -1,4 +1,5 @@
-/* A job's plan, made with its model and a session of one rank, which sends nothing. */
+/* A job's plan, made with its model and a session of one rank. It sends nothing, unless servers keep
+ * the parameters: these it offers to a server, which runs meanwhile. */
 #include "trainer/loop/run.h"
 #include "telegrad/clock.h"
 #include "telegrad/server.h"
@@ -56,13 +57,27 @@ static tg_status length_of(const train_job *job, const char *data, int world, co
     return TG_OK;
 }
 
-/* A parameter server, for a rank that plans. It gets no gradient, but its parameters are asked for. */
+/* ---- a rank without others -------------------------------------------------------------------- */
+
+tg_status run_lone_rank(bool served, tg_transport *t[2])
+{
+    TG_TRY(tg_transport_inproc(served ? 2 : 1, t));
+    const tg_status status = served ? tg_transport_worker(t[0], 1, &t[0]) : TG_OK;
+    for (int i = 0; i < 2 && status != TG_OK; i++) {
+        tg_transport_destroy(t[i]);
+        t[i] = NULL;
+    }
+    return status;
+}
+
+/* A server that keeps the parameters. The rank offers it its own, and gets them back; no gradients
+ * follow. */
 typedef struct planning_server {
     tg_transport *transport;
     const train_job *job;
     tg_clock_thread *thread;
     tg_status status;
-    char text[256]; /* of the status */
+    char text[1024]; /* of the status */
 } planning_server;
 
 static bool servers_keep(const train_job *job)
@@ -73,10 +88,8 @@ static bool servers_keep(const train_job *job)
 static void *serve(void *arg)
 {
     planning_server *p = arg;
-    const bool keeps = servers_keep(p->job);
-    const tg_server_config config = {.struct_size = sizeof config,
-                                     .mode = keeps ? "sync" : NULL,
-                                     .optimizer = keeps ? p->job->optimizer : NULL};
+    const tg_server_config config = {
+        .struct_size = sizeof config, .mode = "sync", .optimizer = p->job->optimizer};
     tg_server *server = NULL;
     p->status = tg_server_create(p->transport, 1, &config, &server);
     if (p->status == TG_OK)
@@ -84,27 +97,27 @@ static void *serve(void *arg)
     if (p->status != TG_OK)
         snprintf(p->text, sizeof p->text, "%s", tg_error());
     tg_server_destroy(server);
-    tg_transport_destroy(p->transport);
+    tg_transport_destroy(p->transport); /* the rank must not wait for it */
     return NULL;
 }
 
-/* The transport of a job's only rank, with or without a server. */
-static tg_status lone_rank(bool served, planning_server *server, tg_transport **t_p)
+static tg_status start_server(planning_server *p)
 {
-    tg_transport *t[2] = {NULL};
-    TG_TRY(tg_transport_inproc(served ? 2 : 1, t));
-    *t_p = t[0];
-    if (!served)
-        return TG_OK;
-    server->transport = t[1];
-    tg_status status = tg_transport_worker(t[0], 1, t_p);
-    if (status == TG_OK)
-        status = tg_clock_thread_start(tg_clock_monotonic(), 0, "tg-server", serve, server,
-                                       &server->thread);
-    if (status != TG_OK)
-        tg_transport_destroy(t[1]);
-    return status;
+    return tg_clock_thread_start(tg_clock_monotonic(), 0, "tg-server", serve, p, &p->thread);
 }
+
+/* Wait for the server. If the rank knows only that it has left, say why. */
+static tg_status join_server(planning_server *p, tg_status status)
+{
+    if (p->thread == NULL)
+        return status;
+    tg_clock_thread_join(tg_clock_monotonic(), p->thread);
+    return status == TG_E_PEER && p->status != TG_OK && p->status != TG_E_PEER
+               ? tg_fail(p->status, "server: %s", p->text)
+               : status;
+}
+
+/* ---- the plan --------------------------------------------------------------------------------- */
 
 tg_status train_plan(const train_job *job, const char *data, int world, bool served,
                      tg_status (*about)(void *arg, const train_plan_info *info),
@@ -113,25 +126,28 @@ tg_status train_plan(const train_job *job, const char *data, int world, bool ser
     train_plan_info info;
     model_input in;
     model *m = NULL;
-    planning_server server = {.job = job};
-    tg_transport *t = NULL;
+    tg_transport *t[2] = {NULL};
     tg_session *s = NULL;
     TG_TRY(input_of(job, data, &in));
     TG_TRY(length_of(job, data, world, &in, &info));
     tg_session_config config = run_session_config(job, info.steps_per_epoch, info.steps);
     config.driver = TG_DRIVER_INLINE;
+    config.timeout_ms = job->timeout_ms;
+    config.stop = job->stop;
     TG_TRY(model_create(job->model, &in, 1, job->seed, &m));
-    tg_status status = lone_rank(served, &server, &t);
+    tg_status status = run_lone_rank(served, t);
+    planning_server server = {.job = job, .transport = t[1]};
+    if (status == TG_OK && served && servers_keep(job))
+        status = start_server(&server);
     if (status == TG_OK)
-        status = tg_session_create(&config, t, &s);
+        status = tg_session_create(&config, t[0], &s);
     if (status == TG_OK)
         status = plan(m, s, &info, about, each, arg);
     tg_session_destroy(s);
-    tg_transport_destroy(t);
-    if (server.thread)
-        tg_clock_thread_join(tg_clock_monotonic(), server.thread);
-    if (status == TG_E_PEER && server.status != TG_OK) /* the rank knows only that it left */
-        status = tg_fail(server.status, "server: %s", server.text);
+    tg_transport_destroy(t[0]);
+    if (server.thread == NULL)
+        tg_transport_destroy(t[1]);
+    status = join_server(&server, status);
     model_destroy(m);
     return status;
 }

@@ -280,10 +280,11 @@ typedef struct train_plan_info {
 
 /* Report what the job would exchange on `world` ranks, without ranks or training: call `about`
  * once, then `each` for every tensor (tg_session_plan).
- * served  there are parameter servers beside the ranks
+ * served  there are parameter servers beside the ranks. One stands for all, in mode sync
  * data    spec of the data set. Images are not read if their number is known; a vocabulary is
  * Errors  TG_E_ARG (a batch is larger than a rank's data), those of the job's strings, of
- *         train_data_samples and of tg_session_plan, and what `about` and `each` return */
+ *         train_data_samples, of tg_session_plan and of tg_server_create, and what `about` and
+ *         `each` return */
 TG_NODISCARD tg_status train_plan(const train_job *job, const char *data, int world, bool served,
                                   tg_status (*about)(void *arg, const train_plan_info *info),
                                   tg_status (*each)(void *arg, const tg_plan_tensor *tensor),
