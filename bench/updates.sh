@@ -24,15 +24,19 @@ text updates-topk-warmup 4 --method topk:warmup=196
 text updates-topk-warmup98 4 --method topk:warmup=98
 text updates-2bit-target 4 --method 2bit:target=0.3
 text updates-topk025 4 --method topk:density=0.025
+text updates-topk-tensor 4 --method topk:scope=tensor
+text updates-blocktopk 4 --method blocktopk:keep=41,values=fp16,decay=1,clip=no
 text dga4 4 --strategy dga:delay=4
 text od 4 --strategy od
 text local8 4 --strategy local:every=8
+text diloco20 4 --strategy diloco:every=20
 for average in gradients updates; do
     text cd5-$average 4 --method 2bit --strategy cd:k=5,average=$average
 done
 text ssgd12-dense 12
 text updates12-1bit 12 --method 1bit
 text updates12-topk 12 --method topk:warmup=588
+text updates12-adacomp 12 --method adacomp
 text cd12 12 --method 2bit --strategy cd
 rate=0.008
 text updates12-1bit-rate008 12 --method 1bit

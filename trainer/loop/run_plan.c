@@ -1,5 +1,5 @@
-/* A job's plan, made with its model and a session of one rank. It sends nothing, unless servers keep
- * the parameters: these it offers to a server, which runs meanwhile. */
+/* A job's plan, made with its model and a session of one rank. It sends nothing, unless servers
+ * keep the parameters: it offers these to a server that runs meanwhile. */
 #include "trainer/loop/run.h"
 #include "telegrad/clock.h"
 #include "telegrad/server.h"
@@ -57,7 +57,7 @@ static tg_status length_of(const train_job *job, const char *data, int world, co
     return TG_OK;
 }
 
-/* ---- a rank without others -------------------------------------------------------------------- */
+/* ---- a rank without others ------------------------------------------------------------------- */
 
 tg_status run_lone_rank(bool served, tg_transport *t[2])
 {
@@ -117,7 +117,7 @@ static tg_status join_server(planning_server *p, tg_status status)
                : status;
 }
 
-/* ---- the plan --------------------------------------------------------------------------------- */
+/* ---- the plan -------------------------------------------------------------------------------- */
 
 tg_status train_plan(const train_job *job, const char *data, int world, bool served,
                      tg_status (*about)(void *arg, const train_plan_info *info),
