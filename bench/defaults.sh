@@ -1,5 +1,5 @@
 #!/bin/sh
-# Train a GPT, ResNet-20 and LSTMs with each method and each strategy at its defaults, at the rate of dense training.
+# Train a GPT, ResNet-20 and LSTMs with ten methods and seven strategies at their defaults, at the rate of dense training.
 #   bench/defaults.sh OUT_DIR [ROW...]      rows gpt-topk, resnet20-cd, charlstm-dense, lstm-1bit, ...; hours
 #   EPOCHS=4 bench/defaults.sh OUT_DIR      4 epochs each, in place of 12 (gpt), 30 (resnet20), 3 (charlstm) and 6 (lstm)
 # Needs tiny Shakespeare, CIFAR-10 and WikiText-2 (TELEGRAD_DATA or data/). Complete runs are left alone.

@@ -2,6 +2,7 @@
 # What delay and rounds of own steps cost in accuracy: docs/results/delays.md.
 #   bench/delays.sh OUT_DIR [ROW...]       needs the data sets (TELEGRAD_DATA or data/); hours
 #   SEEDS="1 2" EPOCHS=10 PRECISION=bf16 bench/delays.sh OUT_DIR dga5 dga5-plain
+#                                          EPOCHS is for images and digits; texts have 12
 # Four workers where a row does not say x2. The rows ssgd, bit, cd2, cd5, cd10 of ResNet-20 with four are those of bench/compression.sh
 # (resnet20-dense, ...), which has the same settings.
 . "$(dirname "$0")/rows.sh"

@@ -43,10 +43,11 @@ run strom strom 0.05 0.9
 run adacomp adacomp 0.1 0.9
 run dgc dgc:warmup=1ep 0.1 0.9
 run dgc-0.01% dgc:density=0.0001,warmup=1ep 0.1 0.9
-# What each part of DGC adds to top-k with a residual: correction of momentum, clipping, masking, warm-up.
+# DGC's parts, each row with one more, at the rate of dense: residual, momentum correction, clipping, masking, warm-up.
+# (residual-0.01% is topk-0.01%.)
+run residual-0.1% topk:density=0.001 0.1 0.9
 for share in 0.1 0.01; do
     density=density=$(echo $share | awk '{ print $1 / 100 }')
-    run residual-$share% topk:$density 0.1 0.9
     run correct-$share% dgc:$density,warmup=0,masking=no 0.1 0.9
     run clip-$share% dgc:$density,warmup=0,masking=no,clip=1 0.1 0.9
     run mask-$share% dgc:$density,warmup=0,clip=1 0.1 0.9
