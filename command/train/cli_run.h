@@ -33,7 +33,7 @@ struct run_length {
     uint64_t steps, steps_per_epoch;
 };
 /* Make a session of a run, alone, so that a combination that is not allowed is found before it
- * trains. data: as for train_plan. Errors those of train_plan */
+ * trains. data: as for train_plan. Errors those of train_plan; TG_E_STOPPED: a signal came */
 TG_NODISCARD tg_status run_check_session(const struct run_options *o, const char *data, int world,
                                          struct run_length *length_p);
 
