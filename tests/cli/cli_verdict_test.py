@@ -75,7 +75,7 @@ class Verdict(CliTest):
             self.assertEqual(sim.stderr.count("before the end"), 2, sim.stderr)
 
     def test_few_rounds_for_an_outer_momentum(self):
-        """Said if Adam makes the steps of rounds whose length nobody chose."""
+        """Said before the run if Adam makes the steps, in rounds of the default length."""
         job = ["train", *JOB, "--steps", "250", "--no-eval", "--dry-run"]
         adam = ["--optimizer", "adamw:lr=0.001"]
         for strategy, fusion in ("diloco", []), ("streaming", ["--fusion", "8K"]):

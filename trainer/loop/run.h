@@ -8,6 +8,7 @@
 #include "trainer/loop/train.h"
 #include "telegrad/clock.h"
 #include "telegrad/spec.h"
+#include <string.h>
 
 typedef struct run {
     const train_job *job;
@@ -118,6 +119,12 @@ TG_NODISCARD tg_status run_context(const char *model_spec, size_t context, train
  * momentum that nobody gave would contradict the method's. */
 tg_session_config run_session_config(const train_job *job, uint64_t steps_per_epoch,
                                      uint64_t steps);
+
+/* Whether the job's servers keep the parameters. The strategy has no keys. */
+static inline bool run_servers_keep(const train_job *job)
+{
+    return job->strategy && strcmp(job->strategy, "server") == 0;
+}
 
 /* The transport of a job of one rank, which sends nothing, for sessions that only plan.
  * served  it has a server, which does not run, for methods that need one

@@ -6,7 +6,6 @@
 #include "telegrad/tools.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static tg_status plan(const model *m, tg_session *s, train_plan_info *info,
                       tg_status (*about)(void *arg, const train_plan_info *info),
@@ -80,11 +79,6 @@ typedef struct planning_server {
     char text[1024]; /* of the status */
 } planning_server;
 
-static bool servers_keep(const train_job *job)
-{
-    return job->strategy && strcmp(job->strategy, "server") == 0; /* it has no keys */
-}
-
 static void *serve(void *arg)
 {
     planning_server *p = arg;
@@ -137,7 +131,7 @@ tg_status train_plan(const train_job *job, const char *data, int world, bool ser
     TG_TRY(model_create(job->model, &in, 1, job->seed, &m));
     tg_status status = run_lone_rank(served, t);
     planning_server server = {.job = job, .transport = t[1]};
-    if (status == TG_OK && served && servers_keep(job))
+    if (status == TG_OK && served && run_servers_keep(job))
         status = start_server(&server);
     if (status == TG_OK)
         status = tg_session_create(&config, t[0], &s);

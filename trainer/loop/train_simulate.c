@@ -156,8 +156,7 @@ static tg_status announce(const told *w, const train_sim *s, const tg_simulation
 
 static const char *mode_of(const train_job *job, const train_sim_servers *servers)
 {
-    const bool keep = job->strategy && strcmp(job->strategy, "server") == 0;
-    return servers->mode ? servers->mode : keep ? "sync" : "sum";
+    return servers->mode ? servers->mode : run_servers_keep(job) ? "sync" : "sum";
 }
 
 static tg_status play(told *w, const train_sim *s, tg_simulation *sim, int world,
