@@ -20,7 +20,8 @@ struct models_options {
 /* A model made for a particular input. */
 struct made {
     const tg_entry *entry;
-    const char *data; /* NULL: the input is not from a data set */
+    const char *data;      /* NULL: the input is not from a data set */
+    const char *optimizer; /* the default of train */
     model *m;
     char spec[512]; /* in normal form */
 };
@@ -91,6 +92,9 @@ static tg_status make(const struct models_options *o, const char *text, struct m
     snprintf(made.spec, sizeof made.spec, "%s", tg_spec_text(spec));
     tg_spec_free(spec);
     TG_TRY(model_usual_data(text, &made.data, &in));
+    TG_TRY(model_usual_optimizer(text, &made.optimizer));
+    if (!made.optimizer)
+        made.optimizer = OPT_OPTIMIZER;
     if (o->input.classes) {
         in = o->input;
         made.data = NULL;
@@ -158,9 +162,9 @@ static tg_status print_one(void *arg, const struct made *made)
     *later = true;
     TG_TRY(entry_print(KIND_MODEL, made->entry, console_out_columns()));
     input_text(made, text, sizeof text);
-    printf("\n%s (%s)\n%s parameters in %zu tensors, %s a sample\n\n", made->spec, text,
-           format_count(m->params_total).text, trained(m),
-           format_ratio(m->flops / 1e6, " MFLOP").text);
+    printf("\n%s (%s)\n%s parameters in %zu tensors, %s a sample\ndefault optimizer: %s\n\n",
+           made->spec, text, format_count(m->params_total).text, trained(m),
+           format_ratio(m->flops / 1e6, " MFLOP").text, made->optimizer);
     struct table *t = table_create(4);
     table_fit(t, (size_t)console_out_columns());
     if (!t)
@@ -217,12 +221,12 @@ static tg_status append_json(void *arg, const struct made *made)
     int failed = json_array_append_new(list, object);
     for (size_t t = 0; t < m->ntensors && !failed; t++)
         failed = json_array_append_new(tensors, tensor_json(&m->tensors[t]));
-    json_t *more =
-        json_pack("{s:s, s:s?, s:{s:I, s:I, s:I, s:I, s:I}, s:I, s:f, s:o}", "spec", made->spec,
-                  "data", made->data, "input", "height", (json_int_t)m->input.height, "width",
-                  (json_int_t)m->input.width, "channels", (json_int_t)m->input.channels, "context",
-                  (json_int_t)m->input.context, "classes", (json_int_t)m->input.classes,
-                  "parameters", (json_int_t)m->params_total, "flops", m->flops, "tensors", tensors);
+    json_t *more = json_pack(
+        "{s:s, s:s?, s:s, s:{s:I, s:I, s:I, s:I, s:I}, s:I, s:f, s:o}", "spec", made->spec, "data",
+        made->data, "optimizer", made->optimizer, "input", "height", (json_int_t)m->input.height,
+        "width", (json_int_t)m->input.width, "channels", (json_int_t)m->input.channels, "context",
+        (json_int_t)m->input.context, "classes", (json_int_t)m->input.classes, "parameters",
+        (json_int_t)m->params_total, "flops", m->flops, "tensors", tensors);
     failed = failed || !more || json_object_update(object, more) != 0;
     json_decref(more);
     return failed ? tg_fail(TG_E_NOMEM, "out of memory: %s", made->spec) : TG_OK;

@@ -35,9 +35,10 @@ static tg_status add_rate(const struct run_options *o, char text[OPTIMIZER_OPTIO
     return TG_OK;
 }
 
-tg_status optimizer_option_join(const struct run_options *o, char text[OPTIMIZER_OPTION_TEXT])
+tg_status optimizer_option_join(const struct run_options *o, const char *usual,
+                                char text[OPTIMIZER_OPTION_TEXT])
 {
-    const char *given = options_given(o, "optimizer") ? o->optimizer : o->lr ? "sgd" : "";
+    const char *given = options_given(o, "optimizer") ? o->optimizer : o->lr ? usual : "";
     if (strlen(given) > OPTIMIZER_OPTION_TEXT - 128)
         return tg_fail(TG_E_SPEC, "--optimizer of %zu characters: allowed: %d", strlen(given),
                        OPTIMIZER_OPTION_TEXT - 128);

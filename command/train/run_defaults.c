@@ -1,6 +1,6 @@
 #include "command/train/run_defaults.h"
 #include "command/job/launch.h"
-#include "command/train/optimizer_option.h"
+#include "command/train/optimizer_default.h"
 #include "command/train/rate_hints.h"
 #include "command/train/run_notes.h"
 #include "trainer/data/shard.h"
@@ -10,119 +10,6 @@
 #include <unistd.h>
 
 #define FUSION_LEAST 1000 /* bytes; fewer are warned of */
-
-/* The momentum given in the method's spec, which replaces the optimizer's; if there is none,
- * `usual`. */
-static double momentum_of(const struct run_options *o, double usual)
-{
-    tg_spec *spec;
-    if (tg_registry_parse(TG_KIND_METHOD, options_method(o), &spec) != TG_OK)
-        return usual; /* creating the session reports the error */
-    const double momentum =
-        tg_spec_given(spec, "momentum") ? tg_spec_real(spec, "momentum") : usual;
-    tg_spec_free(spec);
-    return momentum;
-}
-
-static void add_key(char text[512], const char *key, double value)
-{
-    const size_t used = strlen(text);
-    snprintf(text + used, 512 - used, "%c%s=%.9g", strchr(text, ':') ? ',' : ':', key, value);
-}
-
-/* Take lr and momentum from `usual` where `own` does not give them. */
-static tg_status complete(struct run_options *o, const char *written, const tg_spec *own,
-                          const tg_spec *usual)
-{
-    static const char *const keys[] = {"lr", "momentum"}; /* 1: see momentum_of */
-    char *text = o->settled.optimizer;
-    if (!own)
-        written = tg_spec_name(usual);
-    if (strlen(written) > sizeof o->settled.optimizer - 64)
-        return tg_fail(TG_E_SPEC, "--optimizer of %zu characters: allowed: %zu", strlen(written),
-                       sizeof o->settled.optimizer - 64);
-    snprintf(text, sizeof o->settled.optimizer, "%s", written);
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const bool open = !own || !tg_spec_given(own, keys[i]);
-        if (!open || !tg_spec_given(usual, keys[i]))
-            continue;
-        const double value = tg_spec_real(usual, keys[i]);
-        add_key(text, keys[i], i == 1 ? momentum_of(o, value) : value);
-    }
-    return TG_OK;
-}
-
-/* Say which keys that were not given have a value of the method, or of the strategy, which is not
- * the usual one. */
-static tg_status say_open(struct run_options *o, const char *subject, tg_kind kind,
-                          const tg_spec *own)
-{
-    static const char *const names[] = {"lr", "momentum"};
-    tg_spec *now, *usual;
-    char keys[96] = "", values[64] = "";
-    int count = 0;
-    TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, o->settled.optimizer, &now));
-    const tg_status status = tg_registry_parse(TG_KIND_OPTIMIZER, OPT_OPTIMIZER, &usual);
-    for (size_t i = 0; i < sizeof names / sizeof *names && status == TG_OK; i++) {
-        const double value = tg_spec_real(now, names[i]), other = tg_spec_real(usual, names[i]);
-        if (tg_spec_given(own, names[i]) || value == other)
-            continue;
-        const char *and = count++ ? " and " : "";
-        const size_t k = strlen(keys), v = strlen(values);
-        snprintf(keys + k, sizeof keys - k, "%s%s=%.9g", and, names[i], value);
-        snprintf(values + v, sizeof values - v, "%s%.9g", and, other);
-    }
-    if (status == TG_OK)
-        tg_spec_free(usual);
-    tg_spec_free(now);
-    if (count > 0)
-        run_notes_add(o, false,
-                      "%s: %s, which you did not set, %s of the %s; the usual default%s %s",
-                      subject, keys, count > 1 ? "are those" : "is that", tg_kind_name(kind),
-                      count > 1 ? "s are" : " is", values);
-    return status;
-}
-
-/* written: the optimizer from the command line, own: the same parsed; "" and NULL: none. needed:
- * the optimizer that the strategy needs, or NULL. */
-static tg_status settle(struct run_options *o, const char *written, const tg_spec *own,
-                        const char *needed)
-{
-    tg_spec *usual;
-    char wished[64];
-    const rate_wish wish = rate_wish_of(o);
-    TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, OPT_OPTIMIZER, &usual));
-    if (wish.hint)
-        rate_hint_optimizer(wish.hint, tg_spec_real(usual, "lr"), wished);
-    tg_spec_free(usual);
-    TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER,
-                             needed      ? needed
-                             : wish.hint ? wished
-                                         : OPT_OPTIMIZER,
-                             &usual));
-    tg_status status = TG_OK;
-    const bool same = !own || strcmp(tg_spec_name(own), tg_spec_name(usual)) == 0;
-    const bool open = !own || !tg_spec_given(own, "lr") || !tg_spec_given(own, "momentum");
-    if (same)
-        status = complete(o, written, own, usual);
-    else if (o->lr)
-        snprintf(o->settled.optimizer, sizeof o->settled.optimizer, "%s", written);
-    tg_spec_free(usual);
-    TG_TRY(status);
-    if (needed && !options_given(o, "optimizer"))
-        run_notes_add(o, false, "strategy %.64s needs optimizer %.300s, and has it instead of %s",
-                      o->strategy, o->settled.optimizer, OPT_OPTIMIZER);
-    if (needed || !same || !wish.hint || !open)
-        return TG_OK;
-    char subject[80];
-    snprintf(subject, sizeof subject, "%s %.*s", tg_kind_name(wish.kind),
-             (int)strcspn(wish.spec, ":"), wish.spec);
-    if (own)
-        return say_open(o, subject, wish.kind, own);
-    run_notes_add(o, false, "%s: the default optimizer is %.300s, with which it learns, not %s",
-                  subject, o->settled.optimizer, OPT_OPTIMIZER);
-    return TG_OK;
-}
 
 /* The exchange with servers that a method's spec asks for; NULL: none. */
 static const char *star_of(const char *method)
@@ -359,17 +246,10 @@ static tg_status settle_strategy(struct run_options *o)
 
 tg_status run_defaults_settle(struct run_options *o)
 {
-    tg_spec *own = NULL;
-    char written[OPTIMIZER_OPTION_TEXT];
     o->settled = (struct run_settled){.notes = 0};
     if (o->net.server && !options_given(o, "strategy"))
         o->strategy = "server";
-    TG_TRY(optimizer_option_join(o, written));
-    if (written[0])
-        TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, written, &own));
-    const tg_status status = settle(o, written, own, tg_registry_strategy_optimizer(o->strategy));
-    tg_spec_free(own);
-    TG_TRY(status);
+    TG_TRY(optimizer_default_settle(o));
     TG_TRY(settle_method(o));
     TG_TRY(settle_strategy(o));
     check_alone(o);

@@ -295,6 +295,32 @@ class Defaults(CliTest):
         self.assertIn("data           shakespeare (", done.stdout)
         self.assertEqual(run(*job[:-3], "--dry-run", TELEGRAD_DATA=self.folder).returncode, 0)
 
+    def test_a_model_of_texts_has_its_usual_optimizer(self):
+        """Unless the method or the strategy needs another one; keys that are not given are those of the default."""
+        with open(self.path("text"), "w", encoding="utf-8") as file:
+            file.write("to be or not to be\n" * 200)
+        job = ["train", "--model", "gpt:layers=1,heads=1,embed=8", "--data", "text:" + self.path("text"), "--context", "16", "--batch", "2",
+               "--workers", "2", "--steps", "2", "--dry-run", "--json"]
+
+        def optimizer(*args):
+            done = run(*over(*job, *args))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return json.loads(done.stdout)["optimizer"], done.stderr
+
+        usual = "adamw:lr=0.001,weight_decay=0.1"
+        self.assertEqual(optimizer(), (usual, ""))
+        self.assertEqual(optimizer("--lr", "0.004")[0], "adamw:lr=0.004,weight_decay=0.1")
+        self.assertEqual(optimizer("--optimizer", "adamw:weight_decay=0")[0], "adamw:weight_decay=0,lr=0.001")
+        self.assertEqual(optimizer("--optimizer", "adam")[0], "adam")
+        self.assertEqual(optimizer("--optimizer", "sgd:lr=1")[0], "sgd:lr=1,momentum=0.9")
+        self.assertEqual(optimizer("--model", "lstm:hidden=4,embed=4")[0], "adam:lr=0.002")
+        for args, other in ((["--method", "dgc"], "sgd:lr=0.05,momentum=0.9"), (["--method", "csc:momentum=0.5"], "sgd:lr=0.05,momentum=0.5"),
+                            (["--method", "signum"], "sgd:lr=0.001,momentum=0"), (["--strategy", "demo"], "sgd:lr=0.001")):
+            now, said = optimizer(*args)
+            self.assertEqual(now, other)
+            self.assertIn(usual, said)
+        self.assertIn("updates", run(*job, "--method", "topk").stderr)
+
     def test_a_single_node_is_warned_of(self):
         self.started("--nodes", "2", "--method", "topk", said=["warning: --nodes 2 with 2 workers: all workers are in one node", "method topk saves no bytes"])
         self.started("--nodes", "1", "--method", "topk")

@@ -48,6 +48,14 @@ class Models(CliTest):
         self.assertEqual((m["input"]["context"], m["data"]), (64, "shakespeare"))
         self.assertEqual(m["parameters"], PARAMETERS["gpt"] - 64 * 128)
 
+    def test_default_optimizer(self):
+        """Of each model, as train has it."""
+        models = self.models()
+        self.assertEqual({m["optimizer"].split(":")[0] for m in models.values() if m["input"]["context"] == 0}, {"sgd"})
+        self.assertEqual([models[name]["optimizer"] for name in ("gpt", "lstm")], ["adamw:lr=0.001,weight_decay=0.1", "adam:lr=0.002"])
+        for name in "lenet5", "gpt", "lstm":
+            self.assertIn("default optimizer: " + models[name]["optimizer"] + "\n", self.ok("models", name))
+
     def test_text(self):
         listed = self.ok("models")
         for name in PARAMETERS:

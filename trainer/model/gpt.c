@@ -112,4 +112,5 @@ static tg_status create(const tg_spec *spec, const model_input *in, size_t batch
 const model_type model_gpt = {.entry = &model_gpt_entry,
                               .data = "shakespeare",
                               .input = {.context = 128, .classes = 65},
+                              .optimizer = "adamw:lr=0.001,weight_decay=0.1",
                               .create = create};

@@ -75,4 +75,5 @@ static tg_status create(const tg_spec *spec, const model_input *in, size_t batch
 const model_type model_lstm = {.entry = &model_lstm_entry,
                                .data = "wikitext-2",
                                .input = {.context = 35, .classes = 33278},
+                               .optimizer = "adam:lr=0.002",
                                .create = create};

@@ -36,6 +36,14 @@ tg_status model_parse(const char *spec, tg_spec **spec_p)
     return tg_spec_parse("model", entries, TYPES, spec, spec_p);
 }
 
+static const model_type *type_of(const tg_spec *parsed)
+{
+    size_t i = 0;
+    while (types[i]->entry != tg_spec_entry(parsed))
+        i++;
+    return types[i];
+}
+
 tg_status model_create(const char *spec, const model_input *in, size_t batch, uint64_t seed,
                        model **m_p)
 {
@@ -51,11 +59,7 @@ tg_status model_create_within(const char *spec, const model_input *in, size_t ba
         return tg_fail(TG_E_ARG, "--batch %zu: allowed: 1 to 65536 samples", batch);
     tg_spec *parsed;
     TG_TRY(model_parse(spec, &parsed));
-    tg_status status = TG_E_SPEC;
-    for (size_t i = 0; i < TYPES; i++) {
-        if (types[i]->entry == tg_spec_entry(parsed))
-            status = types[i]->create(parsed, in, batch, seed, &m);
-    }
+    tg_status status = type_of(parsed)->create(parsed, in, batch, seed, &m);
     tg_spec_free(parsed);
     TG_TRY(status);
     status = net_allocate(m, room);
@@ -71,14 +75,19 @@ tg_status model_usual_data(const char *spec, const char **data_p, model_input *i
 {
     tg_spec *parsed;
     TG_TRY(model_parse(spec, &parsed));
-    for (size_t i = 0; i < TYPES; i++) {
-        if (types[i]->entry == tg_spec_entry(parsed)) {
-            *data_p = types[i]->data;
-            *input_p = types[i]->input;
-            if (tg_spec_has(parsed, "context") && tg_spec_int(parsed, "context") > 0)
-                input_p->context = (size_t)tg_spec_int(parsed, "context");
-        }
-    }
+    *data_p = type_of(parsed)->data;
+    *input_p = type_of(parsed)->input;
+    if (tg_spec_has(parsed, "context") && tg_spec_int(parsed, "context") > 0)
+        input_p->context = (size_t)tg_spec_int(parsed, "context");
+    tg_spec_free(parsed);
+    return TG_OK;
+}
+
+tg_status model_usual_optimizer(const char *spec, const char **optimizer_p)
+{
+    tg_spec *parsed;
+    TG_TRY(model_parse(spec, &parsed));
+    *optimizer_p = type_of(parsed)->optimizer;
     tg_spec_free(parsed);
     return TG_OK;
 }

@@ -71,6 +71,8 @@ typedef struct model_type {
     const tg_entry *entry;
     const char *data;  /* the data set of its papers, such as "cifar10" ... */
     model_input input; /* ... and its input; all zero: any input */
+    const char
+        *optimizer; /* a usual one that trains it, a spec; NULL: the trainer's default does */
     tg_status (*create)(const tg_spec *spec, const model_input *in, size_t batch, uint64_t seed,
                         model **m_p);
 } model_type;
@@ -106,6 +108,10 @@ TG_NODISCARD tg_status model_parse(const char *spec, tg_spec **spec_p);
  * Errors TG_E_SPEC */
 TG_NODISCARD tg_status model_usual_data(const char *spec, const char **data_p,
                                         model_input *input_p);
+
+/* A usual optimizer for the model, with its rate (a spec). NULL: the trainer's default trains it.
+ * Errors TG_E_SPEC */
+TG_NODISCARD tg_status model_usual_optimizer(const char *spec, const char **optimizer_p);
 
 /* The mode of a pass. All zero: an evaluation. */
 typedef struct model_pass {

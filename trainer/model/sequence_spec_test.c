@@ -8,6 +8,7 @@
 #include <string.h>
 #include "trainer/model/model.h"
 #include "telegrad/random.h"
+#include "telegrad/registry.h"
 
 #define OK(expr) assert_int_equal((expr), TG_OK)
 
@@ -140,6 +141,31 @@ static void test_usual_data(void **state)
     }
 }
 
+/* What a model names is an optimizer with a rate of its own. */
+static void test_usual_optimizer(void **state)
+{
+    (void)state;
+    size_t count, named = 0;
+    const tg_entry *const *entries = model_entries(&count);
+    const char *text;
+    tg_spec *spec;
+    for (size_t i = 0; i < count; i++) {
+        OK(model_usual_optimizer(entries[i]->name, &text));
+        if (text == NULL)
+            continue;
+        OK(tg_registry_parse(TG_KIND_OPTIMIZER, text, &spec));
+        assert_true(tg_spec_given(spec, "lr"));
+        tg_spec_free(spec);
+        named++;
+    }
+    assert_int_equal(named, 2);
+    OK(model_usual_optimizer("gpt:layers=1", &text));
+    assert_string_equal(text, "adamw:lr=0.001,weight_decay=0.1");
+    OK(model_usual_optimizer("lenet5", &text));
+    assert_null(text);
+    assert_int_equal(model_usual_optimizer("lenet6", &text), TG_E_SPEC);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -171,8 +197,8 @@ static void test_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tensors),
-                                       cmocka_unit_test(test_usual_data),
-                                       cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tensors), cmocka_unit_test(test_usual_data),
+        cmocka_unit_test(test_usual_optimizer), cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,190 @@
+#include "command/train/optimizer_default.h"
+#include "command/train/optimizer_option.h"
+#include "command/train/rate_hints.h"
+#include "command/train/run_notes.h"
+#include "trainer/model/model.h"
+#include <stdio.h>
+#include <string.h>
+
+/* The key momentum of the method's spec: of methods that accumulate SGD's momentum themselves. */
+struct method_momentum {
+    bool own, given; /* given: its value replaces the optimizer's */
+    double value;
+};
+
+static struct method_momentum momentum_of(const struct run_options *o)
+{
+    struct method_momentum m = {.own = false};
+    tg_spec *spec;
+    if (tg_registry_parse(TG_KIND_METHOD, options_method(o), &spec) != TG_OK)
+        return m; /* creating the session reports the error */
+    m.own = tg_spec_has(spec, "momentum");
+    m.given = m.own && tg_spec_given(spec, "momentum");
+    m.value = m.given ? tg_spec_real(spec, "momentum") : 0;
+    tg_spec_free(spec);
+    return m;
+}
+
+/* ---- the default ----------------------------------------------------------------------------- */
+
+struct choice {
+    const char *ordinary; /* of the model, for dense gradients */
+    const char *text;     /* the default of this run */
+    char wished[64];      /* what the hint asks for */
+    const char *needed;   /* what the strategy needs; NULL: nothing */
+    rate_wish wish;
+    bool plain; /* not the ordinary one, because the method accumulates SGD's momentum */
+};
+
+static tg_status choose(const struct run_options *o, struct choice *c)
+{
+    const char *of_model;
+    tg_spec *usual;
+    TG_TRY(model_usual_optimizer(o->model, &of_model));
+    *c = (struct choice){.needed = tg_registry_strategy_optimizer(o->strategy),
+                         .wish = rate_wish_of(o)};
+    const bool own = of_model && !o->net.server;
+    c->ordinary = own ? of_model : OPT_OPTIMIZER;
+    c->plain = own && momentum_of(o).own;
+    TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, OPT_OPTIMIZER, &usual));
+    if (c->wish.hint)
+        rate_hint_optimizer(c->wish.hint, tg_spec_real(usual, "lr"), c->wished);
+    tg_spec_free(usual);
+    c->text = c->needed      ? c->needed
+              : c->wish.hint ? c->wished
+              : c->plain     ? OPT_OPTIMIZER
+                             : c->ordinary;
+    return TG_OK;
+}
+
+/* ---- keys that are not given ----------------------------------------------------------------- */
+
+static void add_key(char text[512], const char *key, double value)
+{
+    const size_t used = strlen(text);
+    snprintf(text + used, 512 - used, "%c%s=%.9g", strchr(text, ':') ? ',' : ':', key, value);
+}
+
+/* Take the values that `usual` gives and `own` does not. written: own as text. own NULL: all */
+static tg_status complete(struct run_options *o, const char *written, const tg_spec *own,
+                          const tg_spec *usual)
+{
+    static const char *const keys[] = {"lr", "momentum", "weight_decay"};
+    const struct method_momentum method = momentum_of(o);
+    char *text = o->settled.optimizer;
+    if (!own)
+        written = tg_spec_name(usual);
+    if (strlen(written) > sizeof o->settled.optimizer - 96)
+        return tg_fail(TG_E_SPEC, "--optimizer of %zu characters: allowed: %zu", strlen(written),
+                       sizeof o->settled.optimizer - 96);
+    snprintf(text, sizeof o->settled.optimizer, "%s", written);
+    for (size_t i = 0; i < TG_COUNT(keys); i++) {
+        const bool open = !own || !tg_spec_given(own, keys[i]);
+        if (!open || !tg_spec_given(usual, keys[i]))
+            continue;
+        const bool replaced = method.given && strcmp(keys[i], "momentum") == 0;
+        add_key(text, keys[i], replaced ? method.value : tg_spec_real(usual, keys[i]));
+    }
+    return TG_OK;
+}
+
+/* ---- notes ----------------------------------------------------------------------------------- */
+
+/* Say which keys that were not given have a value of the method, or of the strategy, which is not
+ * the usual one. */
+static tg_status say_open(struct run_options *o, const char *subject, tg_kind kind,
+                          const tg_spec *own)
+{
+    static const char *const names[] = {"lr", "momentum"};
+    tg_spec *now, *usual;
+    char keys[96] = "", values[64] = "";
+    int count = 0;
+    TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, o->settled.optimizer, &now));
+    const tg_status status = tg_registry_parse(TG_KIND_OPTIMIZER, OPT_OPTIMIZER, &usual);
+    for (size_t i = 0; i < TG_COUNT(names) && status == TG_OK; i++) {
+        const double value = tg_spec_real(now, names[i]), other = tg_spec_real(usual, names[i]);
+        if (tg_spec_given(own, names[i]) || value == other)
+            continue;
+        const char *and = count++ ? " and " : "";
+        const size_t k = strlen(keys), v = strlen(values);
+        snprintf(keys + k, sizeof keys - k, "%s%s=%.9g", and, names[i], value);
+        snprintf(values + v, sizeof values - v, "%s%.9g", and, other);
+    }
+    if (status == TG_OK)
+        tg_spec_free(usual);
+    tg_spec_free(now);
+    if (count > 0)
+        run_notes_add(o, false,
+                      "%s: %s, which you did not set, %s of the %s; the usual default%s %s",
+                      subject, keys, count > 1 ? "are those" : "is that", tg_kind_name(kind),
+                      count > 1 ? "s are" : " is", values);
+    return status;
+}
+
+/* Say why the optimizer is not the ordinary one. own: what was given, parsed; NULL: nothing was */
+static tg_status say(struct run_options *o, const struct choice *c, const tg_spec *own, bool same)
+{
+    char subject[80];
+    const char *now = o->settled.optimizer;
+    if (c->needed) {
+        if (!options_given(o, "optimizer"))
+            run_notes_add(o, false,
+                          "strategy %.64s needs optimizer %.300s, and has it instead of %s",
+                          o->strategy, now, c->ordinary);
+        return TG_OK;
+    }
+    if (!same || (!c->wish.hint && !c->plain))
+        return TG_OK;
+    const char *spec = c->wish.hint ? c->wish.spec : options_method(o);
+    const tg_kind kind = c->wish.hint ? c->wish.kind : TG_KIND_METHOD;
+    snprintf(subject, sizeof subject, "%s %.*s", tg_kind_name(kind), (int)strcspn(spec, ":"), spec);
+    if (own)
+        return c->wish.hint ? say_open(o, subject, kind, own) : TG_OK;
+    if (c->wish.hint)
+        run_notes_add(o, false, "%s: the default optimizer is %.300s, with which it learns, not %s",
+                      subject, now, c->ordinary);
+    else
+        run_notes_add(o, false,
+                      "%s: the default optimizer is %.300s, whose momentum it accumulates itself, "
+                      "not %s, which trains %.64s better",
+                      subject, now, c->ordinary, o->model);
+    return TG_OK;
+}
+
+static bool has_name(const char *spec, const char *name)
+{
+    return strcspn(spec, ":") == strlen(name) && strncmp(spec, name, strlen(name)) == 0;
+}
+
+/* written: the optimizer from the command line, own: the same parsed; "" and NULL: none */
+static tg_status settle(struct run_options *o, const struct choice *c, const char *written,
+                        const tg_spec *own)
+{
+    tg_spec *usual;
+    const bool other = own && !has_name(c->text, tg_spec_name(own));
+    const char *text = other ? OPT_OPTIMIZER : c->text;
+    TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, text, &usual));
+    const bool same = !own || has_name(text, tg_spec_name(own));
+    tg_status status = TG_OK;
+    if (same)
+        status = complete(o, written, own, usual);
+    else if (o->lr)
+        snprintf(o->settled.optimizer, sizeof o->settled.optimizer, "%s", written);
+    tg_spec_free(usual);
+    return status != TG_OK ? status : say(o, c, own, same);
+}
+
+tg_status optimizer_default_settle(struct run_options *o)
+{
+    struct choice c;
+    tg_spec *own = NULL;
+    char written[OPTIMIZER_OPTION_TEXT], name[64];
+    TG_TRY(choose(o, &c));
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(c.text, ":"), c.text);
+    TG_TRY(optimizer_option_join(o, name, written));
+    if (written[0])
+        TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, written, &own));
+    const tg_status status = settle(o, &c, written, own);
+    tg_spec_free(own);
+    return status;
+}
