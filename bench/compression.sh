@@ -32,6 +32,7 @@ for method in topk:density=0.01 2bit 1bit adacomp efsign; do # momentum after an
     resnet20 "${method%%:*}-ssgd" --method $method --strategy ssgd
     resnet20 "${method%%:*}-updates" --method $method --strategy updates
 done
+resnet20 topk-ahead --method topk:lookahead=2 # EPOCHS=4
 for average in gradients updates; do
     resnet20 cd5-$average --method 2bit --strategy cd:k=5,average=$average
 done

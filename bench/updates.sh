@@ -25,6 +25,8 @@ text updates-topk-warmup98 4 --method topk:warmup=98
 text updates-2bit-target 4 --method 2bit:target=0.3
 text updates-topk025 4 --method topk:density=0.025
 text updates-topk-tensor 4 --method topk:scope=tensor
+text updates-topk-ahead 4 --method topk:lookahead=2
+text updates-topk-ahead-1bit 4 --method topk:lookahead=2,values=1bit
 text updates-blocktopk 4 --method blocktopk:keep=41,values=fp16,decay=1,clip=no
 text dga4 4 --strategy dga:delay=4
 text od 4 --strategy od

@@ -78,6 +78,8 @@ static tg_status init(tg_coder *c)
         own->index = TG__SPARSE_AUTO;
     if (own->values < 0 || strcmp(tg_spec_word(s->spec, "select"), "exact") != 0)
         return tg_fail(TG_E_UNSUPPORTED, "top-k on a GPU: select=exact only");
+    if (tg_spec_real(s->spec, "lookahead") != 0)
+        return tg_fail(TG_E_UNSUPPORTED, "top-k on a GPU: lookahead=0 only");
     if (s->nsegments > 1 && strcmp(tg_spec_word(s->spec, "scope"), "tensor") == 0)
         return tg_fail(TG_E_UNSUPPORTED, "top-k on a GPU: not by tensor");
     if (strcmp(s->feedback, "none") == 0)

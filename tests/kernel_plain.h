@@ -194,12 +194,23 @@ static inline size_t plain_select(const float *x, size_t n, float threshold, uin
     return to.count;
 }
 
-static inline size_t plain_add_select(float *r, const float *g, size_t n, float threshold,
-                                      uint32_t *idx, float *val, size_t cap)
+static inline size_t plain_ahead_select(const float *x, const float *g, size_t n, float ahead,
+                                        float threshold, uint32_t *idx, float *val, size_t cap)
+{
+    tg__picked to = {idx, val, cap, 0};
+    for (size_t i = 0; i < n; i++) {
+        const float score = x[i] + ahead * g[i];
+        plain_pick(&to, i, score, fabsf(score) >= threshold && score != 0);
+    }
+    return to.count;
+}
+
+static inline size_t plain_add_select(float *r, const float *g, size_t n, float ahead,
+                                      float threshold, uint32_t *idx, float *val, size_t cap)
 {
     for (size_t i = 0; i < n; i++)
         r[i] += g[i];
-    return plain_select(r, n, threshold, idx, val, cap);
+    return plain_ahead_select(r, g, n, ahead, threshold, idx, val, cap);
 }
 
 static inline size_t plain_dgc_select(float *u, float *v, const float *g, size_t n, float m,
@@ -249,6 +260,7 @@ static inline tg__kernels tg__plain_kernels(void)
     k.vote = plain_vote;
     k.sign_of = plain_sign_of;
     k.select = plain_select;
+    k.ahead_select = plain_ahead_select;
     k.add_select = plain_add_select;
     k.dgc_select = plain_dgc_select;
     k.adacomp_select = plain_adacomp_select;

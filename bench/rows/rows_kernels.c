@@ -45,8 +45,8 @@ KERNEL(look_stats, tg__stats s; k->copy_stats(NULL, g, v->n, &s); v->sink = s.su
 KERNEL(moments, tg__moments s; k->moments(g, v->n, g[0], &s); v->sink = s.sum_sq)
 KERNEL(histogram, k->histogram(g, v->n, v->hist))
 KERNEL(select, v->sink = (double)k->select(g, v->n, v->threshold, v->idx, v->val, v->cap))
-KERNEL(add_select,
-       v->sink = (double)k->add_select(v->r, next(v), v->n, v->threshold, v->idx, v->val, v->cap))
+KERNEL(add_select, v->sink = (double)k->add_select(v->r, next(v), v->n, 0, v->threshold, v->idx,
+                                                   v->val, v->cap))
 KERNEL(dgc_select, v->sink = (double)k->dgc_select(v->u, v->r, next(v), v->n, 0.9f, false,
                                                    v->threshold, v->idx, v->val, v->cap))
 KERNEL(dgc_sum_abs, v->sink = k->dgc_sum_abs(v->u, v->r, next(v), v->n, 0.9f, false))

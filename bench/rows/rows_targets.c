@@ -100,7 +100,7 @@ static tg_status select_and_send(void *arg, int64_t *ns_p)
     const tg__kernels *k = tg__kernel();
     int64_t begin = bench_now(b);
     size_t found =
-        k->add_select(s->r, b->g[s->turn++ % 2], b->n, s->threshold, s->idx, s->val, s->cap);
+        k->add_select(s->r, b->g[s->turn++ % 2], b->n, 0, s->threshold, s->idx, s->val, s->cap);
     s->kept = TG__MIN(found, s->cap);
     k->f16_encode(s->half, s->val, s->kept);
     k->f16_decode(s->val, s->half, s->kept);

@@ -22,6 +22,8 @@ static void bad_arguments_are_named(void **state)
     assert_int_equal(tg_codec_create("topk:density=0", &c), TG_E_SPEC);
     assert_int_equal(tg_codec_create("topk:density=1.5", &c), TG_E_SPEC);
     assert_int_equal(tg_codec_create("topk:values=f64", &c), TG_E_SPEC);
+    assert_int_equal(tg_codec_create("topk:select=trimmed,lookahead=2", &c), TG_E_SPEC);
+    assert_int_equal(tg_codec_create("topk:lookahead=-1", &c), TG_E_SPEC);
     assert_int_equal(tg_codec_create("2bit:threshold=0", &c), TG_E_SPEC);
     assert_int_equal(tg_codec_create("2bit:threshold=1e-60", &c), TG_E_SPEC); /* 0 as f32 */
     assert_null(c);
@@ -194,6 +196,36 @@ static void density_of_the_call(void **state)
 static const tg_segment tensors[] = {
     {0, 700, 700, 1, 0}, {700, 1, 1, 1, 0}, {701, 0, 0, 1, 0}, {701, 3396, 4, 849, 0}};
 
+/* Two of four elements: with lookahead=2 those of the largest |x + 2 g|, as they are; without a
+ * gradient those of the largest |x|. With density=1 all, even where x + 2 g is 0. */
+static void the_last_gradient_decides(void **state)
+{
+    (void)state;
+    static const float x[4] = {4, 3, -2, 1}, gradient[4] = {-1, 1, -1, -0.5f};
+    static const struct {
+        const char *spec;
+        bool given;
+        float want[4];
+    } cases[] = {{"topk:density=0.5,values=f32,lookahead=2", true, {0, 3, -2, 0}},
+                 {"topk:density=0.5,values=f32,lookahead=2", false, {4, 3, 0, 0}},
+                 {"topk:density=0.5,values=f32,lookahead=0", true, {4, 3, 0, 0}},
+                 {"topk:density=0.75,values=f32,lookahead=2", true, {4, 3, -2, 0}},
+                 {"topk:density=1,values=f32,lookahead=2", true, {4, 3, -2, 1}}};
+    for (size_t i = 0; i < TG_COUNT(cases); i++) {
+        uint8_t frame[64];
+        float out[4];
+        size_t len;
+        tg_codec *c = create(cases[i].spec);
+        tg_encode_context ctx = {.struct_size = sizeof(ctx),
+                                 .gradient = cases[i].given ? gradient : NULL};
+        tg_array ax = tg_array_f32(x, 4), decoded = tg_array_f32(out, 4);
+        assert_int_equal(tg_codec_encode(c, &ctx, &ax, frame, sizeof(frame), &len), TG_OK);
+        assert_int_equal(tg_frame_decode(frame, len, &decoded), TG_OK);
+        assert_floats(out, cases[i].want, 4);
+        tg_codec_destroy(c);
+    }
+}
+
 /* scope=tensor is each tensor by itself, in one frame. */
 static void tensors_compete_within(void **state)
 {
@@ -253,10 +285,10 @@ int main(void)
 {
     each_level();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_arguments_are_named),  cmocka_unit_test(memory_and_elements_are_named),
-        cmocka_unit_test(contexts_are_checked),     cmocka_unit_test(twobit_hand_vector),
-        cmocka_unit_test(density_of_the_call),      cmocka_unit_test(tensors_compete_within),
-        cmocka_unit_test(one_tensor_is_the_bucket),
+        cmocka_unit_test(bad_arguments_are_named), cmocka_unit_test(memory_and_elements_are_named),
+        cmocka_unit_test(contexts_are_checked),    cmocka_unit_test(twobit_hand_vector),
+        cmocka_unit_test(density_of_the_call),     cmocka_unit_test(the_last_gradient_decides),
+        cmocka_unit_test(tensors_compete_within),  cmocka_unit_test(one_tensor_is_the_bucket),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,6 +36,9 @@ typedef struct tg__part {
 typedef struct tg__source tg__source;
 struct tg__source {
     const float *x; /* (n) as it is after `pass` */
+    /* Elements compete by their scores, x + ahead * (the last addition to x); see `again`. Set by
+     * the codec; 0: by x itself */
+    float ahead;
     /* Element i as it will be after `pass`; called before it, for samples. */
     float (*peek)(const tg__source *s, size_t i);
     /* Form x[begin, begin + m), and select on it as tg__kernels.select does (indices from begin).
@@ -43,6 +46,9 @@ struct tg__source {
      * once. */
     size_t (*pass)(const tg__source *s, size_t begin, size_t m, float threshold, uint32_t *idx,
                    float *val, size_t cap);
+    /* Select on the scores after `pass`, any number of times. NULL: ahead must be 0. */
+    size_t (*again)(const tg__source *s, size_t begin, size_t m, float threshold, uint32_t *idx,
+                    float *val, size_t cap);
 };
 
 enum {                   /* properties of a codec */
@@ -113,7 +119,7 @@ struct tg__codec_ops {
     /* Encode the vector (n) that s forms, as encode would. The context is checked, and memory
      * allocated, before s is called. The parts have room for the bound. NULL: not available.
      * Errors  TG_E_ARG, TG_E_NOMEM; TG_E_NONFINITE: the vector and the frames are spoilt */
-    tg_status (*encode_formed)(tg_codec *c, const tg_encode_context *ctx, const tg__source *s,
+    tg_status (*encode_formed)(tg_codec *c, const tg_encode_context *ctx, tg__source *s,
                                size_t n, tg__part *parts, size_t nparts, tg__view *view_p);
     /* For coded frames with this codec's id. check validates everything; decode is called only
      * after it, on the same bytes.

@@ -103,9 +103,13 @@ typedef struct tg__kernels {
      * idx, val   room for cap + TG__SELECT_SLACK entries, because whole vectors are stored */
     size_t (*select)(const float *x, size_t n, float threshold, uint32_t *idx, float *val,
                      size_t cap);
-    /* r += g, then select on r, in one pass. */
-    size_t (*add_select)(float *r, const float *g, size_t n, float threshold, uint32_t *idx,
-                         float *val, size_t cap);
+    /* The same for the scores x + ahead * g, which are also the values. */
+    size_t (*ahead_select)(const float *x, const float *g, size_t n, float ahead, float threshold,
+                           uint32_t *idx, float *val, size_t cap);
+    /* r += g, then select on the scores r + ahead * g, in one pass. ahead = 0: on r, if g is
+     * finite */
+    size_t (*add_select)(float *r, const float *g, size_t n, float ahead, float threshold,
+                         uint32_t *idx, float *val, size_t cap);
     /* DGC's momentum correction and selection in one pass (Lin et al. 2018, alg. 4):
      * u = m*u + g; v = v + u; Nesterov: u = m*(u + g); v = (v + u) + g. Then select on v. */
     size_t (*dgc_select)(float *u, float *v, const float *g, size_t n, float m, bool nesterov,

@@ -177,9 +177,18 @@ static void test_select(void **state)
     float r[N] = {0}, g[N] = {0};
     r[9] = r[66] = 0.25f;
     g[9] = g[10] = 0.25f;
-    assert_int_equal(k->add_select(r, g, N, 0.5f, idx, val, CAP), 1);
+    assert_int_equal(k->add_select(r, g, N, 0, 0.5f, idx, val, CAP), 1);
     assert_int_equal(idx[0], 9);
     assert_true(val[0] == 0.5f && r[9] == 0.5f && r[10] == 0.25f && r[66] == 0.25f);
+    /* Two gradients ahead: 0.5 + 2 * 0.25, 0.25 + 2 * 0.25; then the same by adding. */
+    for (int adds = 0; adds < 2; adds++) {
+        assert_int_equal(adds ? k->add_select(r, g, N, 1, 0.75f, idx, val, CAP)
+                              : k->ahead_select(r, g, N, 2, 0.75f, idx, val, CAP),
+                         2);
+        assert_memory_equal(idx, ((const uint32_t[]){9, 10}), 8);
+        assert_memory_equal(val, ((const float[]){1, 0.75f}), 8);
+    }
+    assert_true(r[9] == 0.75f && r[10] == 0.5f && r[66] == 0.25f);
 }
 
 /* u = v = 1, g = 2, m = 0.5, by hand. */

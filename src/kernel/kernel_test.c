@@ -113,9 +113,16 @@ static void run_select(const tg__kernels *k, world *w, unsigned v)
     forget_slack(w, k->select(w->f[0], w->n, thresholds[v], w->idx, w->val, w->cap));
 }
 
+static void run_ahead_select(const tg__kernels *k, world *w, unsigned v)
+{
+    forget_slack(w, k->ahead_select(w->f[0], w->f[1], w->n, v % 2 ? 2.0f : 0.3f, thresholds[v / 2],
+                                    w->idx, w->val, w->cap));
+}
+
 static void run_add_select(const tg__kernels *k, world *w, unsigned v)
 {
-    forget_slack(w, k->add_select(w->f[0], w->f[1], w->n, thresholds[v], w->idx, w->val, w->cap));
+    forget_slack(w, k->add_select(w->f[0], w->f[1], w->n, v % 2 ? 1.7f : 0, thresholds[v / 2],
+                                  w->idx, w->val, w->cap));
 }
 
 static void run_dgc_select(const tg__kernels *k, world *w, unsigned v)
@@ -153,7 +160,8 @@ static const kernel_case cases[] = {
     {"histogram", run_histogram, 1},
     {"scatter_add", run_scatter_add, 1},
     {"select", run_select, TG_COUNT(thresholds)},
-    {"add_select", run_add_select, TG_COUNT(thresholds)},
+    {"ahead_select", run_ahead_select, 2 * TG_COUNT(thresholds)},
+    {"add_select", run_add_select, 2 * TG_COUNT(thresholds)},
     {"dgc_select", run_dgc_select, 2 * TG_COUNT(thresholds)},
     {"dgc_sum_abs", run_dgc_sum_abs, 2},
     {"adacomp_select", run_adacomp_select, 5},

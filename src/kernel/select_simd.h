@@ -47,17 +47,23 @@ static size_t threshold_select(const float *x, size_t n, float threshold, uint32
     SELECT(GET(x));
 }
 
-static inline vec add_step(float *r, const float *g, size_t left)
+static size_t ahead_select(const float *x, const float *g, size_t n, float ahead, float threshold,
+                           uint32_t *idx, float *val, size_t cap)
 {
-    const vec sum = vec_get(r, left) + vec_get(g, left);
-    vec_put(r, left, sum);
-    return sum;
+    SELECT(vec_get(x + i, left) + ahead * vec_get(g + i, left));
 }
 
-static size_t add_select(float *r, const float *g, size_t n, float threshold, uint32_t *idx,
-                         float *val, size_t cap)
+static inline vec add_step(float *r, const float *g, float ahead, size_t left)
 {
-    SELECT(add_step(r + i, g + i, left));
+    const vec last = vec_get(g, left), sum = vec_get(r, left) + last;
+    vec_put(r, left, sum);
+    return sum + ahead * last;
+}
+
+static size_t add_select(float *r, const float *g, size_t n, float ahead, float threshold,
+                         uint32_t *idx, float *val, size_t cap)
+{
+    SELECT(add_step(r + i, g + i, ahead, left));
 }
 
 static size_t dgc_select(float *u, float *v, const float *g, size_t n, float m, bool nesterov,
@@ -69,6 +75,7 @@ static size_t dgc_select(float *u, float *v, const float *g, size_t n, float m, 
 static void fill(tg__kernels *table)
 {
     table->select = threshold_select;
+    table->ahead_select = ahead_select;
     table->add_select = add_select;
     table->dgc_select = dgc_select;
 }

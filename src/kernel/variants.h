@@ -16,7 +16,7 @@ void tg__templates_avx2(tg__kernels *table);
 void tg__templates_avx512(tg__kernels *table);
 void tg__templates_neon(tg__kernels *table);
 
-/* select add_select dgc_select scatter_add */
+/* select ahead_select add_select dgc_select scatter_add */
 void tg__select_ref(tg__kernels *table);
 void tg__select_avx2(tg__kernels *table);
 void tg__select_avx512(tg__kernels *table);

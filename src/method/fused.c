@@ -67,14 +67,23 @@ static void clear(float *x, const tg__view *view)
 static float residual_peek(const tg__source *s, size_t i)
 {
     const accumulated *a = (const accumulated *)s;
-    return a->x[i] + a->g[i];
+    return (a->x[i] + a->g[i]) + s->ahead * a->g[i];
 }
 
 static size_t residual_pass(const tg__source *s, size_t begin, size_t m, float threshold,
                             uint32_t *idx, float *val, size_t cap)
 {
     const accumulated *a = (const accumulated *)s;
-    return tg__kernel()->add_select(a->x + begin, a->g + begin, m, threshold, idx, val, cap);
+    return tg__kernel()->add_select(a->x + begin, a->g + begin, m, s->ahead, threshold, idx, val,
+                                    cap);
+}
+
+static size_t residual_again(const tg__source *s, size_t begin, size_t m, float threshold,
+                             uint32_t *idx, float *val, size_t cap)
+{
+    const accumulated *a = (const accumulated *)s;
+    return tg__kernel()->ahead_select(a->x + begin, a->g + begin, m, s->ahead, threshold, idx, val,
+                                      cap);
 }
 
 static float velocity_peek(const tg__source *s, size_t i)
@@ -101,7 +110,8 @@ static tg_status selecting(tg__feedback *f, tg_codec *c, const tg_encode_context
     tg__view view;
     accumulated a = {.source = {.x = x,
                                 .peek = velocity ? velocity_peek : residual_peek,
-                                .pass = velocity ? velocity_pass : residual_pass},
+                                .pass = velocity ? velocity_pass : residual_pass,
+                                .again = velocity ? NULL : residual_again},
                      .u = f->vec[0],
                      .x = x,
                      .g = g,

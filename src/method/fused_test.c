@@ -124,6 +124,7 @@ static void compare(const char *feedback, const char *codec, tg__feedback_params
             for (unsigned step = 0; step < STEPS; step++) {
                 tg_encode_context ctx = {.struct_size = sizeof(ctx),
                                          .density = step < 4 ? 0 : 0.003,
+                                         .gradient = g,
                                          .segments = seg,
                                          .nsegments = 4};
                 b.c->pool = step % 2 ? pool : NULL;
@@ -162,6 +163,9 @@ static void residual_topk(void **state)
     compare("residual", "topk:density=0.02,select=trimmed", params);
     compare("residual", "topk:density=0.2,select=trimmed,scope=tensor", params);
     compare("residual", "topk:density=0.1,values=2bit,index=ef,scope=tensor", params);
+    compare("residual", "topk:density=0.01,lookahead=2", params);
+    compare("residual", "topk:density=0.1,lookahead=0.3,scope=tensor", params);
+    compare("residual", "topk:density=1,lookahead=2", params);
 }
 
 static void velocity_topk(void **state)

@@ -1,4 +1,5 @@
 /* Gradient dropping: send the k largest |g + r|, keep the rest in r. */
+#include "codec/sparse/topk_select.h"
 #include "method/method_keys.h"
 
 static const tg_key keys[] = {
@@ -12,6 +13,7 @@ static const tg_key keys[] = {
         "exact: the k largest; trimmed: RedSync's selection, k to 2 k elements that reach a "
         "threshold found by a search between the mean and the largest magnitude (Fang et al. "
         "2019, arXiv:1802.04799)"),
+    TG__KEY_LOOKAHEAD,
     TG__CHOICE("feedback", "residual", "none|residual",
                "none: naive pruning, which diverges at high sparsity"),
     TG__KEY_RESCALE("no"),

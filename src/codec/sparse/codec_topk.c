@@ -6,6 +6,11 @@
  * (topk_frame.h). All parts share one selection over the whole vector; values are rounded frame by
  * frame.
  *
+ * With lookahead=A, those of the largest scores |x + A * g|, g the gradient that was added last: as
+ * if it came A times more. An element that the last gradient moves on is sent earlier than one whose
+ * residual has only wandered far. AdaComp compares |x + g| with the maximum of a bin (Chen et al.
+ * 2018, arXiv:1712.02679); to rank by it is our addition.
+ *
  * With select=trimmed, k to 2 k elements above a threshold that is searched (trimmed_select.h).
  *
  * Source: Aji and Heafield 2017, arXiv:1704.05021; Lin et al. 2018, arXiv:1712.01887, sec. 3 */
@@ -20,6 +25,7 @@
 
 typedef struct topk {
     double density;
+    float ahead;
     bool by_tensor, trimmed;
     int values, index;
     tg__topk select;
@@ -39,6 +45,10 @@ static tg_status init(tg_codec *c)
     while (strcmp(value_words[own->values], tg_spec_word(c->spec, "values")) != 0)
         own->values++;
     own->index = tg__index_named(tg_spec_word(c->spec, "index"));
+    own->ahead = (float)tg_spec_real(c->spec, "lookahead");
+    if (own->trimmed && own->ahead != 0)
+        return tg_fail(TG_E_SPEC, "top-k: select=trimmed with lookahead=%g: allowed: lookahead=0",
+                       (double)own->ahead);
     return TG_OK;
 }
 
@@ -80,16 +90,19 @@ static tg_status begin(tg_codec *c, const tg_encode_context *ctx, size_t n)
     return tg__scratch(c, &own->rebased, total, sizeof(*own->rebased));
 }
 
-static tg_status encode_formed(tg_codec *c, const tg_encode_context *ctx, const tg__source *s,
-                               size_t n, tg__part *parts, size_t nparts, tg__view *view_p)
+static tg_status encode_formed(tg_codec *c, const tg_encode_context *ctx, tg__source *s, size_t n,
+                               tg__part *parts, size_t nparts, tg__view *view_p)
 {
     topk *own = c->impl;
     size_t lo, m, k;
     TG_TRY(begin(c, ctx, n));
-    for (size_t i = 0; next_competition(own, ctx, n, i, &lo, &m, &k); i++)
-        if (m > 0)
-            TG_TRY((own->trimmed ? tg__trimmed_select
-                                 : tg__topk_select)(&own->select, &own->hints[i], s, lo, m, k));
+    for (size_t i = 0; next_competition(own, ctx, n, i, &lo, &m, &k); i++) {
+        if (m == 0)
+            continue;
+        s->ahead = s->again && k < m ? own->ahead : 0; /* all are sent, even with a score of 0 */
+        TG_TRY((own->trimmed ? tg__trimmed_select : tg__topk_select)(&own->select, &own->hints[i],
+                                                                     s, lo, m, k));
+    }
     tg__sparse sparse = {.idx = own->select.idx,
                          .val = own->select.val,
                          .k = own->select.count,
@@ -103,23 +116,33 @@ static tg_status encode_formed(tg_codec *c, const tg_encode_context *ctx, const 
 
 /* ---- a vector that exists already ------------------------------------------------------------ */
 
+typedef struct given {
+    tg__source source; /* first member: the selector passes it back */
+    const float *g;    /* NULL: not known */
+} given;
+
 static float peek(const tg__source *s, size_t i)
 {
-    return s->x[i];
+    return s->ahead == 0 ? s->x[i] : s->x[i] + s->ahead * ((const given *)s)->g[i];
 }
 
 static size_t pass(const tg__source *s, size_t begin, size_t m, float threshold, uint32_t *idx,
                    float *val, size_t cap)
 {
-    return tg__kernel()->select(s->x + begin, m, threshold, idx, val, cap);
+    if (s->ahead == 0)
+        return tg__kernel()->select(s->x + begin, m, threshold, idx, val, cap);
+    return tg__kernel()->ahead_select(s->x + begin, ((const given *)s)->g + begin, m, s->ahead,
+                                      threshold, idx, val, cap);
 }
 
 static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
                         tg__part *parts, size_t nparts, tg__view *view_p)
 {
     tg__view view;
-    tg__source source = {.x = x, .peek = peek, .pass = pass};
-    return encode_formed(c, ctx, &source, n, parts, nparts, view_p ? view_p : &view);
+    given from = {
+        .source = {.x = x, .peek = peek, .pass = pass, .again = ctx->gradient ? pass : NULL},
+        .g = ctx->gradient};
+    return encode_formed(c, ctx, &from.source, n, parts, nparts, view_p ? view_p : &view);
 }
 
 static const tg_key keys[] = {
@@ -132,6 +155,7 @@ static const tg_key keys[] = {
     TG__CHOICE(
         "select", "exact", "exact|trimmed",
         "the k largest elements, or RedSync's: k to 2 k, above a threshold that is searched"),
+    TG__KEY_LOOKAHEAD,
     {.name = NULL},
 };
 
@@ -149,6 +173,7 @@ static const char *const settings[] = {"density=1,values=f32",
                                        "density=0.01,index=ef",
                                        "density=0.1,scope=tensor",
                                        "density=0.1,select=trimmed",
+                                       "density=0.1,lookahead=2",
                                        "density=0.9,values=f32,select=trimmed,scope=tensor",
                                        NULL};
 

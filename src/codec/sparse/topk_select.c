@@ -156,9 +156,14 @@ static size_t keep(uint32_t *idx, float *val, size_t n, const bound *b, size_t k
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
+/* A pass over scores: tg__source.pass, .again, or look. */
+typedef size_t (*look_fn)(const tg__source *s, size_t begin, size_t m, float threshold,
+                          uint32_t *idx, float *val, size_t cap);
+
 typedef struct pass {
     const tg__topk *t;
     const tg__source *s;
+    look_fn look;
     size_t lo, n, k, size;
     float threshold;
     /* [out] per piece: the candidates left, and the number that reached the threshold at that
@@ -184,7 +189,7 @@ static void collect_piece(void *arg, size_t piece)
     for (size_t begin = 0; begin < n; begin += CHUNK) {
         size_t m = TG__MIN(n - begin, (size_t)CHUNK);
         size_t found =
-            p->s->pass(p->s, lo + begin, m, threshold, idx + count, val + count, cap - count);
+            p->look(p->s, lo + begin, m, threshold, idx + count, val + count, cap - count);
         for (size_t i = count; i < count + found; i++)
             idx[i] += (uint32_t)(lo + begin);
         count += found;
@@ -201,12 +206,13 @@ static void collect_piece(void *arg, size_t piece)
 
 /* Collect the candidates of a whole pass, after those already selected: at least k, or all that
  * reach threshold. *seen_p: the number that reached the threshold at that time. */
-static size_t collect(tg__topk *t, const tg__source *s, size_t lo, size_t n, size_t k,
+static size_t collect(tg__topk *t, const tg__source *s, look_fn look, size_t lo, size_t n, size_t k,
                       float threshold, size_t *seen_p)
 {
     pass p; /* its arrays are left uninitialised */
     p.t = t;
     p.s = s;
+    p.look = look;
     p.lo = lo;
     p.n = n;
     p.k = k;
@@ -237,18 +243,23 @@ static size_t look(const tg__source *s, size_t begin, size_t m, float threshold,
     return tg__kernel()->select(s->x + begin, m, threshold, idx, val, cap);
 }
 
-/* Collect candidates from x as it is now; *count_p of them, at least k if that many are not 0. */
-static tg_status rerun(tg__topk *t, const float *x, size_t lo, size_t n, size_t k, size_t *count_p)
+/* Collect candidates from the vector as it is now; *count_p of them, at least k if that many are
+ * not 0. */
+static tg_status rerun(tg__topk *t, const tg__source *s, size_t lo, size_t n, size_t k,
+                       size_t *count_p)
 {
     uint32_t hist[BINS] = {0};
-    tg__kernel()->histogram(x + lo, n, hist);
+    size_t seen;
+    if (s->ahead != 0) { /* no vector holds the scores */
+        *count_p = collect(t, s, s->again, lo, n, k, 0, &seen);
+        return TG_OK;
+    }
+    tg__kernel()->histogram(s->x + lo, n, hist);
     for (uint32_t bin = TG__F32_INF >> 20; bin < BINS; bin++)
         if (hist[bin] > 0)
             return nonfinite();
     bound b = coarse(hist, k);
-    tg__source source = {.x = x, .pass = look};
-    size_t seen;
-    *count_p = collect(t, &source, lo, n, k, tg__f32_from(b.bits), &seen);
+    *count_p = collect(t, s, look, lo, n, k, tg__f32_from(b.bits), &seen);
     return TG_OK;
 }
 
@@ -310,15 +321,28 @@ static uint32_t least_magnitude(const float *x, size_t n)
     return least;
 }
 
+/* Put the elements in place of their scores, and leave out those that are 0. */
+static size_t take_values(const float *x, uint32_t *idx, float *val, size_t count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        const float value = x[idx[i]];
+        idx[kept] = idx[i];
+        val[kept] = value;
+        kept += value != 0;
+    }
+    return kept;
+}
+
 tg_status tg__topk_select(tg__topk *t, tg__topk_hint *hint, const tg__source *s, size_t lo,
                           size_t n, size_t k)
 {
     uint32_t *idx = t->idx + t->count, kth = 0;
     float *val = t->val + t->count, threshold = first_threshold(t, hint, s, lo, n, k);
     hint->threshold = 0;
-    size_t seen, count = collect(t, s, lo, n, k, threshold, &seen);
+    size_t seen, count = collect(t, s, s->pass, lo, n, k, threshold, &seen);
     if (count < k && threshold > 0)
-        TG_TRY(rerun(t, s->x, lo, n, k, &count));
+        TG_TRY(rerun(t, s, lo, n, k, &count));
     if (count > k) {
         bound b = kth_largest(val, count, k);
         count = keep(idx, val, count, &b, k);
@@ -326,6 +350,8 @@ tg_status tg__topk_select(tg__topk *t, tg__topk_hint *hint, const tg__source *s,
     } else if (count == k) {
         kth = least_magnitude(val, k);
     }
+    if (s->ahead != 0)
+        count = take_values(s->x, idx, val, count);
     for (size_t i = 0; i < count; i++)
         if (tg__f32_magnitude(val[i]) >= TG__F32_INF)
             return nonfinite();

@@ -7,6 +7,11 @@
 
 #include "codec/codec_impl.h"
 
+#define TG__KEY_LOOKAHEAD                                                                          \
+    TG__KEY(REAL, "lookahead", "0", 0, 1000,                                                       \
+            "rank elements as if the last gradient came this many times more, so that what moves " \
+            "on is sent before what has only wandered far")
+
 /* What a selection passes to the next one on the same vector. It affects speed, never the
  * result. */
 typedef struct tg__topk_hint {
@@ -34,8 +39,9 @@ size_t tg__topk_room(const tg__topk *t, size_t n, size_t k);
 TG_NODISCARD tg_status tg__topk_reserve(tg__topk *t, size_t room);
 void tg__topk_free(tg__topk *t);
 
-/* Append the k largest of elements [lo, lo + n) to t->idx, t->val (fewer if fewer are not 0). There
- * must be room after the existing entries. 1 <= k <= n.
+/* Append the k largest of elements [lo, lo + n) to t->idx, t->val (fewer if fewer are not 0): those
+ * of the largest scores, if s->ahead is not 0. There must be room after the existing entries.
+ * 1 <= k <= n.
  * Errors  TG_E_NONFINITE (an infinity, or a NaN if it was seen) */
 TG_NODISCARD tg_status tg__topk_select(tg__topk *t, tg__topk_hint *hint, const tg__source *s,
                                        size_t lo, size_t n, size_t k);

@@ -191,6 +191,60 @@ static void a_good_hint_needs_no_sample(void **state)
     tg__topk_free(&shared.t);
 }
 
+/* Scores decide, and values are those of the vector; its zeros are not sent. The scores are x,
+ * which sort() sorts, and the vector is y. */
+static float y[MAX_N];
+
+static size_t scores(const tg__source *s, size_t begin, size_t m, float threshold, uint32_t *idx,
+                     float *val, size_t cap)
+{
+    assert_ptr_equal(s->x, y);
+    return tg__kernel()->select(x + begin, m, threshold, idx, val, cap);
+}
+
+static float score(const tg__source *s, size_t i)
+{
+    assert_ptr_equal(s->x, y);
+    return x[i];
+}
+
+static void scores_decide(void **state)
+{
+    (void)state;
+    static const size_t ns[] = {1, 1000, MAX_N}, shares[] = {1000, 100, 3, 1};
+    const tg__source scored = {.x = y, .ahead = 2, .peek = score, .pass = scores, .again = scores};
+    selector both[2] = {{.t.pool = NULL}, {.t.pool = pool}};
+    for (size_t i = 0; i < TG_COUNT(ns); i++) {
+        for (unsigned v = 0; v < TEST_VECTORS; v++) {
+            test_vector(x, ns[i], (enum test_vector)v, i);
+            test_vector(y, ns[i], TEST_GRADIENT, v);
+            sort(ns[i]);
+            for (size_t j = 0; j < ns[i]; j += 3)
+                y[order[j]] = 0;
+            for (size_t j = 0; j < 2 * TG_COUNT(shares); j++) {
+                selector *sel = &both[j % 2];
+                const size_t k = TG__MAX(ns[i] / shares[j / 2], (size_t)1);
+                assert_int_equal(tg__topk_reserve(&sel->t, tg__topk_room(&sel->t, ns[i], k)),
+                                 TG_OK);
+                assert_int_equal(tg__topk_select(&sel->t, &sel->hint, &scored, 0, ns[i], k), TG_OK);
+                size_t want = 0, seen = 0;
+                mark(ns[i], k);
+                for (size_t e = 0; e < ns[i]; e++)
+                    want += chosen[e] && y[e] != 0;
+                assert_int_equal(sel->t.count, want);
+                for (size_t e = 0; e < ns[i]; e++) {
+                    if (!chosen[e] || y[e] == 0)
+                        continue;
+                    assert_int_equal(sel->t.idx[seen], e);
+                    assert_true(sel->t.val[seen++] == y[e]);
+                }
+            }
+        }
+    }
+    tg__topk_free(&both[0].t);
+    tg__topk_free(&both[1].t);
+}
+
 static void infinities_are_refused(void **state)
 {
     (void)state;
@@ -313,6 +367,7 @@ int main(void)
         cmocka_unit_test(a_flood_of_candidates),  cmocka_unit_test(a_good_hint_needs_no_sample),
         cmocka_unit_test(infinities_are_refused), cmocka_unit_test(counts),
         cmocka_unit_test(ranges_are_appended),    cmocka_unit_test(threads_give_the_same),
+        cmocka_unit_test(scores_decide),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     tg__pool_destroy(pool);
