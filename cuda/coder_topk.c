@@ -38,11 +38,13 @@ typedef struct topk {
     double density;
     int values, index;
     tg__topk_forms forms;
+    float ahead;
     float threshold, slack; /* for the next call with k; 0: unknown */
     uint32_t k;
     tg__gpu_buffer state;  /* tg__topk_state */
     tg__gpu_buffer counts; /* of the pass */
     tg__gpu_buffer work;   /* candidates and what is made of them */
+    tg__gpu_buffer scores; /* of the vector, if they have to be searched */
     tg__gpu_buffer report; /* pinned */
 } topk;
 
@@ -78,8 +80,6 @@ static tg_status init(tg_coder *c)
         own->index = TG__SPARSE_AUTO;
     if (own->values < 0 || strcmp(tg_spec_word(s->spec, "select"), "exact") != 0)
         return tg_fail(TG_E_UNSUPPORTED, "top-k on a GPU: select=exact only");
-    if (tg_spec_real(s->spec, "lookahead") != 0)
-        return tg_fail(TG_E_UNSUPPORTED, "top-k on a GPU: lookahead=0 only");
     if (s->nsegments > 1 && strcmp(tg_spec_word(s->spec, "scope"), "tensor") == 0)
         return tg_fail(TG_E_UNSUPPORTED, "top-k on a GPU: not by tensor");
     if (strcmp(s->feedback, "none") == 0)
@@ -90,6 +90,7 @@ static tg_status init(tg_coder *c)
         own->forms = s->nesterov ? TG__TOPK_NESTEROV : TG__TOPK_VELOCITY;
     else
         return tg_fail(TG_E_UNSUPPORTED, "top-k on a GPU: not with feedback %s", s->feedback);
+    own->ahead = own->forms == TG__TOPK_RESIDUAL ? (float)tg_spec_real(s->spec, "lookahead") : 0;
     own->report.pinned = true;
     TG_TRY(tg__gpu_room(c->queue, &own->report, sizeof(tg__topk_report)));
     TG_TRY(tg__gpu_room(c->queue, &own->state, sizeof(tg__topk_state)));
@@ -104,6 +105,7 @@ static void fini(tg_coder *c)
     tg__gpu_free(&own->state);
     tg__gpu_free(&own->counts);
     tg__gpu_free(&own->work);
+    tg__gpu_free(&own->scores);
     tg__gpu_free(&own->report);
 }
 
@@ -159,6 +161,7 @@ static tg_status begin(tg_coder *c, const float *g, uint32_t k, call *l)
     topk *own = c->impl;
     const size_t n = c->setup.n;
     const bool velocity = own->forms >= TG__TOPK_VELOCITY;
+    const float ahead = k < n ? own->ahead : 0; /* all are sent, even with a score of 0 */
     const size_t segments = (n + TG__TOPK_BLOCK - 1) / TG__TOPK_BLOCK * TG__TOPK_SEGMENTS;
     float *x = own->forms == TG__TOPK_NONE ? NULL : c->setup.vector[velocity ? 1 : 0];
     float *u = velocity ? c->setup.vector[0] : NULL;
@@ -167,13 +170,14 @@ static tg_status begin(tg_coder *c, const float *g, uint32_t k, call *l)
                          .x = x,
                          .u = u,
                          .momentum = (float)c->setup.momentum,
+                         .ahead = ahead,
                          .n = n,
                          .bad = c->bad,
                          .k = k,
                          .segments = own->counts.data,
                          .blocks = (uint32_t *)(void *)((uint8_t *)own->counts.data + segments),
                          .state = own->state.data},
-                .choice = {.state = own->state.data},
+                .choice = {.state = own->state.data, .x = ahead != 0 ? x : NULL},
                 .frame = {.state = own->state.data,
                           .most = k,
                           .values = own->values,
@@ -261,6 +265,11 @@ static tg_status again(tg_coder *c, call *l, uint8_t *dst)
     topk *own = c->impl;
     const tg__topk_report *report = own->report.data;
     const float *x = l->pass.x ? l->pass.x : l->pass.g;
+    if (l->pass.ahead != 0) {
+        TG_TRY(tg__gpu_room(c->queue, &own->scores, l->pass.n * sizeof(float)));
+        TG__GPU(tg__topk_scores(&l->pass, own->scores.data, c->queue->stream));
+        x = own->scores.data;
+    }
     tg__topk_state *state = own->state.data;
     uint32_t *kth = &((tg__topk_report *)own->report.data)->kth; /* pinned */
     TG__GPU(tg__select_kth_of(x, l->pass.n, l->pass.k, state, c->queue->stream));
@@ -271,6 +280,7 @@ static tg_status again(tg_coder *c, call *l, uint8_t *dst)
     l->pass.forms = TG__TOPK_NONE;
     l->pass.g = x;
     l->pass.x = l->pass.u = NULL;
+    l->pass.ahead = 0;
     TG_TRY(run(c, l, dst));
     if (report->total <= l->pass.room)
         return TG_OK;

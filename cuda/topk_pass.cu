@@ -37,6 +37,17 @@ template <int FORMS> __device__ __forceinline__ void form(float &u, float &x, fl
     }
 }
 
+__device__ __forceinline__ float score(float x, float g, float ahead)
+{
+    return __fadd_rn(x, __fmul_rn(ahead, g));
+}
+
+__device__ __forceinline__ float4 score4(float4 x, float4 g, float ahead)
+{
+    return make_float4(score(x.x, g.x, ahead), score(x.y, g.y, ahead), score(x.z, g.z, ahead),
+                       score(x.w, g.w, ahead));
+}
+
 template <int FORMS> __device__ __forceinline__ void form4(step &s, float m)
 {
     form<FORMS>(s.u.x, s.x.x, s.g.x, m);
@@ -131,7 +142,9 @@ __global__ void __launch_bounds__(threads) pass_kernel(tg__topk_pass p)
                 put4<ALIGNED>(p.u, i, p.n, s[a].u);
             if (FORMS != TG__TOPK_NONE)
                 put4<ALIGNED>(p.x, i, p.n, s[a].x);
-            const float4 x = s[a].x;
+            float4 x = s[a].x;
+            if (FORMS == TG__TOPK_RESIDUAL)
+                x = score4(x, s[a].g, p.ahead);
             const uint32_t count =
                 tg__warp_sum((uint32_t)candidate(x.x, low) + (uint32_t)candidate(x.y, low) +
                              (uint32_t)candidate(x.z, low) + (uint32_t)candidate(x.w, low));
@@ -149,7 +162,7 @@ __global__ void __launch_bounds__(threads) pass_kernel(tg__topk_pass p)
         conclude(p, low, shared);
 }
 
-template <bool ALIGNED>
+template <bool ALIGNED, bool AHEAD>
 __global__ void __launch_bounds__(threads) collect_kernel(tg__topk_pass p, const float *x)
 {
     __shared__ uint32_t count[TG__TOPK_SEGMENTS], before[TG__TOPK_SEGMENTS];
@@ -175,7 +188,9 @@ __global__ void __launch_bounds__(threads) collect_kernel(tg__topk_pass p, const
             continue;
         const size_t i =
             (size_t)blockIdx.x * TG__TOPK_BLOCK + segment * TG__TOPK_SEGMENT + 4 * lane;
-        const float4 four = get4<ALIGNED>(x, i, p.n);
+        float4 four = get4<ALIGNED>(x, i, p.n);
+        if (AHEAD)
+            four = score4(four, get4<ALIGNED>(p.g, i, p.n), p.ahead);
         const float each[4] = {four.x, four.y, four.z, four.w};
         uint32_t own = 0;
         for (unsigned j = 0; j < 4; j++)
@@ -204,6 +219,7 @@ __device__ __forceinline__ float peek(const tg__topk_pass &p, size_t i)
         break;
     case TG__TOPK_RESIDUAL:
         form<TG__TOPK_RESIDUAL>(u, x, g, p.momentum);
+        x = score(x, g, p.ahead);
         break;
     default:
         x = g;
@@ -257,6 +273,13 @@ __global__ void __launch_bounds__(sample_threads)
         p.state->low = kth == 0 ? 1 : kth < infinity ? kth : infinity;
 }
 
+__global__ void __launch_bounds__(threads) scores_kernel(tg__topk_pass p, float *scores)
+{
+    const size_t i = (size_t)blockIdx.x * threads + threadIdx.x;
+    if (i < p.n)
+        scores[i] = score(p.x[i], p.g[i], p.ahead);
+}
+
 bool aligned(const void *p)
 {
     return (uintptr_t)p % 16 == 0;
@@ -304,9 +327,21 @@ cudaError_t tg__topk_form(const tg__topk_pass *p, cudaStream_t stream)
 cudaError_t tg__topk_collect(const tg__topk_pass *p, cudaStream_t stream)
 {
     const float *x = p->forms == TG__TOPK_NONE ? p->g : p->x;
-    if (aligned(x))
-        TG__LAUNCH(collect_kernel<true>, grid(p->n), threads, stream, *p, x);
+    const bool ahead = p->forms == TG__TOPK_RESIDUAL && p->ahead != 0;
+    if (aligned(x) && ahead && aligned(p->g))
+        TG__LAUNCH((collect_kernel<true, true>), grid(p->n), threads, stream, *p, x);
+    else if (ahead)
+        TG__LAUNCH((collect_kernel<false, true>), grid(p->n), threads, stream, *p, x);
+    else if (aligned(x))
+        TG__LAUNCH((collect_kernel<true, false>), grid(p->n), threads, stream, *p, x);
     else
-        TG__LAUNCH(collect_kernel<false>, grid(p->n), threads, stream, *p, x);
+        TG__LAUNCH((collect_kernel<false, false>), grid(p->n), threads, stream, *p, x);
+    return cudaGetLastError();
+}
+
+cudaError_t tg__topk_scores(const tg__topk_pass *p, float *scores, cudaStream_t stream)
+{
+    const size_t blocks = (p->n + threads - 1) / threads;
+    TG__LAUNCH(scores_kernel, (unsigned)blocks, threads, stream, *p, scores);
     return cudaGetLastError();
 }

@@ -49,6 +49,7 @@ typedef struct tg__topk_pass {
     float *x; /* r or v; not for NONE */
     float *u; /* VELOCITY and NESTEROV */
     float momentum;
+    float ahead; /* of RESIDUAL: scores r + ahead * g decide, and are collected; else 0 */
     size_t n;
     const uint64_t *bad; /* NULL: g is finite */
     uint32_t low;        /* candidates have these magnitude bits or more; 0: state->low */
@@ -70,6 +71,8 @@ cudaError_t tg__topk_sample(const tg__topk_pass *p, uint32_t count, uint32_t ran
 cudaError_t tg__topk_form(const tg__topk_pass *p, cudaStream_t stream);
 /* Collect candidates from the vector as it is now. */
 cudaError_t tg__topk_collect(const tg__topk_pass *p, cudaStream_t stream);
+/* scores = x + ahead * g of the vector as it is now. scores  (n) */
+cudaError_t tg__topk_scores(const tg__topk_pass *p, float *scores, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

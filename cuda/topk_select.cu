@@ -69,7 +69,10 @@ __global__ void __launch_bounds__(threads)
             const uint32_t m = i < total ? tg__magnitude(c.val[i]) : 0;
             own_above += m > kth;
             own_equal += m == kth;
-            infinite |= m >= 0x7f800000u;
+            if (c.x == nullptr)
+                infinite |= m >= 0x7f800000u;
+            else if (i < total)
+                infinite |= tg__magnitude(c.x[c.idx[i]]) >= 0x7f800000u;
         }
         own_above = tg__warp_sum(own_above);
         own_equal = tg__warp_sum(own_equal);
@@ -116,7 +119,7 @@ __global__ void __launch_bounds__(threads) keep_kernel(tg__topk_choice c)
             if (m > kth || (m == kth && equal < ties)) {
                 const uint32_t to = above + (equal < ties ? equal : ties);
                 c.kept_idx[to] = c.idx[begin + j];
-                c.kept_val[to] = val[j];
+                c.kept_val[to] = c.x == nullptr ? val[j] : c.x[c.idx[begin + j]];
             }
             above += m > kth;
             equal += m == kth;

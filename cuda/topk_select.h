@@ -14,6 +14,7 @@ typedef struct tg__topk_choice {
     tg__topk_state *state;
     const uint32_t *idx; /* candidates, as collected */
     const float *val;
+    const float *x;          /* NULL: val are the values; else x[idx] are, and val only decide */
     uint32_t room;           /* an upper bound of their number */
     uint32_t *above, *equal; /* scratch: 1 for each CHUNK of room, begun ones included */
     uint32_t *kept_idx;      /* [out] ascending (state->keep) */

@@ -169,10 +169,12 @@ static tg_encode_context context_of(const pair *p, uint64_t step, float *memory)
 /* As the default program does it, step by step. */
 static tg_status encode_on_host(pair *p, uint64_t step, tg__part *part)
 {
-    const tg_encode_context ctx = context_of(p, step, p->codec_memory);
+    tg_encode_context ctx = context_of(p, step, p->codec_memory);
     const float *sent;
     tg__view view = {0};
     *part = (tg__part){.dst = p->frame, .cap = p->bound, .hi = p->n};
+    if (p->f.ops->forms == TG__FORMS_SUM) /* no method has velocity and top-k's lookahead */
+        ctx.gradient = p->g;
     if (!p->f.ops->compensate(&p->f, p->g, p->n, p->scratch, &sent))
         return TG_E_NONFINITE;
     TG_TRY(tg__codec_encode(p->codec, &ctx, sent, p->n, part, 1,

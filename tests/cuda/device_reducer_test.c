@@ -212,6 +212,8 @@ static void test_bits(void **state)
         "topk:density=0.02,scope=tensor",
         "topk:density=0.02,feedback=none",
         "topk:density=0.02,rescale=yes",
+        "topk:density=0.02,lookahead=2",
+        "topk:density=0.3,lookahead=0.5,values=1bit,index=ef",
         "topk:density=0.02,exchange=reducescatter",
         "dgc:density=0.01,warmup=2",
         "dgc:density=0.01,warmup=0,nesterov=yes,masking=no",

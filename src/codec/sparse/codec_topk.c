@@ -7,9 +7,9 @@
  * frame.
  *
  * With lookahead=A, those of the largest scores |x + A * g|, g the gradient that was added last: as
- * if it came A times more. An element that the last gradient moves on is sent earlier than one whose
- * residual has only wandered far. AdaComp compares |x + g| with the maximum of a bin (Chen et al.
- * 2018, arXiv:1712.02679); to rank by it is our addition.
+ * if it came A times more. An element that the last gradient moves on is sent earlier than one
+ * whose residual has only wandered far. AdaComp compares |x + g| with the maximum of a bin (Chen et
+ * al. 2018, arXiv:1712.02679); to rank by it is our addition.
  *
  * With select=trimmed, k to 2 k elements above a threshold that is searched (trimmed_select.h).
  *
@@ -139,9 +139,9 @@ static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *
                         tg__part *parts, size_t nparts, tg__view *view_p)
 {
     tg__view view;
-    given from = {
-        .source = {.x = x, .peek = peek, .pass = pass, .again = ctx->gradient ? pass : NULL},
-        .g = ctx->gradient};
+    /* A vector that is the gradient itself is ranked as it is. */
+    const float *g = ctx->gradient == x ? NULL : ctx->gradient;
+    given from = {.source = {.x = x, .peek = peek, .pass = pass, .again = g ? pass : NULL}, .g = g};
     return encode_formed(c, ctx, &from.source, n, parts, nparts, view_p ? view_p : &view);
 }
 

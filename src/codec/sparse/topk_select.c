@@ -321,19 +321,6 @@ static uint32_t least_magnitude(const float *x, size_t n)
     return least;
 }
 
-/* Put the elements in place of their scores, and leave out those that are 0. */
-static size_t take_values(const float *x, uint32_t *idx, float *val, size_t count)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < count; i++) {
-        const float value = x[idx[i]];
-        idx[kept] = idx[i];
-        val[kept] = value;
-        kept += value != 0;
-    }
-    return kept;
-}
-
 tg_status tg__topk_select(tg__topk *t, tg__topk_hint *hint, const tg__source *s, size_t lo,
                           size_t n, size_t k)
 {
@@ -350,8 +337,8 @@ tg_status tg__topk_select(tg__topk *t, tg__topk_hint *hint, const tg__source *s,
     } else if (count == k) {
         kth = least_magnitude(val, k);
     }
-    if (s->ahead != 0)
-        count = take_values(s->x, idx, val, count);
+    for (size_t i = 0; s->ahead != 0 && i < count; i++)
+        val[i] = s->x[idx[i]];
     for (size_t i = 0; i < count; i++)
         if (tg__f32_magnitude(val[i]) >= TG__F32_INF)
             return nonfinite();

@@ -39,9 +39,9 @@ size_t tg__topk_room(const tg__topk *t, size_t n, size_t k);
 TG_NODISCARD tg_status tg__topk_reserve(tg__topk *t, size_t room);
 void tg__topk_free(tg__topk *t);
 
-/* Append the k largest of elements [lo, lo + n) to t->idx, t->val (fewer if fewer are not 0): those
- * of the largest scores, if s->ahead is not 0. There must be room after the existing entries.
- * 1 <= k <= n.
+/* Append the k largest of elements [lo, lo + n) to t->idx, t->val (fewer if fewer are not 0). There
+ * must be room after the existing entries. If s->ahead is not 0, "largest" and "not 0" are meant of
+ * their scores, and a value may be 0. 1 <= k <= n.
  * Errors  TG_E_NONFINITE (an infinity, or a NaN if it was seen) */
 TG_NODISCARD tg_status tg__topk_select(tg__topk *t, tg__topk_hint *hint, const tg__source *s,
                                        size_t lo, size_t n, size_t k);
