@@ -23,7 +23,7 @@ charlstm() { # characters in place of words: its epochs are short
     row=charlstm-$1
     shift
     run "$row" --workers 4 --log-every 50 --model lstm:dropout=0.2 --data shakespeare --batch 8 --context 64 --epochs "${EPOCHS:-3}" \
-        --optimizer sgd:lr=4,momentum=0,clip=0.25 --lr-schedule cosine "$@"
+        --optimizer sgd:lr=4,momentum=0.9,clip=0.25 --lr-schedule cosine "$@"
 }
 
 lstm() {

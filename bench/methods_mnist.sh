@@ -17,10 +17,10 @@ run() { # row, method, lr, momentum
     case " ${rows:-$1} " in *" $1 "*) ;; *) return 0 ;; esac
     for seed in ${SEEDS:-1 2 3}; do
         file=$out/$1${LR:+@$LR}-$seed.jsonl
-        files="$files $file"
-        [ -f "$file" ] || "$telegrad" train --data mnist --workers 4 --batch 32 --epochs 3 --lr-schedule cosine \
+        [ -f "$file" ] || { "$telegrad" train --data mnist --workers 4 --batch 32 --epochs 3 --lr-schedule cosine \
             --strategy "${STRATEGY:-ssgd}" --seed "$seed" --method "$2" --optimizer "sgd:lr=${LR:-$3},momentum=$4" --log-every 100 \
-            ${HOLDOUT:+--holdout $HOLDOUT} --out "$file" >/dev/null || echo "$1, seed $seed: stopped" >&2
+            ${HOLDOUT:+--holdout $HOLDOUT} --out "$file.part" >/dev/null && mv "$file.part" "$file"; } || echo "$1, seed $seed: stopped" >&2
+        [ ! -f "$file" ] || files="$files $file"
     done
 }
 
