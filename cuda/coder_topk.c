@@ -44,7 +44,7 @@ typedef struct topk {
     tg__gpu_buffer state;  /* tg__topk_state */
     tg__gpu_buffer counts; /* of the pass */
     tg__gpu_buffer work;   /* candidates and what is made of them */
-    tg__gpu_buffer scores; /* of the vector, if they have to be searched */
+    tg__gpu_buffer scores; /* with lookahead (n), for the case that they have to be searched */
     tg__gpu_buffer report; /* pinned */
 } topk;
 
@@ -90,7 +90,7 @@ static tg_status init(tg_coder *c)
         own->forms = s->nesterov ? TG__TOPK_NESTEROV : TG__TOPK_VELOCITY;
     else
         return tg_fail(TG_E_UNSUPPORTED, "top-k on a GPU: not with feedback %s", s->feedback);
-    own->ahead = own->forms == TG__TOPK_RESIDUAL ? (float)tg_spec_real(s->spec, "lookahead") : 0;
+    own->ahead = own->forms != TG__TOPK_NONE ? (float)tg_spec_real(s->spec, "lookahead") : 0;
     own->report.pinned = true;
     TG_TRY(tg__gpu_room(c->queue, &own->report, sizeof(tg__topk_report)));
     TG_TRY(tg__gpu_room(c->queue, &own->state, sizeof(tg__topk_state)));
@@ -188,6 +188,8 @@ static tg_status begin(tg_coder *c, const float *g, uint32_t k, call *l)
     const size_t most = TG__SPARSE_VALUES + tg__sparse_values_len(own->values, k) +
                         tg__index_most(own->index, n, k);
     l->frame_most = (most + 15) / 16 * 16;
+    if (ahead != 0) /* before anything is changed */
+        TG_TRY(tg__gpu_room(c->queue, &own->scores, n * sizeof(float)));
     return reserve(c, l, TG__MIN(n, 4 * (size_t)k + ROOM));
 }
 
@@ -266,7 +268,6 @@ static tg_status again(tg_coder *c, call *l, uint8_t *dst)
     const tg__topk_report *report = own->report.data;
     const float *x = l->pass.x ? l->pass.x : l->pass.g;
     if (l->pass.ahead != 0) {
-        TG_TRY(tg__gpu_room(c->queue, &own->scores, l->pass.n * sizeof(float)));
         TG__GPU(tg__topk_scores(&l->pass, own->scores.data, c->queue->stream));
         x = own->scores.data;
     }

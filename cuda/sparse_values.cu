@@ -109,7 +109,7 @@ __device__ __forceinline__ float write_2bit(float x, uint32_t m, uint8_t *dst,
 {
     const uint32_t sign = __float_as_uint(x) >> 31, t = threadIdx.x;
     const double mean = __ddiv_rn(class_sums(magnitude, m, 0, lane).upper, (double)m);
-    const bool above = (double)magnitude[t] >= mean;
+    const bool above = t < m && (double)magnitude[t] >= mean; /* mean is 0 if all values are */
     const uint32_t upper = (uint32_t)__syncthreads_count(above);
     const sums sum = class_sums(magnitude, m, mean, lane);
     const float low = upper < m ? __double2float_rn(__ddiv_rn(sum.lower, (double)(m - upper))) : 0;

@@ -145,6 +145,8 @@ __global__ void __launch_bounds__(threads) pass_kernel(tg__topk_pass p)
             float4 x = s[a].x;
             if (FORMS == TG__TOPK_RESIDUAL)
                 x = score4(x, s[a].g, p.ahead);
+            else if (FORMS != TG__TOPK_NONE && p.ahead != 0)
+                x = score4(x, s[a].u, p.ahead);
             const uint32_t count =
                 tg__warp_sum((uint32_t)candidate(x.x, low) + (uint32_t)candidate(x.y, low) +
                              (uint32_t)candidate(x.z, low) + (uint32_t)candidate(x.w, low));
@@ -160,6 +162,12 @@ __global__ void __launch_bounds__(threads) pass_kernel(tg__topk_pass p)
         p.blocks[block] = in_block;
     if (tg__last_block(&p.state->ticket))
         conclude(p, low, shared);
+}
+
+/* What was added to x last. */
+__host__ __device__ __forceinline__ const float *last(const tg__topk_pass &p)
+{
+    return p.forms >= TG__TOPK_VELOCITY ? p.u : p.g;
 }
 
 template <bool ALIGNED, bool AHEAD>
@@ -190,7 +198,7 @@ __global__ void __launch_bounds__(threads) collect_kernel(tg__topk_pass p, const
             (size_t)blockIdx.x * TG__TOPK_BLOCK + segment * TG__TOPK_SEGMENT + 4 * lane;
         float4 four = get4<ALIGNED>(x, i, p.n);
         if (AHEAD)
-            four = score4(four, get4<ALIGNED>(p.g, i, p.n), p.ahead);
+            four = score4(four, get4<ALIGNED>(last(p), i, p.n), p.ahead);
         const float each[4] = {four.x, four.y, four.z, four.w};
         uint32_t own = 0;
         for (unsigned j = 0; j < 4; j++)
@@ -219,12 +227,11 @@ __device__ __forceinline__ float peek(const tg__topk_pass &p, size_t i)
         break;
     case TG__TOPK_RESIDUAL:
         form<TG__TOPK_RESIDUAL>(u, x, g, p.momentum);
-        x = score(x, g, p.ahead);
         break;
     default:
         x = g;
     }
-    return x;
+    return p.ahead == 0 ? x : score(x, p.forms >= TG__TOPK_VELOCITY ? u : g, p.ahead);
 }
 
 __global__ void __launch_bounds__(sample_threads)
@@ -277,7 +284,7 @@ __global__ void __launch_bounds__(threads) scores_kernel(tg__topk_pass p, float 
 {
     const size_t i = (size_t)blockIdx.x * threads + threadIdx.x;
     if (i < p.n)
-        scores[i] = score(p.x[i], p.g[i], p.ahead);
+        scores[i] = score(p.x[i], last(p)[i], p.ahead);
 }
 
 bool aligned(const void *p)
@@ -327,8 +334,8 @@ cudaError_t tg__topk_form(const tg__topk_pass *p, cudaStream_t stream)
 cudaError_t tg__topk_collect(const tg__topk_pass *p, cudaStream_t stream)
 {
     const float *x = p->forms == TG__TOPK_NONE ? p->g : p->x;
-    const bool ahead = p->forms == TG__TOPK_RESIDUAL && p->ahead != 0;
-    if (aligned(x) && ahead && aligned(p->g))
+    const bool ahead = p->ahead != 0;
+    if (aligned(x) && ahead && aligned(last(*p)))
         TG__LAUNCH((collect_kernel<true, true>), grid(p->n), threads, stream, *p, x);
     else if (ahead)
         TG__LAUNCH((collect_kernel<false, true>), grid(p->n), threads, stream, *p, x);

@@ -49,7 +49,8 @@ typedef struct tg__topk_pass {
     float *x; /* r or v; not for NONE */
     float *u; /* VELOCITY and NESTEROV */
     float momentum;
-    float ahead; /* of RESIDUAL: scores r + ahead * g decide, and are collected; else 0 */
+    /* scores r + ahead * g, or v + ahead * u, decide, and are collected; NONE: 0 */
+    float ahead;
     size_t n;
     const uint64_t *bad; /* NULL: g is finite */
     uint32_t low;        /* candidates have these magnitude bits or more; 0: state->low */

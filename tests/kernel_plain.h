@@ -214,11 +214,12 @@ static inline size_t plain_add_select(float *r, const float *g, size_t n, float 
 }
 
 static inline size_t plain_dgc_select(float *u, float *v, const float *g, size_t n, float m,
-                                      bool nesterov, float threshold, uint32_t *idx, float *val,
-                                      size_t cap)
+                                      bool nesterov, float ahead, float threshold, uint32_t *idx,
+                                      float *val, size_t cap)
 {
     (void)plain_dgc_sum_abs(u, v, g, n, m, nesterov);
-    return plain_select(v, n, threshold, idx, val, cap);
+    return ahead == 0 ? plain_select(v, n, threshold, idx, val, cap)
+                      : plain_ahead_select(v, u, n, ahead, threshold, idx, val, cap);
 }
 
 static inline size_t plain_adacomp_select(const float *x, const float *g, size_t n, size_t bin,

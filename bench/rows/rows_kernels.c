@@ -47,7 +47,7 @@ KERNEL(histogram, k->histogram(g, v->n, v->hist))
 KERNEL(select, v->sink = (double)k->select(g, v->n, v->threshold, v->idx, v->val, v->cap))
 KERNEL(add_select, v->sink = (double)k->add_select(v->r, next(v), v->n, 0, v->threshold, v->idx,
                                                    v->val, v->cap))
-KERNEL(dgc_select, v->sink = (double)k->dgc_select(v->u, v->r, next(v), v->n, 0.9f, false,
+KERNEL(dgc_select, v->sink = (double)k->dgc_select(v->u, v->r, next(v), v->n, 0.9f, false, 0,
                                                    v->threshold, v->idx, v->val, v->cap))
 KERNEL(dgc_sum_abs, v->sink = k->dgc_sum_abs(v->u, v->r, next(v), v->n, 0.9f, false))
 KERNEL(scatter_add, k->scatter_add(v->out, v->idx, v->val, v->cap / 10))

@@ -6,17 +6,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The key momentum of the method's spec: of methods that accumulate SGD's momentum themselves. */
+/* The key momentum of a method's spec: of methods that accumulate SGD's momentum themselves. */
 struct method_momentum {
     bool own, given; /* given: its value replaces the optimizer's */
     double value;
 };
 
-static struct method_momentum momentum_of(const struct run_options *o)
+static struct method_momentum momentum_of(const char *method)
 {
     struct method_momentum m = {.own = false};
     tg_spec *spec;
-    if (tg_registry_parse(TG_KIND_METHOD, options_method(o), &spec) != TG_OK)
+    if (tg_registry_parse(TG_KIND_METHOD, method, &spec) != TG_OK)
         return m; /* creating the session reports the error */
     m.own = tg_spec_has(spec, "momentum");
     m.given = m.own && tg_spec_given(spec, "momentum");
@@ -33,8 +33,36 @@ struct choice {
     char wished[64];      /* what the hint asks for */
     const char *needed;   /* what the strategy needs; NULL: nothing */
     rate_wish wish;
-    bool plain; /* not the ordinary one, because the method accumulates SGD's momentum */
+    char sgd_for[96]; /* what makes it SGD in place of the ordinary one; "": nothing does */
+    const char *because;
 };
+
+/* Find what accumulates SGD's momentum itself, or takes local steps of SGD at the optimizer's rate,
+ * for c->sgd_for. */
+static tg_status find_sgd(const struct run_options *o, struct choice *c)
+{
+    const char *method = options_method(o);
+    tg_spec *strategy;
+    c->because = "whose momentum it accumulates itself";
+    if (momentum_of(method).own)
+        snprintf(c->sgd_for, sizeof c->sgd_for, "method %.*s", (int)strcspn(method, ":"), method);
+    for (size_t i = 0; i < o->rule_count && !c->sgd_for[0]; i++) {
+        const char *equals = strchr(o->rules[i], '=');
+        if (equals && momentum_of(equals + 1).own)
+            snprintf(c->sgd_for, sizeof c->sgd_for, "rule %.64s", o->rules[i]);
+    }
+    if (c->sgd_for[0])
+        return TG_OK;
+    TG_TRY(tg_registry_parse(TG_KIND_STRATEGY, o->strategy, &strategy));
+    const char *local = tg_spec_has(strategy, "local") ? tg_spec_word(strategy, "local") : "";
+    const bool steps = strcmp(local, "sgd") == 0 || strcmp(local, "dcasgd") == 0;
+    c->because = "at whose rate it takes local steps";
+    if (steps && !tg_spec_has(strategy, "eta_loc"))
+        snprintf(c->sgd_for, sizeof c->sgd_for, "strategy %s:local=%s", tg_spec_name(strategy),
+                 local);
+    tg_spec_free(strategy);
+    return TG_OK;
+}
 
 static tg_status choose(const struct run_options *o, struct choice *c)
 {
@@ -45,15 +73,16 @@ static tg_status choose(const struct run_options *o, struct choice *c)
                          .wish = rate_wish_of(o)};
     const bool own = of_model && !o->net.server;
     c->ordinary = own ? of_model : OPT_OPTIMIZER;
-    c->plain = own && momentum_of(o).own;
+    if (own)
+        TG_TRY(find_sgd(o, c));
     TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, OPT_OPTIMIZER, &usual));
     if (c->wish.hint)
         rate_hint_optimizer(c->wish.hint, tg_spec_real(usual, "lr"), c->wished);
     tg_spec_free(usual);
-    c->text = c->needed      ? c->needed
-              : c->wish.hint ? c->wished
-              : c->plain     ? OPT_OPTIMIZER
-                             : c->ordinary;
+    c->text = c->needed       ? c->needed
+              : c->wish.hint  ? c->wished
+              : c->sgd_for[0] ? OPT_OPTIMIZER
+                              : c->ordinary;
     return TG_OK;
 }
 
@@ -70,7 +99,7 @@ static tg_status complete(struct run_options *o, const char *written, const tg_s
                           const tg_spec *usual)
 {
     static const char *const keys[] = {"lr", "momentum", "weight_decay"};
-    const struct method_momentum method = momentum_of(o);
+    const struct method_momentum method = momentum_of(options_method(o));
     char *text = o->settled.optimizer;
     if (!own)
         written = tg_spec_name(usual);
@@ -133,21 +162,22 @@ static tg_status say(struct run_options *o, const struct choice *c, const tg_spe
                           o->strategy, now, c->ordinary);
         return TG_OK;
     }
-    if (!same || (!c->wish.hint && !c->plain))
+    if (!same || (!c->wish.hint && !c->sgd_for[0]))
         return TG_OK;
-    const char *spec = c->wish.hint ? c->wish.spec : options_method(o);
-    const tg_kind kind = c->wish.hint ? c->wish.kind : TG_KIND_METHOD;
-    snprintf(subject, sizeof subject, "%s %.*s", tg_kind_name(kind), (int)strcspn(spec, ":"), spec);
-    if (own)
-        return c->wish.hint ? say_open(o, subject, kind, own) : TG_OK;
-    if (c->wish.hint)
-        run_notes_add(o, false, "%s: the default optimizer is %.300s, with which it learns, not %s",
-                      subject, now, c->ordinary);
-    else
-        run_notes_add(o, false,
-                      "%s: the default optimizer is %.300s, whose momentum it accumulates itself, "
-                      "not %s, which trains %.64s better",
-                      subject, now, c->ordinary, o->model);
+    const bool chosen = options_given(o, "optimizer"),
+               usual = strcmp(c->ordinary, OPT_OPTIMIZER) == 0;
+    if (!c->wish.hint) {
+        if (!chosen)
+            run_notes_add(o, false, "%s: the default optimizer is %.300s, %s, not %s", c->sgd_for,
+                          now, c->because, c->ordinary);
+        return TG_OK;
+    }
+    snprintf(subject, sizeof subject, "%s %.*s", tg_kind_name(c->wish.kind),
+             (int)strcspn(c->wish.spec, ":"), c->wish.spec);
+    if (chosen || (own && usual))
+        return say_open(o, subject, c->wish.kind, own);
+    run_notes_add(o, false, "%s: the default optimizer is %.300s, with which it learns, not %s",
+                  subject, now, c->ordinary);
     return TG_OK;
 }
 

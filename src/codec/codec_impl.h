@@ -119,8 +119,8 @@ struct tg__codec_ops {
     /* Encode the vector (n) that s forms, as encode would. The context is checked, and memory
      * allocated, before s is called. The parts have room for the bound. NULL: not available.
      * Errors  TG_E_ARG, TG_E_NOMEM; TG_E_NONFINITE: the vector and the frames are spoilt */
-    tg_status (*encode_formed)(tg_codec *c, const tg_encode_context *ctx, tg__source *s,
-                               size_t n, tg__part *parts, size_t nparts, tg__view *view_p);
+    tg_status (*encode_formed)(tg_codec *c, const tg_encode_context *ctx, tg__source *s, size_t n,
+                               tg__part *parts, size_t nparts, tg__view *view_p);
     /* For coded frames with this codec's id. check validates everything; decode is called only
      * after it, on the same bytes.
      * decode   dst[lo..hi) = (add: +=) elements [lo, hi) of the frame; dst (n) points to element 0.

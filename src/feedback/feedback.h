@@ -74,6 +74,13 @@ static inline float tg__feedback_share(const tg__feedback *f)
     return tg__feedback_filters(f) ? (float)f->params.beta : 1.0f;
 }
 
+/* After compensate: what it has added to the pending vector, the velocity (of Nesterov momentum,
+ * too) or g; for top-k's lookahead. */
+static inline const float *tg__feedback_last(const tg__feedback *f, const float *g)
+{
+    return f->ops->forms == TG__FORMS_VELOCITY ? f->vec[0] : g;
+}
+
 /* tg__feedback_NAME, for each line of feedbacks.def. */
 #define TG_FEEDBACK(name) extern const tg__feedback_ops tg__feedback_##name;
 #include "feedback/feedbacks.def"

@@ -179,8 +179,8 @@ static void velocity_has_the_bits_of_the_fused_kernel(void **state)
             for (uint64_t step = 0; step < 4; step++) {
                 const float *p;
                 anything(x.g, sizes[s], step);
-                size_t k = tg__kernel()->dgc_select(u, v, x.g, sizes[s], 0.9f, nesterov, 1.5f, idx,
-                                                    val, sizes[s]);
+                size_t k = tg__kernel()->dgc_select(u, v, x.g, sizes[s], 0.9f, nesterov, 0, 1.5f,
+                                                    idx, val, sizes[s]);
                 for (size_t i = 0; i < k; i++) {
                     v[idx[i]] -= val[i];
                     u[idx[i]] = 0;

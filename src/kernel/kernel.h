@@ -111,9 +111,10 @@ typedef struct tg__kernels {
     size_t (*add_select)(float *r, const float *g, size_t n, float ahead, float threshold,
                          uint32_t *idx, float *val, size_t cap);
     /* DGC's momentum correction and selection in one pass (Lin et al. 2018, alg. 4):
-     * u = m*u + g; v = v + u; Nesterov: u = m*(u + g); v = (v + u) + g. Then select on v. */
+     * u = m*u + g; v = v + u; Nesterov: u = m*(u + g); v = (v + u) + g. Then select on the scores
+     * v + ahead * u; ahead = 0: on v. */
     size_t (*dgc_select)(float *u, float *v, const float *g, size_t n, float m, bool nesterov,
-                         float threshold, uint32_t *idx, float *val, size_t cap);
+                         float ahead, float threshold, uint32_t *idx, float *val, size_t cap);
     /* The same correction, and the sum of the new |v| in f64 lanes and chunks (NaN unless finite),
      * in one pass. CSC chooses chunks by it. */
     double (*dgc_sum_abs)(float *u, float *v, const float *g, size_t n, float m, bool nesterov);

@@ -197,11 +197,14 @@ static void test_dgc(void **state)
     (void)state;
     uint32_t idx[1 + TG__SELECT_SLACK];
     float u = 1, v = 1, g = 2, val[1 + TG__SELECT_SLACK];
-    assert_int_equal(k->dgc_select(&u, &v, &g, 1, 0.5f, false, 3.5f, idx, val, 1), 1);
+    assert_int_equal(k->dgc_select(&u, &v, &g, 1, 0.5f, false, 0, 3.5f, idx, val, 1), 1);
     assert_true(u == 2.5f && v == 3.5f && val[0] == 3.5f && idx[0] == 0);
     u = v = 1;
-    assert_int_equal(k->dgc_select(&u, &v, &g, 1, 0.5f, true, 4.75f, idx, val, 1), 0);
+    assert_int_equal(k->dgc_select(&u, &v, &g, 1, 0.5f, true, 0, 4.75f, idx, val, 1), 0);
     assert_true(u == 1.5f && v == 4.5f);
+    u = v = 1;
+    assert_int_equal(k->dgc_select(&u, &v, &g, 1, 0.5f, false, 2, 8.5f, idx, val, 1), 1);
+    assert_true(u == 2.5f && v == 3.5f && val[0] == 8.5f);
 }
 
 /* Sums of more elements than f32 can count in ones, across a chunk's end; NaN if not finite. */

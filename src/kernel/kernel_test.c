@@ -127,8 +127,8 @@ static void run_add_select(const tg__kernels *k, world *w, unsigned v)
 
 static void run_dgc_select(const tg__kernels *k, world *w, unsigned v)
 {
-    forget_slack(w, k->dgc_select(w->f[0], w->f[1], w->f[2], w->n, 0.9f, v % 2, thresholds[v / 2],
-                                  w->idx, w->val, w->cap));
+    forget_slack(w, k->dgc_select(w->f[0], w->f[1], w->f[2], w->n, 0.9f, v % 2,
+                                  v / 2 % 2 ? 2.0f : 0, thresholds[v / 4], w->idx, w->val, w->cap));
 }
 
 static void run_dgc_sum_abs(const tg__kernels *k, world *w, unsigned v)
@@ -162,7 +162,7 @@ static const kernel_case cases[] = {
     {"select", run_select, TG_COUNT(thresholds)},
     {"ahead_select", run_ahead_select, 2 * TG_COUNT(thresholds)},
     {"add_select", run_add_select, 2 * TG_COUNT(thresholds)},
-    {"dgc_select", run_dgc_select, 2 * TG_COUNT(thresholds)},
+    {"dgc_select", run_dgc_select, 4 * TG_COUNT(thresholds)},
     {"dgc_sum_abs", run_dgc_sum_abs, 2},
     {"adacomp_select", run_adacomp_select, 5},
     {"sgd", run_sgd, 3},

@@ -149,7 +149,7 @@ static void dgc(const job *j, size_t at, size_t n)
 {
     uint32_t idx[TG__SELECT_SLACK];
     float val[TG__SELECT_SLACK];
-    tg__kernel()->dgc_select(j->u + at, j->dst + at, j->src + at, n, j->a, j->nesterov, NAN, idx,
+    tg__kernel()->dgc_select(j->u + at, j->dst + at, j->src + at, n, j->a, j->nesterov, 0, NAN, idx,
                              val, 0);
 }
 

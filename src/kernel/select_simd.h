@@ -66,10 +66,19 @@ static size_t add_select(float *r, const float *g, size_t n, float ahead, float 
     SELECT(add_step(r + i, g + i, ahead, left));
 }
 
-static size_t dgc_select(float *u, float *v, const float *g, size_t n, float m, bool nesterov,
-                         float threshold, uint32_t *idx, float *val, size_t cap)
+static inline vec dgc_score(float *u, float *v, const float *g, size_t left, float m, bool nesterov,
+                            float ahead)
 {
-    SELECT(dgc_step(u + i, v + i, g + i, left, m, nesterov));
+    const vec sum = dgc_step(u, v, g, left, m, nesterov);
+    return sum + ahead * vec_get(u, left);
+}
+
+static size_t dgc_select(float *u, float *v, const float *g, size_t n, float m, bool nesterov,
+                         float ahead, float threshold, uint32_t *idx, float *val, size_t cap)
+{
+    if (ahead == 0) /* 0 * u may be NaN */
+        SELECT(dgc_step(u + i, v + i, g + i, left, m, nesterov));
+    SELECT(dgc_score(u + i, v + i, g + i, left, m, nesterov, ahead));
 }
 
 static void fill(tg__kernels *table)

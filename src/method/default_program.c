@@ -184,6 +184,7 @@ static tg_status encode_coded(tg__method *m, program *p, tg__task *task, tg__exc
     ctx.gradient = tg__method_clip(m, task->g);
     if (!f->ops->compensate(f, ctx.gradient, m->n, m->scratch, &sent))
         return tg_fail(TG_E_NONFINITE, "the compensated vector is not finite");
+    ctx.gradient = tg__feedback_last(f, ctx.gradient);
     const bool remembers = f->ops->sent != NULL;
     TG_TRY(tg__codec_encode(p->codec, &ctx, sent, m->n, x->parts, x->nparts,
                             remembers ? &view : NULL));

@@ -89,9 +89,10 @@ static size_t residual_again(const tg__source *s, size_t begin, size_t m, float 
 static float velocity_peek(const tg__source *s, size_t i)
 {
     const accumulated *a = (const accumulated *)s;
-    if (a->nesterov)
-        return (a->x[i] + a->momentum * (a->u[i] + a->g[i])) + a->g[i];
-    return a->x[i] + (a->momentum * a->u[i] + a->g[i]);
+    const float u =
+        a->nesterov ? a->momentum * (a->u[i] + a->g[i]) : a->momentum * a->u[i] + a->g[i];
+    const float v = a->nesterov ? (a->x[i] + u) + a->g[i] : a->x[i] + u;
+    return v + s->ahead * u;
 }
 
 static size_t velocity_pass(const tg__source *s, size_t begin, size_t m, float threshold,
@@ -99,7 +100,15 @@ static size_t velocity_pass(const tg__source *s, size_t begin, size_t m, float t
 {
     const accumulated *a = (const accumulated *)s;
     return tg__kernel()->dgc_select(a->u + begin, a->x + begin, a->g + begin, m, a->momentum,
-                                    a->nesterov, threshold, idx, val, cap);
+                                    a->nesterov, s->ahead, threshold, idx, val, cap);
+}
+
+static size_t velocity_again(const tg__source *s, size_t begin, size_t m, float threshold,
+                             uint32_t *idx, float *val, size_t cap)
+{
+    const accumulated *a = (const accumulated *)s;
+    return tg__kernel()->ahead_select(a->x + begin, a->u + begin, m, s->ahead, threshold, idx, val,
+                                      cap);
 }
 
 static tg_status selecting(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
@@ -111,7 +120,7 @@ static tg_status selecting(tg__feedback *f, tg_codec *c, const tg_encode_context
     accumulated a = {.source = {.x = x,
                                 .peek = velocity ? velocity_peek : residual_peek,
                                 .pass = velocity ? velocity_pass : residual_pass,
-                                .again = velocity ? NULL : residual_again},
+                                .again = velocity ? velocity_again : residual_again},
                      .u = f->vec[0],
                      .x = x,
                      .g = g,

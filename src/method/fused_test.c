@@ -67,8 +67,10 @@ static void stepwise(side *s, const tg_encode_context *ctx, const float *g, size
 {
     const float *p;
     tg__view view;
+    tg_encode_context last = *ctx;
     s->f.ops->compensate(&s->f, g, n, s->scratch, &p);
-    assert_int_equal(tg__codec_encode(s->c, ctx, p, n, s->parts, nparts, &view), TG_OK);
+    last.gradient = tg__feedback_last(&s->f, ctx->gradient);
+    assert_int_equal(tg__codec_encode(s->c, &last, p, n, s->parts, nparts, &view), TG_OK);
     if (view.sparse)
         s->f.ops->sent(&s->f, p, n, view.idx, view.val, view.k);
     else
@@ -178,6 +180,7 @@ static void velocity_topk(void **state)
         compare("velocity", "topk:density=0.2,values=f32", params);
         compare("velocity", "topk:density=0.01,values=int8,scope=tensor", params);
         compare("velocity", "topk:density=0.05,values=1bit", params);
+        compare("velocity", "topk:density=0.02,lookahead=2", params);
     }
 }
 

@@ -315,11 +315,19 @@ class Defaults(CliTest):
         self.assertEqual(optimizer("--optimizer", "sgd:lr=1")[0], "sgd:lr=1,momentum=0.9")
         self.assertEqual(optimizer("--model", "lstm:hidden=4,embed=4")[0], "adam:lr=0.002")
         for args, other in ((["--method", "dgc"], "sgd:lr=0.05,momentum=0.9"), (["--method", "csc:momentum=0.5"], "sgd:lr=0.05,momentum=0.5"),
-                            (["--method", "signum"], "sgd:lr=0.001,momentum=0"), (["--strategy", "demo"], "sgd:lr=0.001")):
+                            (["--method", "dgc", "--lr", "0.1"], "sgd:lr=0.1,momentum=0.9"), (["--rule", "*.bias=dgc"], "sgd:lr=0.05,momentum=0.9"),
+                            (["--strategy", "od:local=sgd"], "sgd:lr=0.05,momentum=0.9"), (["--method", "signum"], "sgd:lr=0.001,momentum=0"),
+                            (["--method", "signum", "--lr", "0.003"], "sgd:lr=0.003,momentum=0"), (["--strategy", "demo"], "sgd:lr=0.001")):
             now, said = optimizer(*args)
             self.assertEqual(now, other)
             self.assertIn(usual, said)
+        self.assertEqual(optimizer("--strategy", "od:local=sgd,eta_loc=0.01")[0], usual)
+        self.assertEqual(optimizer("--method", "dgc", "--optimizer", "sgd:lr=1"), ("sgd:lr=1,momentum=0.9", ""))
         self.assertIn("updates", run(*job, "--method", "topk").stderr)
+        tuned = run("tune", *over(*job[1:-2], "--steps", "9"), "--vary", "optimizer.lr=0.001,0.002", "--out", self.path("tuned"))
+        self.assertEqual(tuned.returncode, 0, tuned.stderr)
+        self.assertRegex(tuned.stdout, r"--optimizer adamw:lr=0\.00[12] ")  # completed as below
+        self.assertEqual(optimizer("--optimizer", "adamw:lr=0.002")[0], "adamw:lr=0.002,weight_decay=0.1")
 
     def test_a_single_node_is_warned_of(self):
         self.started("--nodes", "2", "--method", "topk", said=["warning: --nodes 2 with 2 workers: all workers are in one node", "method topk saves no bytes"])

@@ -173,10 +173,9 @@ static tg_status encode_on_host(pair *p, uint64_t step, tg__part *part)
     const float *sent;
     tg__view view = {0};
     *part = (tg__part){.dst = p->frame, .cap = p->bound, .hi = p->n};
-    if (p->f.ops->forms == TG__FORMS_SUM) /* no method has velocity and top-k's lookahead */
-        ctx.gradient = p->g;
     if (!p->f.ops->compensate(&p->f, p->g, p->n, p->scratch, &sent))
         return TG_E_NONFINITE;
+    ctx.gradient = tg__feedback_last(&p->f, p->g);
     TG_TRY(tg__codec_encode(p->codec, &ctx, sent, p->n, part, 1,
                             p->f.ops->sent != NULL ? &view : NULL));
     if (p->f.ops->sent != NULL && view.sparse)

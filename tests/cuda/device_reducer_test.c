@@ -217,6 +217,8 @@ static void test_bits(void **state)
         "topk:density=0.02,exchange=reducescatter",
         "dgc:density=0.01,warmup=2",
         "dgc:density=0.01,warmup=0,nesterov=yes,masking=no",
+        "dgc:density=0.01,warmup=0,lookahead=2",
+        "dgc:density=0.01,warmup=0,lookahead=0.5,nesterov=yes,clip=1",
         "dgc:density=0.01,warmup=0,clip=1",
         "2bit",
         "2bit:threshold=0.5",
@@ -284,20 +286,19 @@ static void test_overflow(void **state)
 
 /* A NaN that was written into the memory has the same effect as on the host: it is found when no
  * threshold is known that enough elements reach, and the memory starts anew. */
-static void test_nan_in_memory(void **state)
+static void nan_in_memory(const char *method)
 {
     static float x[N];
     tg_status statuses[2][8];
     float memory[2][8];
     int refused = 0;
-    (void)state;
     for (int on_gpu = 0; on_gpu < 2; on_gpu++) {
         tg_transport *t;
         rank k = {.on_gpu = on_gpu != 0};
         const tg_reducer_config config = {.struct_size = sizeof config,
                                           .memory = on_gpu ? TG_CUDA : TG_HOST};
         assert_int_equal(tg_transport_inproc(1, &t), TG_OK);
-        assert_int_equal(tg_reducer_create("topk:density=0.1", t, N, &config, &k.r), TG_OK);
+        assert_int_equal(tg_reducer_create(method, t, N, &config, &k.r), TG_OK);
         if (k.on_gpu)
             assert_int_equal(cudaMalloc(&k.device, sizeof x), cudaSuccess);
         for (int step = 0; step < 8; step++) {
@@ -322,6 +323,13 @@ static void test_nan_in_memory(void **state)
         refused += statuses[1][step] == TG_E_NONFINITE;
     }
     assert_true(refused > 0);
+}
+
+static void test_nan_in_memory(void **state)
+{
+    (void)state;
+    nan_in_memory("topk:density=0.1");
+    nan_in_memory("topk:density=0.1,lookahead=2");
 }
 
 static void test_refused(void **state)

@@ -122,7 +122,8 @@ static void write_2bit(float *val, size_t m, uint8_t *dst)
     size_t upper;
     take_magnitudes(&a, val, m);
     class_sums(&a, 0, sum, &upper);
-    mean = sum[1] / (double)m; /* > 0: the padding zeros are not counted */
+    mean =
+        sum[1] / (double)m; /* above 0, the padding zeros are not counted; at 0, all levels are 0 */
     class_sums(&a, mean, sum, &upper);
     float level[2] = {upper < m ? (float)(sum[0] / (double)(m - upper)) : 0,
                       (float)(sum[1] / (double)upper)};

@@ -251,6 +251,8 @@ static tg_status rerun(tg__topk *t, const tg__source *s, size_t lo, size_t n, si
     uint32_t hist[BINS] = {0};
     size_t seen;
     if (s->ahead != 0) { /* no vector holds the scores */
+        if (!tg__kernel()->all_finite(s->x + lo, n))
+            return nonfinite();
         *count_p = collect(t, s, s->again, lo, n, k, 0, &seen);
         return TG_OK;
     }
@@ -337,6 +339,9 @@ tg_status tg__topk_select(tg__topk *t, tg__topk_hint *hint, const tg__source *s,
     } else if (count == k) {
         kth = least_magnitude(val, k);
     }
+    /* Scores of finite elements may be infinite, and then keep out an infinite element. */
+    if (s->ahead != 0 && kth >= TG__F32_INF && !tg__kernel()->all_finite(s->x + lo, n))
+        return nonfinite();
     for (size_t i = 0; s->ahead != 0 && i < count; i++)
         val[i] = s->x[idx[i]];
     for (size_t i = 0; i < count; i++)

@@ -202,6 +202,13 @@ static size_t scores(const tg__source *s, size_t begin, size_t m, float threshol
     return tg__kernel()->select(x + begin, m, threshold, idx, val, cap);
 }
 
+static size_t scores_once(const tg__source *s, size_t begin, size_t m, float threshold,
+                          uint32_t *idx, float *val, size_t cap)
+{
+    atomic_fetch_add(&passed, m);
+    return scores(s, begin, m, threshold, idx, val, cap);
+}
+
 static float score(const tg__source *s, size_t i)
 {
     assert_ptr_equal(s->x, y);
@@ -212,7 +219,8 @@ static void scores_decide(void **state)
 {
     (void)state;
     static const size_t ns[] = {1, 1000, MAX_N}, shares[] = {1000, 100, 3, 1};
-    const tg__source scored = {.x = y, .ahead = 2, .peek = score, .pass = scores, .again = scores};
+    const tg__source scored = {
+        .x = y, .ahead = 2, .peek = score, .pass = scores_once, .again = scores};
     selector both[2] = {{.t.pool = NULL}, {.t.pool = pool}};
     for (size_t i = 0; i < TG_COUNT(ns); i++) {
         for (unsigned v = 0; v < TEST_VECTORS; v++) {
@@ -223,11 +231,13 @@ static void scores_decide(void **state)
                 y[order[j]] = 0;
             for (size_t j = 0; j < 2 * TG_COUNT(shares); j++) {
                 selector *sel = &both[j % 2];
+                passed = 0;
                 const size_t k = TG__MAX(ns[i] / shares[j / 2], (size_t)1);
                 assert_int_equal(tg__topk_reserve(&sel->t, tg__topk_room(&sel->t, ns[i], k)),
                                  TG_OK);
                 assert_int_equal(tg__topk_select(&sel->t, &sel->hint, &scored, 0, ns[i], k), TG_OK);
                 size_t seen = 0;
+                assert_int_equal(passed, ns[i]);
                 assert_int_equal(sel->t.count, mark(ns[i], k));
                 for (size_t e = 0; e < ns[i]; e++) {
                     if (!chosen[e])
@@ -240,6 +250,32 @@ static void scores_decide(void **state)
     }
     tg__topk_free(&both[0].t);
     tg__topk_free(&both[1].t);
+}
+
+/* An infinite element is found, though finite ones have infinite scores, and a NaN that an old hint
+ * passes over. */
+static void scores_hide_nothing(void **state)
+{
+    (void)state;
+    enum { FEW = 1000 };
+    const tg__source scored = {.x = y, .ahead = 2, .peek = score, .pass = scores, .again = scores};
+    selector sel = {0};
+    assert_int_equal(tg__topk_reserve(&sel.t, tg__topk_room(&sel.t, FEW, 1)), TG_OK);
+    for (size_t i = 0; i < FEW; i++)
+        x[i] = y[i] = 1;
+    x[5] = x[9] = INFINITY;
+    y[5] = 3e38f;
+    assert_int_equal(tg__topk_select(&sel.t, &sel.hint, &scored, 0, FEW, 1), TG_OK);
+    assert_int_equal(sel.t.idx[0], 5);
+    sel.t.count = 0;
+    y[9] = INFINITY;
+    assert_int_equal(tg__topk_select(&sel.t, &sel.hint, &scored, 0, FEW, 1), TG_E_NONFINITE);
+    sel.t.count = 0;
+    x[5] = x[9] = y[9] = 1;
+    x[7] = y[7] = NAN;
+    sel.hint = (tg__topk_hint){.threshold = 100, .n = FEW, .k = 1};
+    assert_int_equal(tg__topk_select(&sel.t, &sel.hint, &scored, 0, FEW, 1), TG_E_NONFINITE);
+    tg__topk_free(&sel.t);
 }
 
 static void infinities_are_refused(void **state)
@@ -364,7 +400,7 @@ int main(void)
         cmocka_unit_test(a_flood_of_candidates),  cmocka_unit_test(a_good_hint_needs_no_sample),
         cmocka_unit_test(infinities_are_refused), cmocka_unit_test(counts),
         cmocka_unit_test(ranges_are_appended),    cmocka_unit_test(threads_give_the_same),
-        cmocka_unit_test(scores_decide),
+        cmocka_unit_test(scores_decide),          cmocka_unit_test(scores_hide_nothing),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     tg__pool_destroy(pool);
