@@ -38,6 +38,7 @@ done
 text ssgd12-dense 12
 text updates12-1bit 12 --method 1bit
 text updates12-topk 12 --method topk:warmup=588
+text updates12-topk-ahead 12 --method topk:lookahead=2
 text updates12-adacomp 12 --method adacomp
 text cd12 12 --method 2bit --strategy cd
 rate=0.008
