@@ -73,20 +73,29 @@ static void say(bench *b, unsigned flags, const char *spec, double factor)
     tg__put32(at + 8, 10);
 }
 
-/* Code a vector of equal values; sum (N) gets the decoded ones. Returns false if it is dropped. */
-static bool code(bench *b, unsigned flags, double factor, float value, float *sum)
+/* Code a vector; sum (N) gets the decoded values. Returns false if it is dropped. */
+static bool code_vector(bench *b, const char *spec, unsigned flags, double factor,
+                        const float *value, float *sum)
 {
     size_t len;
-    say(b, flags, "topk:density=0.1,values=f32", factor);
+    say(b, flags, spec, factor);
     assert_int_equal(tg__recoder_open(&b->list, b->g, b->coding), TG_OK);
     assert_int_equal(tg__recoder_compare(b->g->recoder, b->coding, b->g->star.coding), TG_OK);
     assert_true(tg__recoder_room(b->g->recoder) <= ROOM);
-    for (int i = 0; i < N; i++)
-        tg__gathering_values(b->g)[i] = value;
+    memcpy(tg__gathering_values(b->g), value, N * sizeof *value);
     assert_int_equal(tg__recoder_code(b->g->recoder, b->g, b->frame, ROOM, &len), TG_OK);
     assert_int_equal(tg__frame_check(b->frame, len, N, TG__ID_topk), TG_OK);
     tg__frame_decode_add(b->frame, len, sum, NULL);
     return (b->g->flags & TG__FLAG_NONFINITE) == 0;
+}
+
+/* The same for a vector of equal values. */
+static bool code(bench *b, unsigned flags, double factor, float value, float *sum)
+{
+    float all[N];
+    for (int i = 0; i < N; i++)
+        all[i] = value;
+    return code_vector(b, "topk:density=0.1,values=f32", flags, factor, all, sum);
 }
 
 static int count(const float *sum, float value)
@@ -95,6 +104,29 @@ static int count(const float *sum, float value)
     for (int i = 0; i < N; i++)
         k += sum[i] == value;
     return k;
+}
+
+/* With lookahead the mean of the step decides: 0.5 + 2 * 0.5 goes before residuals of 1. */
+static void the_last_mean_decides(void **state)
+{
+    (void)state;
+    for (int ahead = 0; ahead < 2; ahead++) {
+        const char *spec =
+            ahead ? "topk:density=0.1,values=f32,lookahead=2" : "topk:density=0.1,values=f32";
+        bench *b = make();
+        float sum[N] = {0}, mean[N];
+        for (int i = 0; i < N; i++)
+            mean[i] = 1;
+        assert_true(code_vector(b, spec, TG__STAR_FIRST, 1, mean, sum));
+        assert_int_equal(count(sum, 1), 10);
+        assert_true(sum[0] == 1 && sum[9] == 1);
+        memset(mean, 0, sizeof mean);
+        mean[0] = 0.5f;
+        assert_true(code_vector(b, spec, 0, 1, mean, sum));
+        assert_true(sum[0] == (ahead ? 1.5f : 1));
+        assert_int_equal(count(sum, 1), ahead ? 18 : 20);
+        release(b);
+    }
 }
 
 static void residuals_go_on(void **state)
@@ -195,6 +227,7 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_last_mean_decides),
         cmocka_unit_test(residuals_go_on),
         cmocka_unit_test(huge_residuals_begin_anew),
         cmocka_unit_test(refusals),
