@@ -67,8 +67,8 @@ const struct option_def option_table[] = {
 
     {.o = {.help = "Optimizer and precision"}, ALL},
     {.o = {"optimizer", 0, "SPEC", OPT_OPTIMIZER, "optimizers",
-           "update rule and its learning rate: see telegrad optimizers. Texts have adam or adamw: "
-           "see telegrad models"},
+           "update rule and its learning rate: see telegrad optimizers. Language models have adam "
+           "or adamw: see telegrad models"},
      EVERY | OPT_VARY,
      FORM_SPEC,
      AT(optimizer),
