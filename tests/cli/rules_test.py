@@ -129,7 +129,7 @@ class Rules(CliTest):
                   [("cd", "warmup"), ("cd", "local"), ("2bit", "threshold")]),
                  ([*TINY, *MLP, "--method", "csc:warmup=3,chunk=4", "--workers", "2", "--accumulate", "2"], []),
                  ([*TINY, *MLP, "--rule", "*.bias=dgc", "--workers", "2", "--epochs", "25"], [("dgc", "warmup")]),
-                 ([*text, "--method", "dgc"], [("dgc", "warmup")]))
+                 ([*text, "--method", "dgc", "--optimizer", "sgd"], [("dgc", "warmup")]))
         for args, settled in cases:
             plan = self.plan(*args)
             run("train", *args, "--no-eval", "--out", out)  # that a warm-up did not end is said
