@@ -9,7 +9,8 @@
  * With lookahead=A, those of the largest scores |x + A * g|, g the gradient (of DGC: the velocity)
  * that was added last: as if it came A times more. An element that the last gradient moves on is
  * sent earlier than one whose residual has only wandered far. AdaComp compares |x + g| with the
- * maximum of a bin (Chen et al. 2018, arXiv:1712.02679); to rank by it is our addition.
+ * maximum of a bin (Chen et al. 2018, arXiv:1712.02679); to rank by it is our addition. What is
+ * sent is x, which may be 0 here.
  *
  * With select=trimmed, k to 2 k elements above a threshold that is searched (trimmed_select.h).
  *
