@@ -27,7 +27,7 @@ enum { BLOCK = 64, SAMPLES = 256, THRESHOLD = 0, SEEN = 1, FLOATS = 2 };
 
 typedef struct twobit {
     bool adapt, residual, dense;
-    float fixed;
+    float fixed, ahead;
     double start, target;
     tg__line *line;  /* (lines.count) */
     size_t *segment; /* (lines.count) the number of each line's segment */
@@ -93,6 +93,7 @@ static tg_status init(tg_coder *c)
                        c->setup.feedback);
     own->adapt = strcmp(tg_spec_word(spec, "threshold"), "auto") == 0;
     own->fixed = (float)tg_spec_real(spec, "threshold");
+    own->ahead = own->residual ? (float)tg_spec_real(spec, "lookahead") : 0;
     own->start = tg_spec_real(spec, "start");
     own->target = tg_spec_real(spec, "target");
     TG_TRY(make_lines(c, own));
@@ -194,6 +195,7 @@ static tg_status run_passes(tg_coder *c, const tg_encode_context *ctx, const flo
     tg__twobit_pass p = {.bad = c->bad,
                          .r = own->residual ? r : NULL,
                          .g = g,
+                         .ahead = own->ahead,
                          .threshold = now,
                          .planes = own->device_planes,
                          .count = (tg__twobit_count *)(void *)(own->device + own->count),
@@ -207,7 +209,7 @@ static tg_status run_passes(tg_coder *c, const tg_encode_context *ctx, const flo
             .bad = c->bad, .result = TG__LINE_THRESHOLD, .target = own->target, .value = now};
         TG__GPU(tg__line_sums(TG__LINE_SQUARES, &own->lines, &sums, stream));
         TG__GPU(tg__line_results(&own->lines, &finish, stream));
-        p.g = own->residual ? NULL : g;
+        p.added = own->residual;
     }
     TG__GPU(tg__twobit_encode(&own->lines, &p, stream));
     TG__GPU(

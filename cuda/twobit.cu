@@ -1,5 +1,5 @@
 /* 2-bit codes: bytes that move per element: encode 4 (no feedback), 12 (residual), 8 (residual that
- * holds g already), and 1/4; decode 8, or 4 for the first frame, and 1/4. */
+ * holds g already; 12 with lookahead), and 1/4; decode 8, or 4 for the first frame, and 1/4. */
 #include "accumulate.h"
 #include "gpu.h"
 #include "twobit.h"
@@ -60,24 +60,26 @@ struct sample {
     float limit;
 };
 
-/* 256 elements of a line, from i on. r: it keeps the remainder. */
+/* 256 elements of a line, from i on. r: it keeps the remainder. p: how r and g are added. */
 __device__ inline void code(float *r, const float *g, unsigned i, unsigned n, float tau,
-                            const sample &s, uint8_t *planes, counts *c)
+                            const tg__twobit_pass &p, const sample &s, uint8_t *planes, counts *c)
 {
+    const bool reads = r == nullptr || !p.added || p.ahead != 0;
     const unsigned lane = threadIdx.x % WARP;
     float x[UNROLL], y[UNROLL];
 #pragma unroll
     for (unsigned j = 0; j < UNROLL; j++) {
         const unsigned at = i + WARP * j + lane;
         x[j] = r != nullptr && at < n ? r[at] : 0.0f;
-        y[j] = g != nullptr && at < n ? g[at] : 0.0f;
+        y[j] = reads && at < n ? g[at] : 0.0f;
     }
     unsigned word = 0, phase = i / BLOCK % s.stride;
 #pragma unroll
     for (unsigned j = 0; j < UNROLL; j++) {
         const unsigned at = i + WARP * j + lane, own = j / 2 * 4 + j % 2;
-        const float v = r == nullptr ? y[j] : g == nullptr ? x[j] : x[j] + y[j];
-        const bool up = v >= tau, down = v <= -tau;
+        const float v = r == nullptr ? y[j] : p.added ? x[j] : x[j] + y[j];
+        const float score = p.ahead != 0 ? __fadd_rn(v, __fmul_rn(p.ahead, y[j])) : v;
+        const bool up = score >= tau, down = score <= -tau;
         const unsigned ups = __ballot_sync(~0u, up), downs = __ballot_sync(~0u, down);
         const float rest = up ? v - tau : down ? v + tau : v;
         word = lane == own ? ups : lane == own + 2 ? downs : word;
@@ -104,14 +106,14 @@ __global__ void __launch_bounds__(THREADS) encode_pieces(tg__lines lines, tg__tw
     const unsigned warp = threadIdx.x / WARP;
     const float tau = p.threshold[span.line];
     float *r = p.r != nullptr ? p.r + line.begin : nullptr;
-    const float *g = p.g != nullptr ? p.g + line.begin : nullptr;
+    const float *g = p.g + line.begin;
     const sample s = {line.n / BLOCK / SAMPLES + 1, p.r != nullptr ? tau : 2 * tau};
     counts c = {0, 0, false, false};
     if (threadIdx.x == 0)
         sent = late = nonzero = 0;
     __syncthreads();
     for (unsigned i = span.lo + warp * EACH; i < end; i += WARPS * EACH)
-        code(r, g, i, line.n, tau, s, p.planes + line.at, &c);
+        code(r, g, i, line.n, tau, p, s, p.planes + line.at, &c);
     if (c.wrong)
         *p.spoilt = 1;
     if (c.late > 0)

@@ -17,8 +17,10 @@ typedef struct tg__twobit_count {
 /* The planes of all lines. If bad is not UINT64_MAX, nothing is changed. */
 typedef struct tg__twobit_pass {
     const uint64_t *bad;
-    float *r;       /* NULL: the codes of g; else those of r + g, and r keeps the remainder */
-    const float *g; /* NULL: r has it already */
+    float *r; /* NULL: the codes of g; else those of r + g, and r keeps the remainder */
+    const float *g;
+    bool added;              /* r has g already */
+    float ahead;             /* codes of r + ahead * g, with r after the addition; r NULL: 0 */
     const float *threshold;  /* (lines) */
     uint8_t *planes;         /* each line's at its member `at` */
     tg__twobit_count *count; /* (lines) the numbers are added to these */

@@ -24,6 +24,7 @@ static void bad_arguments_are_named(void **state)
     assert_int_equal(tg_codec_create("topk:values=f64", &c), TG_E_SPEC);
     assert_int_equal(tg_codec_create("topk:select=trimmed,lookahead=2", &c), TG_E_SPEC);
     assert_int_equal(tg_codec_create("topk:lookahead=-1", &c), TG_E_SPEC);
+    assert_int_equal(tg_codec_create("2bit:lookahead=1e9", &c), TG_E_SPEC);
     assert_int_equal(tg_codec_create("2bit:threshold=0", &c), TG_E_SPEC);
     assert_int_equal(tg_codec_create("2bit:threshold=1e-60", &c), TG_E_SPEC); /* 0 as f32 */
     assert_null(c);
@@ -197,7 +198,8 @@ static const tg_segment tensors[] = {
     {0, 700, 700, 1, 0}, {700, 1, 1, 1, 0}, {701, 0, 0, 1, 0}, {701, 3396, 4, 849, 0}};
 
 /* Two of four elements: with lookahead=2 those of the largest |x + 2 g|, as they are; without a
- * gradient those of the largest |x|. With density=1 all, even where x + 2 g is 0. */
+ * gradient those of the largest |x|. With density=1 all, even where x + 2 g is 0. A threshold is
+ * compared with the same sum, and sent with its sign. */
 static void the_last_gradient_decides(void **state)
 {
     (void)state;
@@ -210,7 +212,12 @@ static void the_last_gradient_decides(void **state)
                  {"topk:density=0.5,values=f32,lookahead=2", false, {4, 3, 0, 0}},
                  {"topk:density=0.5,values=f32,lookahead=0", true, {4, 3, 0, 0}},
                  {"topk:density=0.75,values=f32,lookahead=2", true, {4, 3, -2, 0}},
-                 {"topk:density=1,values=f32,lookahead=2", true, {4, 3, -2, 1}}};
+                 {"topk:density=1,values=f32,lookahead=2", true, {4, 3, -2, 1}},
+                 {"2bit:threshold=3.5,lookahead=2", true, {0, 3.5f, -3.5f, 0}},
+                 {"2bit:threshold=3.5,lookahead=2", false, {3.5f, 0, 0, 0}},
+                 {"2bit:threshold=3.5", true, {3.5f, 0, 0, 0}},
+                 {"2bit:threshold=0.5,lookahead=10", true, {-0.5f, 0.5f, -0.5f, -0.5f}},
+                 {"strom:threshold=3.5,lookahead=2", true, {0, 3.5f, -3.5f, 0}}};
     for (size_t i = 0; i < TG_COUNT(cases); i++) {
         uint8_t frame[64];
         float out[4];

@@ -136,8 +136,13 @@ typedef struct tg__kernels {
      * tau    > 0
      * bytes  [out] (tg__twobit_bytes(n)) */
     void (*twobit_encode)(const float *p, size_t n, float tau, uint8_t *bytes);
-    /* r += g, codes of r as above, r -= tau * code, in one pass. */
-    void (*twobit_add_encode)(float *r, const float *g, size_t n, float tau, uint8_t *bytes);
+    /* The codes of the scores p + ahead * g. */
+    void (*twobit_ahead_encode)(const float *p, const float *g, size_t n, float ahead, float tau,
+                                uint8_t *bytes);
+    /* r += g, codes of the scores r + ahead * g, r -= tau * code, in one pass. ahead = 0: codes of
+     * r, if g is not finite, too. */
+    void (*twobit_add_encode)(float *r, const float *g, size_t n, float ahead, float tau,
+                              uint8_t *bytes);
     /* dst += tau * code. Bits set in both planes count as 0 (the frame check rejects them). */
     void (*twobit_decode_add)(float *dst, const uint8_t *bytes, size_t n, float tau);
     /* dst = tau * code */

@@ -13,7 +13,13 @@
 #define TAU 0.5f
 
 CALL(twobit_encode, k->twobit_encode(w->f[0], w->n, TAU, w->bytes))
-CALL(twobit_add_encode, k->twobit_add_encode(w->f[0], w->f[1], w->n, TAU, w->bytes))
+CALL(twobit_ahead_encode,
+     k->twobit_ahead_encode(w->f[0], w->f[1], w->n, v ? 1.0f : 0.3f, TAU, w->bytes))
+CALL(twobit_add_encode, k->twobit_add_encode(w->f[0], w->f[1], w->n,
+                                             v == 0   ? 0
+                                             : v == 1 ? 1.0f
+                                                      : 0.3f,
+                                             TAU, w->bytes))
 CALL(twobit_decode_add, k->twobit_decode_add(w->f[0], w->bytes, w->n, TAU))
 CALL(twobit_decode, k->twobit_decode(w->f[0], w->bytes, w->n, TAU))
 CALL(f16_encode, k->f16_encode(w->h, w->f[0], w->n))
@@ -151,7 +157,8 @@ static void run_vote(const tg__kernels *k, world *w, unsigned v)
 
 static const kernel_case cases[] = {
     {"twobit_encode", run_twobit_encode, 1},
-    {"twobit_add_encode", run_twobit_add_encode, 1},
+    {"twobit_ahead_encode", run_twobit_ahead_encode, 2},
+    {"twobit_add_encode", run_twobit_add_encode, 3},
     {"twobit_decode_add", run_twobit_decode_add, 1},
     {"twobit_decode", run_twobit_decode, 1},
     {"twobit_valid", run_twobit_valid, 9},

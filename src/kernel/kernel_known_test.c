@@ -131,7 +131,7 @@ static void test_twobit(void **state)
         g[i] = (float)i;
         r[i] = p[i] - g[i];
     }
-    k->twobit_add_encode(r, g, 10, 4, bytes);
+    k->twobit_add_encode(r, g, 10, 0, 4, bytes);
     k->twobit_encode(p, 10, 4, again);
     assert_memory_equal(bytes, planes, 4);
     assert_memory_equal(again, planes, 4);
@@ -150,6 +150,18 @@ static void test_twobit(void **state)
     assert_false(k->twobit_valid(bytes, 10));
     k->twobit_decode(out, bytes, 10, 4);
     assert_true(out[8] == 0);
+
+    /* One more gradient ahead: -9 2 2 9 12 12 0 2 -2 -91 are compared. What is sent leaves p. */
+    const float last[10] = {0, 3, 0, 3, 4, 5, 0, 7, 8, 9};
+    const float rest[10] = {-5, -1, 2, 2, 4, 3, 0, -5, -10, -96};
+    const uint8_t ahead[4] = {0x38, 0x00, 0x01, 0x02}; /* plus 3 4 5; minus 0 9 */
+    k->twobit_ahead_encode(p, last, 10, 1, 4, again);
+    for (size_t i = 0; i < 10; i++)
+        r[i] = p[i] - last[i];
+    k->twobit_add_encode(r, last, 10, 1, 4, bytes);
+    assert_memory_equal(again, ahead, 4);
+    assert_memory_equal(bytes, ahead, 4);
+    assert_memory_equal(r, rest, sizeof(rest));
 }
 
 static void test_select(void **state)

@@ -10,10 +10,10 @@ static inline vec signed_tau(vec tau, vec m)
     return _mm256_xor_ps(tau, _mm256_and_ps(m, vec_splat(-0.0f)));
 }
 
-static inline vec code(vec p, vec tau, size_t j, planes *to)
+static inline vec code(vec s, vec p, vec tau, size_t j, planes *to)
 {
-    const vec plus = vec_at_least(p, tau);
-    const vec minus = vec_at_least(-tau, p);
+    const vec plus = vec_at_least(s, tau);
+    const vec minus = vec_at_least(-tau, s);
     to->plus |= (uint64_t)mask_bits(plus) << 8 * j;
     to->minus |= (uint64_t)mask_bits(minus) << 8 * j;
     const vec used = _mm256_or_ps(plus, minus);

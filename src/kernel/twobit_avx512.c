@@ -3,10 +3,10 @@
 #include "kernel/twobit_planes.h"
 #include "kernel/variants.h"
 
-static inline vec code(vec p, vec tau, size_t j, planes *to)
+static inline vec code(vec s, vec p, vec tau, size_t j, planes *to)
 {
-    const vmask plus = vec_at_least(p, tau);
-    const vmask minus = vec_at_least(-tau, p);
+    const vmask plus = vec_at_least(s, tau);
+    const vmask minus = vec_at_least(-tau, s);
     to->plus |= (uint64_t)mask_bits(plus) << 16 * j;
     to->minus |= (uint64_t)mask_bits(minus) << 16 * j;
     p = _mm512_mask_sub_ps(p, plus, p, tau);

@@ -41,10 +41,10 @@ static inline vec flip(vec x, uint32x4_t where)
     return vreinterpretq_f32_u32(vreinterpretq_u32_f32(x) ^ (where & vdupq_n_u32(TG__F32_SIGN)));
 }
 
-static inline vec code(vec p, vec tau, size_t j, planes *to)
+static inline vec code(vec s, vec p, vec tau, size_t j, planes *to)
 {
-    to->plus[j] = vcgeq_f32(p, tau);
-    to->minus[j] = vcleq_f32(p, -tau);
+    to->plus[j] = vcgeq_f32(s, tau);
+    to->minus[j] = vcleq_f32(s, -tau);
     const uint32x4_t used = to->plus[j] | to->minus[j];
     const uint32x4_t sent = vreinterpretq_u32_f32(flip(tau, to->minus[j])) & used;
     return p - vreinterpretq_f32_u32(sent); /* x - +0 is x */

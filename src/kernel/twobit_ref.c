@@ -1,14 +1,14 @@
-/* 2-bit codes, the specification: code = +1 where p >= tau, -1 where p <= -tau, else 0, as two bit
- * planes; the remainder is p - tau * code. An element with code 0 keeps its bits. */
+/* 2-bit codes, the specification: code = +1 where the score s >= tau, -1 where s <= -tau, else 0, as
+ * two bit planes; the remainder is p - tau * code. An element with code 0 keeps its bits. */
 #include "kernel/simd_ref.h"
 #include "kernel/twobit_planes.h"
 #include "kernel/variants.h"
 
-static inline vec code(vec p, vec tau, size_t j, planes *to)
+static inline vec code(vec s, vec p, vec tau, size_t j, planes *to)
 {
-    to->plus |= (uint64_t)(p >= tau) << j;
-    to->minus |= (uint64_t)(p <= -tau) << j;
-    return p >= tau ? p - tau : p <= -tau ? p + tau : p;
+    to->plus |= (uint64_t)(s >= tau) << j;
+    to->minus |= (uint64_t)(s <= -tau) << j;
+    return s >= tau ? p - tau : s <= -tau ? p + tau : p;
 }
 
 static inline vec decode_add_vec(vec x, vec tau, size_t j, uint64_t plus, uint64_t minus)

@@ -190,6 +190,8 @@ static void residual_twobit(void **state)
     tg__feedback_params params = {.world = 1};
     compare("residual", "2bit:threshold=0.02", params);
     compare("residual", "2bit:threshold=5", params);
+    compare("residual", "2bit:threshold=0.5,lookahead=1", params);
+    compare("residual", "strom:threshold=0.5,lookahead=0.3", params);
 }
 
 static void residual_twobit_auto(void **state)
@@ -198,6 +200,9 @@ static void residual_twobit_auto(void **state)
     tg__feedback_params params = {.world = 1};
     compare("residual", "2bit:threshold=auto", params);
     compare("residual", "2bit:threshold=auto,start=0.3,target=0.02", params);
+    compare("residual", "2bit:threshold=auto,lookahead=1", params);
+    compare("residual", "2bit:threshold=auto,lookahead=4,target=0.01", params);
+    compare("residual", "strom:lookahead=0.3", params);
 }
 
 static void residual_strom(void **state)

@@ -4,8 +4,9 @@
 #include "method/method_keys.h"
 
 static const tg_key keys[] = {
-    TG__KEY_THRESHOLD("auto"), TG__KEY_START,           TG__KEY_TARGET, TG__KEY_INDEX,
-    TG__KEY_RESCALE("no"),     TG__KEY_EXCHANGE_TWOWAY, {.name = NULL},
+    TG__KEY_THRESHOLD("auto"),   TG__KEY_START,  TG__KEY_TARGET,
+    TG__KEY_THRESHOLD_LOOKAHEAD, TG__KEY_INDEX,  TG__KEY_RESCALE("no"),
+    TG__KEY_EXCHANGE_TWOWAY,     {.name = NULL},
 };
 
 const tg__method_def tg__method_strom = {

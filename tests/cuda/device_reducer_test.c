@@ -222,6 +222,8 @@ static void test_bits(void **state)
         "dgc:density=0.01,warmup=0,clip=1",
         "2bit",
         "2bit:threshold=0.5",
+        "2bit:lookahead=1",
+        "2bit:threshold=0.5,lookahead=0.3",
         "1bit",
         "efsign",
         "signsgd",
@@ -270,6 +272,7 @@ static void test_overflow(void **state)
         "randomk:density=0.1,feedback=none",
         "topk:density=0.01",
         "2bit",
+        "2bit:lookahead=1",
         "dgc:density=0.3",
     };
     static rank host[P], other[P];

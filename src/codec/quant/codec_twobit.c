@@ -5,6 +5,9 @@
  * with one threshold for the vector, or an adaptive one for each segment (threshold_auto.h). The
  * feedback remembers what is not sent.
  *
+ * With lookahead=A, x + A * g is compared with the threshold in place of x, where g is the gradient
+ * that was added last: see codec_topk.c. decoded and x may then differ in sign.
+ *
  * Payload  one threshold (aux 0)   the threshold (f32), then the bit planes of kernel.h
  *          several runs (aux 1)    their count (u32, at least 2); for each run its end (u32) and
  *                                  its threshold (f32); then the planes of all runs in order
@@ -136,19 +139,16 @@ static void write_parts(tg_codec *c, const tg_encode_context *ctx, const tg__ter
     tg__thresholds_begin(&own->thresholds, ctx, x, n);
     for (size_t i = 0; i < nparts; i++)
         write_part(c, ctx, source, &parts[i]);
-    tg__thresholds_end(&own->thresholds, ctx, x, n, source->leaves);
+    tg__thresholds_end(&own->thresholds, ctx, x, source->g, n, source->leaves);
 }
 
 static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
                         tg__part *parts, size_t nparts, tg__view *view_p)
 {
-    tg__ternary source = {.code = tg__ternary_of, .x = x};
-    if (view_p) {
+    if (view_p)
         TG_TRY(tg__scratch(c, &c->decoded, n, sizeof(float)));
-        source.r = c->decoded;
-        source.code = tg__ternary_shown;
-    }
     TG_TRY(reserve(c, ctx, parts, nparts));
+    const tg__ternary source = tg__ternary_of(c, ctx, x, view_p ? c->decoded : NULL);
     write_parts(c, ctx, &source, x, n, parts, nparts);
     if (view_p)
         *view_p = (tg__view){.dense = c->decoded, .k = n};
@@ -293,10 +293,8 @@ static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool ad
 }
 
 static const tg_key keys[] = {
-    TG__KEY_THRESHOLD("0.5"),
-    TG__KEY_START,
-    TG__KEY_TARGET,
-    {.name = NULL},
+    TG__KEY_THRESHOLD("0.5"),    TG__KEY_START,  TG__KEY_TARGET,
+    TG__KEY_THRESHOLD_LOOKAHEAD, {.name = NULL},
 };
 
 static const char *const settings[] = {"threshold=0.01",
@@ -304,6 +302,8 @@ static const char *const settings[] = {"threshold=0.01",
                                        "threshold=auto",
                                        "threshold=auto,start=0.01",
                                        "threshold=auto,target=0.5",
+                                       "threshold=auto,lookahead=1",
+                                       "threshold=0.01,lookahead=3",
                                        NULL};
 
 const tg__codec_ops tg__codec_twobit = {

@@ -3,34 +3,66 @@
 #include "base/mem.h"
 #include "kernel/kernel.h"
 
-void tg__ternary_of(const tg__ternary *t, size_t lo, size_t hi, float threshold, uint8_t *planes)
+/* Planes of p, which is x or r. */
+static void code(const tg__ternary *t, const float *p, size_t lo, size_t hi, float threshold,
+                 uint8_t *planes)
 {
-    tg__kernel()->twobit_encode(t->x + lo, hi - lo, threshold, planes);
+    if (t->g != NULL)
+        tg__kernel()->twobit_ahead_encode(p + lo, t->g + lo, hi - lo, t->ahead, threshold, planes);
+    else
+        tg__kernel()->twobit_encode(p + lo, hi - lo, threshold, planes);
 }
 
-void tg__ternary_shown(const tg__ternary *t, size_t lo, size_t hi, float threshold, uint8_t *planes)
+/* Planes of x. */
+static void of(const tg__ternary *t, size_t lo, size_t hi, float threshold, uint8_t *planes)
 {
-    tg__kernel()->twobit_encode(t->x + lo, hi - lo, threshold, planes);
+    code(t, t->x, lo, hi, threshold, planes);
+}
+
+/* The same; r = the decoded planes. */
+static void shown(const tg__ternary *t, size_t lo, size_t hi, float threshold, uint8_t *planes)
+{
+    code(t, t->x, lo, hi, threshold, planes);
     tg__kernel()->twobit_decode(t->r + lo, planes, hi - lo, threshold);
 }
 
 /* Planes of r, which keeps the remainder. */
 static void left(const tg__ternary *t, size_t lo, size_t hi, float threshold, uint8_t *planes)
 {
-    tg__kernel()->twobit_encode(t->r + lo, hi - lo, threshold, planes);
+    code(t, t->r, lo, hi, threshold, planes);
     tg__kernel()->twobit_decode_add(t->r + lo, planes, hi - lo, -threshold);
 }
 
 /* r += x, then the same, in one pass. */
 static void add(const tg__ternary *t, size_t lo, size_t hi, float threshold, uint8_t *planes)
 {
-    tg__kernel()->twobit_add_encode(t->r + lo, t->x + lo, hi - lo, threshold, planes);
+    tg__kernel()->twobit_add_encode(t->r + lo, t->x + lo, hi - lo, t->ahead, threshold, planes);
+}
+
+tg__ternary tg__ternary_of(tg_codec *c, const tg_encode_context *ctx, const float *x,
+                           float *decoded)
+{
+    const float ahead = ((const tg__thresholds *)c->impl)->ahead;
+    const float *g = ctx->gradient;
+    /* A vector that is the gradient itself is compared as it is. */
+    return (tg__ternary){.code = decoded ? shown : of,
+                         .x = x,
+                         .g = ahead != 0 && g != x ? g : NULL,
+                         .ahead = ahead,
+                         .r = decoded};
 }
 
 tg__ternary tg__ternary_settle(tg_codec *c, const tg_encode_context *ctx, float *r, const float *g,
                                size_t n, atomic_bool *spoilt)
 {
-    tg__ternary t = {.code = add, .x = g, .r = r, .leaves = true, .spoilt = spoilt};
+    const float ahead = ((const tg__thresholds *)c->impl)->ahead;
+    tg__ternary t = {.code = add,
+                     .x = g,
+                     .g = ahead != 0 ? g : NULL,
+                     .ahead = ahead,
+                     .r = r,
+                     .leaves = true,
+                     .spoilt = spoilt};
     if (tg__thresholds_estimates(c->impl, ctx)) {
         tg__kernel()->add(r, g, n);
         t.code = left;

@@ -12,17 +12,17 @@
 typedef struct tg__ternary {
     void (*code)(const struct tg__ternary *t, size_t lo, size_t hi, float threshold,
                  uint8_t *planes);
-    const float *x;
+    const float *x, *g; /* g: the scores are x (or r) + ahead * g. NULL: x (or r) itself */
     float *r;
+    float ahead;
     bool leaves;         /* r keeps the remainder: the source is tg__ternary_settle's */
     atomic_bool *spoilt; /* [out] some r is not finite; NULL: not wanted */
 } tg__ternary;
 
-/* Planes of x. */
-void tg__ternary_of(const tg__ternary *t, size_t lo, size_t hi, float threshold, uint8_t *planes);
-/* Planes of x; r = the decoded planes. */
-void tg__ternary_shown(const tg__ternary *t, size_t lo, size_t hi, float threshold,
-                       uint8_t *planes);
+/* The source for x (n), for codecs whose impl begins with tg__thresholds. decoded (n): [out] the
+ * decoded planes; NULL: not wanted. */
+tg__ternary tg__ternary_of(tg_codec *c, const tg_encode_context *ctx, const float *x,
+                           float *decoded);
 
 /* The source of a pass over r += g, for codecs whose impl begins with tg__thresholds. If thresholds
  * are to be estimated, which needs r first, g is added here. */

@@ -27,6 +27,7 @@ tg_status tg__thresholds_init(tg_codec *c)
     double wish = tg_spec_real(c->spec, "threshold");
     t->adapt = strcmp(tg_spec_word(c->spec, "threshold"), "auto") == 0;
     t->fixed = (float)wish;
+    t->ahead = (float)tg_spec_real(c->spec, "lookahead");
     t->start = tg_spec_real(c->spec, "start");
     t->target = tg_spec_real(c->spec, "target");
     if (!t->adapt && (!(t->fixed > 0) || !isfinite(t->fixed)))
@@ -124,14 +125,32 @@ void tg__thresholds_begin(tg__thresholds *t, const tg_encode_context *ctx, const
     }
 }
 
-/* The fraction of x (n) with |x| >= limit, in a sample of blocks. */
-static double fraction(const float *x, size_t n, float limit)
+/* rest = what is left of x (m) after it was sent. */
+static void subtract_sent(const tg__thresholds *t, const float *x, const float *g, size_t m,
+                          float tau, float *rest)
+{
+    uint8_t planes[BLOCK / 4];
+    if (g != NULL)
+        tg__kernel()->twobit_ahead_encode(x, g, m, t->ahead, tau, planes);
+    else
+        tg__kernel()->twobit_encode(x, m, tau, planes);
+    memcpy(rest, x, m * sizeof(*rest));
+    tg__kernel()->twobit_decode_add(rest, planes, m, -tau);
+}
+
+/* The fraction of the remainder of x (n) with a magnitude of tau or more, in a sample of blocks. */
+static double late_fraction(const tg__thresholds *t, const float *x, const float *g, size_t n,
+                            float tau, bool left)
 {
     uint8_t planes[BLOCK / 4];
     size_t blocks = n / BLOCK, stride = blocks / SAMPLES + 1, count = 0, seen = 0;
     for (size_t begin = 0; begin < n; begin += stride * BLOCK) {
+        float block[BLOCK];
+        const float *rest = left ? x + begin : block;
         size_t m = TG__MIN(n - begin, (size_t)BLOCK);
-        tg__kernel()->twobit_encode(x + begin, m, limit, planes);
+        if (!left)
+            subtract_sent(t, x + begin, g ? g + begin : NULL, m, tau, block);
+        tg__kernel()->twobit_encode(rest, m, tau, planes);
         count += tg__kernel()->count_bits(planes, tg__twobit_bytes(m));
         seen += m;
     }
@@ -139,7 +158,7 @@ static double fraction(const float *x, size_t n, float limit)
 }
 
 void tg__thresholds_end(const tg__thresholds *t, const tg_encode_context *ctx, const float *x,
-                        size_t n, bool left)
+                        const float *g, size_t n, bool left)
 {
     if (!t->adapt || !ctx->memory)
         return;
@@ -150,7 +169,9 @@ void tg__thresholds_end(const tg__thresholds *t, const tg_encode_context *ctx, c
         float *memory = ctx->memory + FLOATS * i;
         double density = (double)t->sent[i] / (double)s.n, excess = density / t->target - 1;
         if (t->sent[i] > 0) {
-            double late = fraction(x + s.begin, s.n, left ? t->now[i] : 2 * t->now[i]) / density;
+            double late =
+                late_fraction(t, x + s.begin, g ? g + s.begin : NULL, s.n, t->now[i], left);
+            late /= density;
             excess = TG__MAX(excess, LATE_WEIGHT * (late - LATE));
         }
         double seen = (double)memory[SEEN], gain = GAIN;

@@ -30,6 +30,7 @@
 typedef struct tg__thresholds {
     bool adapt;
     float fixed;
+    float ahead;          /* scores x + ahead * g are compared; g: the last addition to x */
     double start, target; /* start 0: estimated */
     /* For the current call: */
     float *now;   /* (nsegments; 1 without segments) */
@@ -38,7 +39,8 @@ typedef struct tg__thresholds {
 
 /* The first three are for codecs whose impl begins with tg__thresholds. */
 
-/* Read the keys threshold (a number or auto), start and target, which apply to auto only.
+/* Read the keys threshold (a number or auto), start and target, which apply to auto only, and
+ * lookahead.
  * Errors  TG_E_SPEC */
 TG_NODISCARD tg_status tg__thresholds_init(tg_codec *c);
 size_t tg__thresholds_memory(const tg_codec *c); /* floats per segment */
@@ -55,9 +57,10 @@ bool tg__thresholds_estimates(const tg__thresholds *t, const tg_encode_context *
 void tg__thresholds_begin(tg__thresholds *t, const tg_encode_context *ctx, const float *x,
                           size_t n);
 /* All segments have been counted: adapt the context's memory. x (n): the encoded vector, or (left)
- * the remainder after subtracting the decoded values; the outcome is the same. */
+ * the remainder after subtracting the decoded values; the outcome is the same.
+ * g  (n) what the scores look ahead by; NULL: x itself was compared. Not read if left */
 void tg__thresholds_end(const tg__thresholds *t, const tg_encode_context *ctx, const float *x,
-                        size_t n, bool left);
+                        const float *g, size_t n, bool left);
 
 /* The keys, shared by codecs and methods. */
 #define TG__KEY_THRESHOLD(text)                                                              \
@@ -71,4 +74,8 @@ void tg__thresholds_end(const tg__thresholds *t, const tg_encode_context *ctx, c
 #define TG__KEY_TARGET                          \
     TG__KEY(REAL, "target", TG__TARGET, 0, 0.5, \
             "fraction of the elements that auto aims to send, on average", .min_open = true)
+#define TG__KEY_THRESHOLD_LOOKAHEAD                                                             \
+    TG__KEY(REAL, "lookahead", "0", 0, 1000,                                                    \
+            "compare elements with the threshold as if the last gradient came this many times " \
+            "more, so that what moves on is sent before what has only wandered far")
 #endif

@@ -52,8 +52,11 @@ static float noise(uint64_t *state)
 static void step(uint64_t t, float scale)
 {
     uint64_t state = t * 7919 + 1;
-    const tg_encode_context ctx = {
-        .struct_size = sizeof ctx, .segments = segments, .nsegments = SEGMENTS, .memory = w.memory};
+    const tg_encode_context ctx = {.struct_size = sizeof ctx,
+                                   .gradient = g,
+                                   .segments = segments,
+                                   .nsegments = SEGMENTS,
+                                   .memory = w.memory};
     memset(w.sent, 0, sizeof w.sent);
     for (size_t s = 0; s < SEGMENTS; s++)
         for (size_t i = segments[s].begin; i < segments[s].begin + segments[s].n; i++) {
@@ -95,6 +98,9 @@ static void finds_the_density(void **state)
         double target;
     } cases[] = {{"2bit:threshold=auto,target=0.1", 0.1},
                  {"2bit:threshold=auto,target=0.02", 0.02},
+                 {"2bit:threshold=auto,target=0.1,lookahead=1", 0.1},
+                 {"2bit:threshold=auto,target=0.02,lookahead=2", 0.02},
+                 {"strom:target=0.05,start=450,lookahead=1", 0.05},
                  {"2bit:threshold=auto,target=0.1,start=300", 0.1},
                  {"2bit:threshold=auto,target=0.1,start=0.03", 0.1},
                  {"strom:target=0.05,start=450", 0.05},

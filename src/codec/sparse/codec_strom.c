@@ -2,7 +2,7 @@
  *
  *     decoded = sign(x) * threshold where |x| >= threshold, else 0
  *
- * This is the rule of 2bit. Here the few elements that are sent are listed (level_frame.h), with
+ * This is the rule of 2bit (also with lookahead). Here the few elements that are sent are listed (level_frame.h), with
  * one threshold for the vector, or an adapted one for each segment (threshold_auto.h). If many are
  * sent, the index coding becomes a bitmap, and apart from the heads of its runs the frame is never
  * longer than 2bit's planes.
@@ -86,15 +86,15 @@ static tg_status write_parts(tg_codec *c, const tg_encode_context *ctx, const tg
         append(&own->list, at, r.lo, r.hi, t->now[r.segment]);
         at += tg__twobit_bytes(r.hi - r.lo);
     }
-    tg__thresholds_end(t, ctx, x, n, source->leaves);
+    tg__thresholds_end(t, ctx, x, source->g, n, source->leaves);
     return tg__levels_write(&own->list, TG__ID_strom, parts, nparts, view_p);
 }
 
 static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
                         tg__part *parts, size_t nparts, tg__view *view_p)
 {
-    const tg__ternary source = {.code = tg__ternary_of, .x = x};
     TG_TRY(reserve(c, ctx, n, parts, nparts));
+    const tg__ternary source = tg__ternary_of(c, ctx, x, NULL);
     return write_parts(c, ctx, &source, x, n, parts, nparts, view_p);
 }
 
@@ -109,12 +109,17 @@ static tg_status settle(tg_codec *c, const tg_encode_context *ctx, float *r, con
 }
 
 static const tg_key keys[] = {
-    TG__KEY_THRESHOLD("auto"), TG__KEY_START, TG__KEY_TARGET, TG__KEY_INDEX, {.name = NULL},
+    TG__KEY_THRESHOLD("auto"),   TG__KEY_START, TG__KEY_TARGET,
+    TG__KEY_THRESHOLD_LOOKAHEAD, TG__KEY_INDEX, {.name = NULL},
 };
 
-static const char *const settings[] = {"threshold=0.01",           "threshold=1,index=bitmap",
-                                       "threshold=1e-3,index=raw", "target=0.3,index=rice",
-                                       "start=0.03,index=ef",      NULL};
+static const char *const settings[] = {"threshold=0.01",
+                                       "threshold=1,index=bitmap",
+                                       "threshold=1e-3,index=raw",
+                                       "target=0.3,index=rice",
+                                       "start=0.03,index=ef",
+                                       "target=0.2,lookahead=1",
+                                       NULL};
 
 const tg__codec_ops tg__codec_strom = {
     .entry = {"strom", "elements beyond a threshold, sent as the threshold with their sign",
