@@ -19,24 +19,26 @@ lstm() {
 }
 
 resnet20 dense --method dense
-resnet20 dgc --method dgc:density=0.001,warmup=2ep
-resnet20 dgc-nowarmup --method dgc:density=0.001,warmup=0
-resnet20 topk --method topk:density=0.001 --strategy ssgd
-resnet20 topk-warmup --method topk:density=0.001,warmup=2ep --strategy ssgd
+resnet20 dgc --method dgc:density=0.001,warmup=2ep,lookahead=0
+resnet20 dgc-nowarmup --method dgc:density=0.001,warmup=0,lookahead=0
+resnet20 topk --method topk:density=0.001,lookahead=0 --strategy ssgd
+resnet20 topk-warmup --method topk:density=0.001,warmup=2ep,lookahead=0 --strategy ssgd
 resnet20 naive --method topk:density=0.001,feedback=none
-resnet20 bit --method 2bit:threshold=auto --strategy ssgd
-resnet20 cd2 --method 2bit:threshold=auto --strategy cd:k=2,warmup=1ep,local=sgd
-resnet20 cd5 --method 2bit:threshold=auto --strategy cd:k=5,warmup=1ep,local=sgd
-resnet20 cd10 --method 2bit:threshold=auto --strategy cd:k=10,warmup=1ep,local=sgd
-for method in topk:density=0.01 2bit 1bit adacomp efsign; do # momentum after and before the exchange; EPOCHS=4
+resnet20 bit --method 2bit:lookahead=0 --strategy ssgd
+resnet20 cd2 --method 2bit:lookahead=0 --strategy cd:k=2,warmup=1ep,local=sgd
+resnet20 cd5 --method 2bit:lookahead=0 --strategy cd:k=5,warmup=1ep,local=sgd
+resnet20 cd10 --method 2bit:lookahead=0 --strategy cd:k=10,warmup=1ep,local=sgd
+for method in topk:density=0.01,lookahead=0 2bit:lookahead=0 1bit adacomp efsign; do # momentum after and before the exchange; EPOCHS=4
     resnet20 "${method%%:*}-ssgd" --method $method --strategy ssgd
     resnet20 "${method%%:*}-updates" --method $method --strategy updates
 done
-resnet20 topk-ahead --method topk:lookahead=2 # EPOCHS=4
-for average in gradients updates; do
-    resnet20 cd5-$average --method 2bit --strategy cd:k=5,average=$average
+for method in topk 2bit dgc; do # EPOCHS=4
+    resnet20 $method-ahead --method $method
 done
-resnet20 dga4-2bit --method 2bit --strategy dga:delay=4
-resnet20 2bit-target --method 2bit:target=0.3 --strategy ssgd
+for average in gradients updates; do
+    resnet20 cd5-$average --method 2bit:lookahead=0 --strategy cd:k=5,average=$average
+done
+resnet20 dga4-2bit --method 2bit:lookahead=0 --strategy dga:delay=4
+resnet20 2bit-target --method 2bit:target=0.3,lookahead=0 --strategy ssgd
 lstm dense --optimizer sgd:lr=20,momentum=0,clip=0.25
-lstm dgc --optimizer sgd:lr=20,momentum=0 --method dgc:density=0.001,warmup=3000,momentum=0,clip=0.5
+lstm dgc --optimizer sgd:lr=20,momentum=0 --method dgc:density=0.001,warmup=3000,momentum=0,clip=0.5,lookahead=0

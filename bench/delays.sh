@@ -59,20 +59,20 @@ done
 
 # CD-SGD and what it is made of.
 images od 4 32 --strategy od:warmup=1ep,local=sgd
-images cd20 4 32 --method 2bit:threshold=auto --strategy cd:k=20,warmup=1ep,local=sgd
+images cd20 4 32 --method 2bit:lookahead=0 --strategy cd:k=20,warmup=1ep,local=sgd
 images x2-ssgd 2 64
 images x2-od 2 64 --strategy od:warmup=1ep,local=sgd
-images x2-bit 2 64 --method 2bit:threshold=auto --strategy ssgd
+images x2-bit 2 64 --method 2bit:lookahead=0 --strategy ssgd
 for k in 2 5 10 20; do
-    images "x2-cd$k" 2 64 --method 2bit:threshold=auto --strategy cd:k=$k,warmup=1ep,local=sgd
-    images "x2-cd$k-preview" 2 64 --method 2bit:threshold=auto --strategy cd:k=$k,warmup=1ep,local=preview,average=gradients
+    images "x2-cd$k" 2 64 --method 2bit:lookahead=0 --strategy cd:k=$k,warmup=1ep,local=sgd
+    images "x2-cd$k-preview" 2 64 --method 2bit:lookahead=0 --strategy cd:k=$k,warmup=1ep,local=preview,average=gradients
 done
 for workers in 2 4; do
     digits "lenet5-x$workers-ssgd" $workers
     digits "lenet5-x$workers-od" $workers --strategy od:warmup=200
-    digits "lenet5-x$workers-bit" $workers --method 2bit:threshold=auto
+    digits "lenet5-x$workers-bit" $workers --method 2bit:lookahead=0
     for k in 2 5 10 20; do
-        digits "lenet5-x$workers-cd$k" $workers --method 2bit:threshold=auto --strategy cd:k=$k,warmup=200
+        digits "lenet5-x$workers-cd$k" $workers --method 2bit:lookahead=0 --strategy cd:k=$k,warmup=200
     done
 done
 

@@ -17,7 +17,7 @@ run() { # name, method, strategy, lr
 }
 
 run dense dense ssgd 0.1
-run dgc dgc:density=0.001,warmup=1ep,values=fp16 ssgd 0.1
-run cd-k2 2bit:threshold=0.005 cd:k=2,warmup=1ep,local=sgd 0.05
-run bit-sgd 2bit:threshold=0.005 ssgd 0.05
+run dgc dgc:density=0.001,warmup=1ep,values=fp16,lookahead=0 ssgd 0.1
+run cd-k2 2bit:threshold=0.005,lookahead=0 cd:k=2,warmup=1ep,local=sgd 0.05
+run bit-sgd 2bit:threshold=0.005,lookahead=0 ssgd 0.05
 python3 "$(dirname "$0")/summarise.py" "$out"/*.jsonl

@@ -30,28 +30,28 @@ run bf16 bf16 0.1 0.9
 run int8 int8 0.1 0.9
 run qsgd qsgd 0.1 0.9
 run terngrad terngrad 0.1 0.9
-run 2bit 2bit:threshold=auto 0.05 0.9
+run 2bit 2bit:lookahead=0 0.05 0.9
 run 1bit 1bit 0.1 0.9
 run 1bit-twoway 1bit:twoway=yes 0.1 0.9
 run signsgd signsgd 0.001 0
 run signum signum 0.001 0
 run efsign efsign 0.1 0.9
-run topk topk 0.05 0.9
-run topk-1bit topk:values=1bit 0.05 0.9
+run topk topk:lookahead=0 0.05 0.9
+run topk-1bit topk:values=1bit,lookahead=0 0.05 0.9
 run randomk randomk:density=0.1 0.01 0.9
-run strom strom 0.05 0.9
+run strom strom:lookahead=0 0.05 0.9
 run adacomp adacomp 0.1 0.9
-run dgc dgc:warmup=1ep 0.1 0.9
-run dgc-0.01% dgc:density=0.0001,warmup=1ep 0.1 0.9
+run dgc dgc:warmup=1ep,lookahead=0 0.1 0.9
+run dgc-0.01% dgc:density=0.0001,warmup=1ep,lookahead=0 0.1 0.9
 # DGC's parts, each row with one more, at the rate of dense: residual, momentum correction, clipping, masking, warm-up.
 # (residual-0.01% is topk-0.01%.)
-run residual-0.1% topk:density=0.001 0.1 0.9
+run residual-0.1% topk:density=0.001,lookahead=0 0.1 0.9
 for share in 0.1 0.01; do
     density=density=$(echo $share | awk '{ print $1 / 100 }')
-    run correct-$share% dgc:$density,warmup=0,masking=no 0.1 0.9
-    run clip-$share% dgc:$density,warmup=0,masking=no,clip=1 0.1 0.9
-    run mask-$share% dgc:$density,warmup=0,clip=1 0.1 0.9
-    run warm-$share% dgc:$density,warmup=1ep,clip=1 0.1 0.9
+    run correct-$share% dgc:$density,lookahead=0,warmup=0,masking=no 0.1 0.9
+    run clip-$share% dgc:$density,lookahead=0,warmup=0,masking=no,clip=1 0.1 0.9
+    run mask-$share% dgc:$density,lookahead=0,warmup=0,clip=1 0.1 0.9
+    run warm-$share% dgc:$density,lookahead=0,warmup=1ep,clip=1 0.1 0.9
 done
 for rank in 1 2 4; do
     run powersgd-$rank powersgd:rank=$rank 0.1 0.9
@@ -59,11 +59,11 @@ done
 run csc csc:warmup=1ep 0.05 0.9
 run csc-1% csc:density=0.01,warmup=1ep 0.05 0.9
 run atomo atomo 0.1 0.9
-run topk-0.1% topk:density=0.001 0.02 0.9
+run topk-0.1% topk:density=0.001,lookahead=0 0.02 0.9
 run naive-0.1% topk:density=0.001,feedback=none 0.1 0.9
-run topk-0.01% topk:density=0.0001 0.1 0.9
+run topk-0.01% topk:density=0.0001,lookahead=0 0.1 0.9
 run naive-0.01% topk:density=0.0001,feedback=none 0.1 0.9
 run dense-fast dense 0.3 0.9
-run dgc-fast dgc:warmup=1ep 0.3 0.9
+run dgc-fast dgc:warmup=1ep,lookahead=0 0.3 0.9
 run naive-fast topk:density=0.001,feedback=none 0.3 0.9
 [ -n "${QUIET:-}" ] || python3 "$here/summarise.py" $files

@@ -13,37 +13,38 @@ text() { # row, epochs, options
 }
 
 for strategy in ssgd updates; do
-    for method in dense 1bit 2bit efsign topk powersgd; do
-        text "$strategy-$method" 4 --method $method --strategy $strategy
+    for method in dense 1bit 2bit:lookahead=0 efsign topk:lookahead=0 powersgd; do
+        text "$strategy-${method%%:*}" 4 --method $method --strategy $strategy
     done
 done
-for method in dense 1bit topk; do
-    text "local1-$method" 4 --method $method --strategy local:every=1
+for method in dense 1bit topk:lookahead=0; do
+    text "local1-${method%%:*}" 4 --method $method --strategy local:every=1
 done
-text updates-topk-warmup 4 --method topk:warmup=196
-text updates-topk-warmup98 4 --method topk:warmup=98
-text updates-2bit-target 4 --method 2bit:target=0.3
-text updates-topk025 4 --method topk:density=0.025
-text updates-topk-tensor 4 --method topk:scope=tensor
-text updates-topk-ahead 4 --method topk:lookahead=2
-text updates-topk-ahead-1bit 4 --method topk:lookahead=2,values=1bit
+text updates-topk-warmup 4 --method topk:warmup=196,lookahead=0
+text updates-topk-warmup98 4 --method topk:warmup=98,lookahead=0
+text updates-2bit-target 4 --method 2bit:target=0.3,lookahead=0
+text updates-topk025 4 --method topk:density=0.025,lookahead=0
+text updates-topk-tensor 4 --method topk:scope=tensor,lookahead=0
+text updates-topk-ahead 4 --method topk
+text updates-2bit-ahead 4 --method 2bit
+text updates-topk-ahead-1bit 4 --method topk:values=1bit
 text updates-blocktopk 4 --method blocktopk:keep=41,values=fp16,decay=1,clip=no
 text dga4 4 --strategy dga:delay=4
 text od 4 --strategy od
 text local8 4 --strategy local:every=8
 text diloco20 4 --strategy diloco:every=20
 for average in gradients updates; do
-    text cd5-$average 4 --method 2bit --strategy cd:k=5,average=$average
+    text cd5-$average 4 --method 2bit:lookahead=0 --strategy cd:k=5,average=$average
 done
 text ssgd12-dense 12
 text updates12-1bit 12 --method 1bit
-text updates12-topk 12 --method topk:warmup=588
-text updates12-topk-ahead 12 --method topk:lookahead=2
+text updates12-topk 12 --method topk:warmup=588,lookahead=0
+text updates12-topk-ahead 12 --method topk
 text updates12-adacomp 12 --method adacomp
-text cd12 12 --method 2bit --strategy cd
+text cd12 12 --method 2bit:lookahead=0 --strategy cd
 rate=0.008
 text updates12-1bit-rate008 12 --method 1bit
 text updates-1bit-rate008 4 --method 1bit
-text cd5-updates-rate008 4 --method 2bit --strategy cd:k=5,average=updates
+text cd5-updates-rate008 4 --method 2bit:lookahead=0 --strategy cd:k=5,average=updates
 text local8-rate008 4 --strategy local:every=8
-text updates-topk-rate008 4 --method topk
+text updates-topk-rate008 4 --method topk:lookahead=0

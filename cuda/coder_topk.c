@@ -12,6 +12,7 @@
  * room for, the kernels after the pass do nothing, and the report says so. Then a histogram of the
  * vector, as it is now, gives the threshold that k elements reach, and 3 to 6 are done again. */
 #include "base/mem.h"
+#include "codec/lookahead.h"
 #include "cuda_impl.h"
 #include "index.h"
 #include "telegrad/spec.h"
@@ -90,7 +91,7 @@ static tg_status init(tg_coder *c)
         own->forms = s->nesterov ? TG__TOPK_NESTEROV : TG__TOPK_VELOCITY;
     else
         return tg_fail(TG_E_UNSUPPORTED, "top-k on a GPU: not with feedback %s", s->feedback);
-    own->ahead = own->forms != TG__TOPK_NONE ? (float)tg_spec_real(s->spec, "lookahead") : 0;
+    own->ahead = own->forms != TG__TOPK_NONE ? tg__lookahead(s->spec) : 0;
     own->report.pinned = true;
     TG_TRY(tg__gpu_room(c->queue, &own->report, sizeof(tg__topk_report)));
     TG_TRY(tg__gpu_room(c->queue, &own->state, sizeof(tg__topk_state)));

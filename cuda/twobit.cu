@@ -60,6 +60,12 @@ struct sample {
     float limit;
 };
 
+/* The score of x, the last addition to which was g. */
+__device__ inline float score_of(float x, float g, float ahead)
+{
+    return __fadd_rn(x, __fmul_rn(ahead, g));
+}
+
 /* 256 elements of a line, from i on. r: it keeps the remainder. p: how r and g are added. */
 __device__ inline void code(float *r, const float *g, unsigned i, unsigned n, float tau,
                             const tg__twobit_pass &p, const sample &s, uint8_t *planes, counts *c)
@@ -78,7 +84,7 @@ __device__ inline void code(float *r, const float *g, unsigned i, unsigned n, fl
     for (unsigned j = 0; j < UNROLL; j++) {
         const unsigned at = i + WARP * j + lane, own = j / 2 * 4 + j % 2;
         const float v = r == nullptr ? y[j] : p.added ? x[j] : x[j] + y[j];
-        const float score = p.ahead != 0 ? __fadd_rn(v, __fmul_rn(p.ahead, y[j])) : v;
+        const float score = p.ahead != 0 ? score_of(v, y[j], p.ahead) : v;
         const bool up = score >= tau, down = score <= -tau;
         const unsigned ups = __ballot_sync(~0u, up), downs = __ballot_sync(~0u, down);
         const float rest = up ? v - tau : down ? v + tau : v;
@@ -86,7 +92,8 @@ __device__ inline void code(float *r, const float *g, unsigned i, unsigned n, fl
         if (r != nullptr && at < n)
             r[at] = rest;
         c->sent += (unsigned)(__popc(ups) + __popc(downs));
-        c->late += phase == 0 && fabsf(r != nullptr ? rest : v) >= s.limit;
+        const float left = r == nullptr ? v : p.ahead != 0 ? score_of(rest, y[j], p.ahead) : rest;
+        c->late += phase == 0 && fabsf(left) >= s.limit;
         c->nonzero |= v != 0;
         c->wrong |= !(fabsf(v) <= FLT_MAX);
         if (j % 2 == 1)

@@ -209,13 +209,16 @@ static void the_last_gradient_decides(void **state)
         bool given;
         float want[4];
     } cases[] = {{"topk:density=0.5,values=f32,lookahead=2", true, {0, 3, -2, 0}},
+                 {"topk:density=0.5,values=f32", true, {0, 3, -2, 0}},
+                 {"topk:density=0.5,values=f32,select=trimmed", true, {4, 3, 0, 0}},
                  {"topk:density=0.5,values=f32,lookahead=2", false, {4, 3, 0, 0}},
                  {"topk:density=0.5,values=f32,lookahead=0", true, {4, 3, 0, 0}},
                  {"topk:density=0.75,values=f32,lookahead=2", true, {4, 3, -2, 0}},
                  {"topk:density=1,values=f32,lookahead=2", true, {4, 3, -2, 1}},
                  {"2bit:threshold=3.5,lookahead=2", true, {0, 3.5f, -3.5f, 0}},
                  {"2bit:threshold=3.5,lookahead=2", false, {3.5f, 0, 0, 0}},
-                 {"2bit:threshold=3.5", true, {3.5f, 0, 0, 0}},
+                 {"2bit:threshold=3.5,lookahead=0", true, {3.5f, 0, 0, 0}},
+                 {"2bit:threshold=3.5", true, {0, 3.5f, 0, 0}},
                  {"2bit:threshold=0.5,lookahead=10", true, {-0.5f, 0.5f, -0.5f, -0.5f}},
                  {"strom:threshold=3.5,lookahead=2", true, {0, 3.5f, -3.5f, 0}}};
     for (size_t i = 0; i < TG_COUNT(cases); i++) {

@@ -42,7 +42,7 @@ static void the_leader_chooses(void **state)
 {
     static float p[3][RANKS_N];
     (void)state;
-    ranks_start("cltk:density=0.05", 3);
+    ranks_start("cltk:density=0.05,lookahead=0", 3);
     for (uint64_t t = 0; t < 7; t++) {
         const int leader = (int)(t % 3);
         float at_least = 0;
@@ -123,7 +123,7 @@ static void many_ranks(void **state)
 {
     static float p[RANKS_N];
     (void)state;
-    ranks_start("cltk:density=0.05", 12);
+    ranks_start("cltk:density=0.05,lookahead=0", 12);
     for (uint64_t t = 0; t < 3; t++) {
         gradients(t);
         const float at_least = threshold((int)t, 50, p);
@@ -154,7 +154,7 @@ static void normal_gradients(uint64_t t)
 }
 
 /* ScaleCom, algorithm 1 and equation 5, on plain arrays in f64: memories and the mean. leader < 0:
- * the step is dropped, as if nothing were sent. */
+ * the step is dropped, as if nothing were sent. The leader ranks by |p + ahead * g|. */
 typedef struct paper {
     double memory[HAND_RANKS][RANKS_N], mean[RANKS_N];
 } paper;
@@ -165,19 +165,21 @@ static int by_size(const void *a, const void *b)
     return (fabs(x) < fabs(y)) - (fabs(x) > fabs(y));
 }
 
-static void paper_step(paper *w, int size, int leader, size_t k, double beta)
+static void paper_step(paper *w, int size, int leader, size_t k, double beta, double ahead)
 {
-    static double p[HAND_RANKS][RANKS_N], *order[RANKS_N];
+    static double p[HAND_RANKS][RANKS_N], score[RANKS_N], *order[RANKS_N];
     bool chosen[RANKS_N] = {false};
     for (int r = 0; r < size; r++)
         for (size_t i = 0; i < RANKS_N; i++)
             p[r][i] = w->memory[r][i] + (double)ranks[r].g[i];
-    for (size_t i = 0; leader >= 0 && i < RANKS_N; i++)
-        order[i] = &p[leader][i];
+    for (size_t i = 0; leader >= 0 && i < RANKS_N; i++) {
+        score[i] = p[leader][i] + ahead * (double)ranks[leader].g[i];
+        order[i] = &score[i];
+    }
     if (leader >= 0)
         qsort(order, RANKS_N, sizeof *order, by_size);
     for (size_t i = 0; leader >= 0 && i < k; i++)
-        chosen[order[i] - p[leader]] = true;
+        chosen[order[i] - score] = true;
     for (size_t i = 0; i < RANKS_N; i++) {
         w->mean[i] = 0;
         for (int r = 0; r < size; r++) {
@@ -199,7 +201,7 @@ static void assert_near(const float *got, const double *want, const char *what, 
 /* One step is dense (memories do not change). One is dropped because a rank, not the leader if
  * there is another, has no finite gradient: that rank's memory does not change, and the others take
  * back what they sent. */
-static void filter_against_the_paper(const char *text, double beta, int size)
+static void filter_against_the_paper(const char *text, double beta, double ahead, int size)
 {
     enum { STEPS = 14, DENSE = 4, DROPPED = 8 };
     static paper w;
@@ -214,7 +216,7 @@ static void filter_against_the_paper(const char *text, double beta, int size)
         if (dropped)
             memset(ranks[without].g, 0, sizeof ranks[without].g);
         if (t != DENSE)
-            paper_step(&w, size, dropped ? -1 : leader, 50, beta);
+            paper_step(&w, size, dropped ? -1 : leader, 50, beta, ahead);
         if (t != DENSE && !dropped)
             assert_near(ranks_aggregate(0), w.mean, "the mean", 0, t);
         for (int r = 0; r < size; r++)
@@ -229,9 +231,12 @@ static void the_filter_is_the_papers(void **state)
     (void)state;
     static const int sizes[] = {1, 2, 3, 12};
     for (size_t s = 0; s < TG_COUNT(sizes); s++) {
-        filter_against_the_paper("cltk:density=0.05,beta=0.1", 0.1, sizes[s]);
-        filter_against_the_paper("cltk:density=0.05,beta=0.75,exchange=ring", 0.75, sizes[s]);
-        filter_against_the_paper("cltk:density=0.05", 1, sizes[s]);
+        filter_against_the_paper("cltk:density=0.05,beta=0.1,lookahead=0", 0.1, 0, sizes[s]);
+        filter_against_the_paper("cltk:density=0.05,beta=0.75,lookahead=0,exchange=ring", 0.75, 0,
+                                 sizes[s]);
+        filter_against_the_paper("cltk:density=0.05,lookahead=0", 1, 0, sizes[s]);
+        filter_against_the_paper("cltk:density=0.05", 1, 2, sizes[s]);
+        filter_against_the_paper("cltk:density=0.05,beta=0.5,lookahead=0.25", 0.5, 0.25, sizes[s]);
     }
 }
 

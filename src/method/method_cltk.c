@@ -1,6 +1,7 @@
 /* CLT-k: the ranks take turns choosing the k elements of largest magnitude; all ranks send their
  * values of these. They are summed without indices; the rest stays in r. ScaleCom's low-pass filter
  * of r: r = (1 - beta) r + beta (r + g - sent). */
+#include "codec/lookahead.h"
 #include "method/method_keys.h"
 
 static const tg_key keys[] = {
@@ -10,6 +11,7 @@ static const tg_key keys[] = {
             "low-pass filter of the residual: the share of what was not sent that enters it in a "
             "step; 1: all; ScaleCom uses 0.1 with large learning rates",
             .min_open = true),
+    TG__KEY_LOOKAHEAD_LEADER,
     TG__CHOICE("values", "f32", "f32|fp16",
                "format of the values that ranks send to where they are summed"),
     TG__KEY_EXCHANGE_DENSE,

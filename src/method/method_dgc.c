@@ -1,5 +1,5 @@
 /* Deep Gradient Compression: u = m*u + g; v += u; send the k largest |v|; v[sent] = u[sent] = 0. */
-#include "codec/sparse/topk_select.h"
+#include "codec/lookahead.h"
 #include "method/method_keys.h"
 
 static const tg_key keys[] = {
@@ -9,7 +9,7 @@ static const tg_key keys[] = {
     TG__KEY_SCOPE,
     TG__KEY_VALUES("int8"),
     TG__KEY_INDEX,
-    TG__KEY_LOOKAHEAD,
+    TG__KEY_LOOKAHEAD_DGC,
     TG__KEY_EXCHANGE(TG__SUMS_CODED | TG__SUMS_SELECTED | TG__SUMS_TWOWAY, "allgather"),
     {.name = NULL},
 };

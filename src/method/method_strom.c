@@ -1,11 +1,12 @@
 /* Strom's method: r += g; send sign(r) * threshold where |r| >= threshold; r -= sent. An element
  * sends at most the threshold per step, so r grows without bound while |g| stays above it. */
 #include "codec/quant/threshold_auto.h"
+#include "codec/lookahead.h"
 #include "method/method_keys.h"
 
 static const tg_key keys[] = {
     TG__KEY_THRESHOLD("auto"),   TG__KEY_START,  TG__KEY_TARGET,
-    TG__KEY_THRESHOLD_LOOKAHEAD, TG__KEY_INDEX,  TG__KEY_RESCALE("no"),
+    TG__KEY_LOOKAHEAD_THRESHOLD, TG__KEY_INDEX,  TG__KEY_RESCALE("no"),
     TG__KEY_EXCHANGE_TWOWAY,     {.name = NULL},
 };
 

@@ -1,5 +1,5 @@
 /* Gradient dropping: send the k largest |g + r|, keep the rest in r. */
-#include "codec/sparse/topk_select.h"
+#include "codec/lookahead.h"
 #include "method/method_keys.h"
 
 static const tg_key keys[] = {

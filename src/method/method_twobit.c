@@ -1,10 +1,11 @@
 /* 2-bit quantisation with residual: r += g; send +tau where r >= tau, -tau where r <= -tau, else 0;
  * r -= sent. */
 #include "codec/quant/threshold_auto.h"
+#include "codec/lookahead.h"
 #include "method/method_keys.h"
 
 static const tg_key keys[] = {
-    TG__KEY_THRESHOLD("auto"), TG__KEY_START,           TG__KEY_TARGET, TG__KEY_THRESHOLD_LOOKAHEAD,
+    TG__KEY_THRESHOLD("auto"), TG__KEY_START,           TG__KEY_TARGET, TG__KEY_LOOKAHEAD_THRESHOLD,
     TG__KEY_RESCALE("no"),     TG__KEY_EXCHANGE_TWOWAY, {.name = NULL},
 };
 

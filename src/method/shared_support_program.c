@@ -15,6 +15,7 @@
 #include "method/support.h"
 #include "telegrad/spec.h"
 
+#include <stdio.h>
 #include <string.h>
 
 typedef struct lane {
@@ -82,7 +83,10 @@ static tg_status init_lanes(tg__method *m)
 static tg_status leader_init(tg__method *m)
 {
     program *p = m->impl;
-    TG_TRY(tg__method_codec(m, "topk:values=1bit", &p->indices));
+    char spec[64];
+    snprintf(spec, sizeof spec, "topk:values=1bit,lookahead=%.9g",
+             tg_spec_real(m->spec, "lookahead"));
+    TG_TRY(tg__method_codec(m, spec, &p->indices));
     if (tg__feedback_filters(m->feedback))
         TG_TRY(tg__method_alloc(m, m->n, sizeof *p->filtered, &p->filtered));
     return init_lanes(m);
@@ -164,8 +168,9 @@ static tg_status choose(tg__method *m, const tg__task *task, tg__exchange *x, co
         .struct_size = sizeof ctx,
         .rng = tg__method_key(m, task->step, TG_PURPOSE_CODEC),
         .density = task->density,
+        .gradient = tg__feedback_last(m->feedback, task->g),
     };
-    x->context = ctx;
+    x->context = (tg_encode_context){.struct_size = sizeof ctx, .rng = ctx.rng};
     x->context.density = 1; /* owners forward all that the leader chose */
     if (p == NULL || !(leads || x->ops->apart)) {
         tg__put_zeros(x);

@@ -16,6 +16,7 @@
  *          batch */
 #include "base/mem.h"
 #include "codec/quant/ternary.h"
+#include "codec/lookahead.h"
 #include "kernel/kernel.h"
 #include "telegrad/spec.h"
 #include <math.h>
@@ -294,7 +295,7 @@ static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool ad
 
 static const tg_key keys[] = {
     TG__KEY_THRESHOLD("0.5"),    TG__KEY_START,  TG__KEY_TARGET,
-    TG__KEY_THRESHOLD_LOOKAHEAD, {.name = NULL},
+    TG__KEY_LOOKAHEAD_THRESHOLD, {.name = NULL},
 };
 
 static const char *const settings[] = {"threshold=0.01",
@@ -302,7 +303,7 @@ static const char *const settings[] = {"threshold=0.01",
                                        "threshold=auto",
                                        "threshold=auto,start=0.01",
                                        "threshold=auto,target=0.5",
-                                       "threshold=auto,lookahead=1",
+                                       "threshold=auto,lookahead=0",
                                        "threshold=0.01,lookahead=3",
                                        NULL};
 

@@ -125,20 +125,26 @@ void tg__thresholds_begin(tg__thresholds *t, const tg_encode_context *ctx, const
     }
 }
 
+static void encode(const tg__thresholds *t, const float *x, const float *g, size_t m, float tau,
+                   uint8_t *planes)
+{
+    if (g != NULL)
+        tg__kernel()->twobit_ahead_encode(x, g, m, t->ahead, tau, planes);
+    else
+        tg__kernel()->twobit_encode(x, m, tau, planes);
+}
+
 /* rest = what is left of x (m) after it was sent. */
 static void subtract_sent(const tg__thresholds *t, const float *x, const float *g, size_t m,
                           float tau, float *rest)
 {
     uint8_t planes[BLOCK / 4];
-    if (g != NULL)
-        tg__kernel()->twobit_ahead_encode(x, g, m, t->ahead, tau, planes);
-    else
-        tg__kernel()->twobit_encode(x, m, tau, planes);
+    encode(t, x, g, m, tau, planes);
     memcpy(rest, x, m * sizeof(*rest));
     tg__kernel()->twobit_decode_add(rest, planes, m, -tau);
 }
 
-/* The fraction of the remainder of x (n) with a magnitude of tau or more, in a sample of blocks. */
+/* The fraction of the remainder of x (n) with a score of tau or more, in a sample of blocks. */
 static double late_fraction(const tg__thresholds *t, const float *x, const float *g, size_t n,
                             float tau, bool left)
 {
@@ -150,7 +156,7 @@ static double late_fraction(const tg__thresholds *t, const float *x, const float
         size_t m = TG__MIN(n - begin, (size_t)BLOCK);
         if (!left)
             subtract_sent(t, x + begin, g ? g + begin : NULL, m, tau, block);
-        tg__kernel()->twobit_encode(rest, m, tau, planes);
+        encode(t, rest, g ? g + begin : NULL, m, tau, planes);
         count += tg__kernel()->count_bits(planes, tg__twobit_bytes(m));
         seen += m;
     }

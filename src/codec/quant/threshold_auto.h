@@ -8,7 +8,8 @@
  *               (-t, t) after about (t / rms)^2 = 1 / target steps
  *     then      t *= 1 + gain * max(sent / (n * target) - 1, weight * (late - 1/4)), at most 8
  *
- * late is the fraction of the elements sent that still exceed t afterwards. An element sends at
+ * late is the fraction of the elements sent that still reach t afterwards (with lookahead: as they
+ * are compared, x + ahead * g). An element sends at
  * most t in a step. If much is late, the residual grows and what is sent is outdated, so t rises
  * whatever the density (a tensor whose gradient has fewer nonzero elements than the target never
  * reaches it). The gain is large for the first vectors, to find t from a wrong start, then small,
@@ -58,7 +59,7 @@ void tg__thresholds_begin(tg__thresholds *t, const tg_encode_context *ctx, const
                           size_t n);
 /* All segments have been counted: adapt the context's memory. x (n): the encoded vector, or (left)
  * the remainder after subtracting the decoded values; the outcome is the same.
- * g  (n) what the scores look ahead by; NULL: x itself was compared. Not read if left */
+ * g  (n) what the scores look ahead by; NULL: x itself was compared */
 void tg__thresholds_end(const tg__thresholds *t, const tg_encode_context *ctx, const float *x,
                         const float *g, size_t n, bool left);
 
@@ -74,8 +75,4 @@ void tg__thresholds_end(const tg__thresholds *t, const tg_encode_context *ctx, c
 #define TG__KEY_TARGET                          \
     TG__KEY(REAL, "target", TG__TARGET, 0, 0.5, \
             "fraction of the elements that auto aims to send, on average", .min_open = true)
-#define TG__KEY_THRESHOLD_LOOKAHEAD                                                             \
-    TG__KEY(REAL, "lookahead", "0", 0, 1000,                                                    \
-            "compare elements with the threshold as if the last gradient came this many times " \
-            "more, so that what moves on is sent before what has only wandered far")
 #endif

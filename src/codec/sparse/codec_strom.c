@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "codec/quant/ternary.h"
 #include "codec/sparse/level_frame.h"
+#include "codec/lookahead.h"
 #include "kernel/element.h"
 #include "telegrad/spec.h"
 
@@ -110,7 +111,7 @@ static tg_status settle(tg_codec *c, const tg_encode_context *ctx, float *r, con
 
 static const tg_key keys[] = {
     TG__KEY_THRESHOLD("auto"),   TG__KEY_START, TG__KEY_TARGET,
-    TG__KEY_THRESHOLD_LOOKAHEAD, TG__KEY_INDEX, {.name = NULL},
+    TG__KEY_LOOKAHEAD_THRESHOLD, TG__KEY_INDEX, {.name = NULL},
 };
 
 static const char *const settings[] = {"threshold=0.01",
@@ -118,7 +119,7 @@ static const char *const settings[] = {"threshold=0.01",
                                        "threshold=1e-3,index=raw",
                                        "target=0.3,index=rice",
                                        "start=0.03,index=ef",
-                                       "target=0.2,lookahead=1",
+                                       "target=0.2,lookahead=0",
                                        NULL};
 
 const tg__codec_ops tg__codec_strom = {

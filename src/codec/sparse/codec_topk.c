@@ -6,7 +6,7 @@
  * (topk_frame.h). All parts share one selection over the whole vector; values are rounded frame by
  * frame.
  *
- * With lookahead=A, those of the largest scores |x + A * g|, g the gradient (of DGC: the velocity)
+ * With lookahead=A (2 by default), those of the largest scores |x + A * g|, g the gradient (of DGC: the velocity)
  * that was added last: as if it came A times more. An element that the last gradient moves on is
  * sent earlier than one whose residual has only wandered far. AdaComp compares |x + g| with the
  * maximum of a bin (Chen et al. 2018, arXiv:1712.02679); to rank by it is our addition. What is
@@ -17,6 +17,7 @@
  * Source: Aji and Heafield 2017, arXiv:1704.05021; Lin et al. 2018, arXiv:1712.01887, sec. 3 */
 #include "codec/sparse/topk_select.h"
 #include "base/mem.h"
+#include "codec/lookahead.h"
 #include "codec/sparse/topk_frame.h"
 #include "codec/sparse/trimmed_select.h"
 #include "kernel/kernel.h"
@@ -46,9 +47,9 @@ static tg_status init(tg_codec *c)
     while (strcmp(value_words[own->values], tg_spec_word(c->spec, "values")) != 0)
         own->values++;
     own->index = tg__index_named(tg_spec_word(c->spec, "index"));
-    own->ahead = (float)tg_spec_real(c->spec, "lookahead");
+    own->ahead = tg__lookahead(c->spec);
     if (own->trimmed && own->ahead != 0)
-        return tg_fail(TG_E_SPEC, "top-k: select=trimmed with lookahead=%g: allowed: lookahead=0",
+        return tg_fail(TG_E_SPEC, "top-k: select=trimmed with lookahead=%g: allowed: 0 or auto",
                        (double)own->ahead);
     return TG_OK;
 }
@@ -174,7 +175,7 @@ static const char *const settings[] = {"density=1,values=f32",
                                        "density=0.01,index=ef",
                                        "density=0.1,scope=tensor",
                                        "density=0.1,select=trimmed",
-                                       "density=0.1,lookahead=2",
+                                       "density=0.1,lookahead=0",
                                        "density=0.9,values=f32,select=trimmed,scope=tensor",
                                        NULL};
 

@@ -7,11 +7,6 @@
 
 #include "codec/codec_impl.h"
 
-#define TG__KEY_LOOKAHEAD                                                                          \
-    TG__KEY(REAL, "lookahead", "0", 0, 1000,                                                       \
-            "rank elements as if the last gradient came this many times more, so that what moves " \
-            "on is sent before what has only wandered far")
-
 /* What a selection passes to the next one on the same vector. It affects speed, never the
  * result. */
 typedef struct tg__topk_hint {
