@@ -59,12 +59,17 @@ def ternary(x, t):
     return np.where(x >= t, t, np.where(x <= -t, -t, F32(0))).astype(F32)
 
 
-def encode_twobit(x, cuts, setting):
-    runs, decoded, planes = [], [], b""
+def scores(x, g, setting):
+    ahead = F32(setting.get("lookahead", 1))
+    return x + ahead * g if ahead else x
+
+
+def encode_twobit(x, g, cuts, setting):
+    runs, decoded, planes, score = [], [], b"", scores(x, g, setting)
     for begin, part in pieces(x, cuts):
         t = threshold_of(part, setting)
         runs.append((begin + len(part), t))
-        decoded.append(ternary(part, t))
+        decoded.append(ternary(score[begin:begin + len(part)], t))
         for at in range(0, len(part), 64):
             for plane in (decoded[-1][at:at + 64] > 0, decoded[-1][at:at + 64] < 0):
                 planes += golden_base.pack_bits(plane)
@@ -90,8 +95,9 @@ def encode_levels(codec, decoded, index):
     return dense_or(codec, 6 | coding << 4 | param << 8, payload + code, decoded)
 
 
-def encode_strom(x, cuts, setting):
-    parts = [ternary(part, threshold_of(part, setting)) for _, part in pieces(x, cuts)]
+def encode_strom(x, g, cuts, setting):
+    score = scores(x, g, setting)
+    parts = [ternary(score[begin:begin + len(part)], threshold_of(part, setting)) for begin, part in pieces(x, cuts)]
     return encode_levels("strom", np.concatenate(parts), setting.get("index", "auto"))
 
 
@@ -132,10 +138,15 @@ def vectors():
     for name, (x, cuts) in inputs.items():
         for setting in ternaries:
             used = [len(x)] if "threshold" in setting else cuts  # a fixed threshold makes one run
-            yield name, "2bit:" + text(setting), x, x, cuts, encode_twobit(x, used, setting)
+            plain, g = {**setting, "lookahead": 0}, (x * laplace(len(x)) * 60).astype(F32)
+            yield name, "2bit:" + text(plain), x, x, cuts, encode_twobit(x, x, used, plain)
             for index in ("auto", "bitmap"):
-                setting = {**setting, "index": index}
-                yield name, "strom:" + text(setting), x, x, cuts, encode_strom(x, used, setting)
+                plain["index"] = index
+                yield name, "strom:" + text(plain), x, x, cuts, encode_strom(x, x, used, plain)
+            for ahead in ({}, {"lookahead": 2.5}) if len(x) < 90 else ({},):
+                setting = {**setting, **ahead}
+                yield name, "2bit:" + text(setting), x, g, cuts, encode_twobit(x, g, used, setting)
+                yield name, "strom:" + text(setting), x, g, cuts, encode_strom(x, g, used, setting)
         for size, index in ((4, "auto"), (50, "raw"), (500, "rice")):
             setting, g = {"bin": size, "index": index}, (x * laplace(len(x)) * 60).astype(F32)
             yield name, "adacomp:" + text(setting), x, g, cuts, encode_adacomp(x, g, cuts, setting)
