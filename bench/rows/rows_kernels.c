@@ -45,14 +45,14 @@ KERNEL(look_stats, tg__stats s; k->copy_stats(NULL, g, v->n, &s); v->sink = s.su
 KERNEL(moments, tg__moments s; k->moments(g, v->n, g[0], &s); v->sink = s.sum_sq)
 KERNEL(histogram, k->histogram(g, v->n, v->hist))
 KERNEL(select, v->sink = (double)k->select(g, v->n, v->threshold, v->idx, v->val, v->cap))
-KERNEL(add_select, v->sink = (double)k->add_select(v->r, next(v), v->n, 0, v->threshold, v->idx,
+KERNEL(add_select, v->sink = (double)k->add_select(v->r, next(v), v->n, 2, v->threshold, v->idx,
                                                    v->val, v->cap))
-KERNEL(dgc_select, v->sink = (double)k->dgc_select(v->u, v->r, next(v), v->n, 0.9f, false, 0,
+KERNEL(dgc_select, v->sink = (double)k->dgc_select(v->u, v->r, next(v), v->n, 0.9f, false, 2,
                                                    v->threshold, v->idx, v->val, v->cap))
 KERNEL(dgc_sum_abs, v->sink = k->dgc_sum_abs(v->u, v->r, next(v), v->n, 0.9f, false))
 KERNEL(scatter_add, k->scatter_add(v->out, v->idx, v->val, v->cap / 10))
 KERNEL(twobit_encode, k->twobit_encode(g, v->n, v->tau, v->bytes))
-KERNEL(twobit_add_encode, k->twobit_add_encode(v->r, next(v), v->n, 0, v->tau, v->bytes))
+KERNEL(twobit_add_encode, k->twobit_add_encode(v->r, next(v), v->n, 1, v->tau, v->bytes))
 KERNEL(twobit_decode_add, k->twobit_decode_add(v->out, v->bytes, v->n, v->tau))
 KERNEL(twobit_decode, k->twobit_decode(v->out, v->bytes, v->n, v->tau))
 KERNEL(twobit_valid, v->sink = k->twobit_valid(v->bytes, v->n))

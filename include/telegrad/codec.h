@@ -69,8 +69,9 @@ typedef struct tg_encode_context {
     double density;             /* of sparsifiers, in this call, 0 to 1; 0: the codec's own */
     const tg_segment *segments; /* (nsegments) ascending, without gaps; NULL: one segment ... */
     size_t nsegments;           /* ... and this 0 */
-    const float *gradient; /* (n) this step's gradient if x is gradient + residual (AdaComp, and
-                            * top-k with lookahead, use both); NULL: x is the gradient */
+    const float *gradient; /* (n) this step's gradient if x is gradient + residual (AdaComp uses
+                            * both, and so do topk, 2bit and strom that look ahead); NULL, or equal
+                            * to x: x is the gradient */
     const float *scale;    /* (nsegments) scalers agreed on by all ranks (TernGrad); NULL: the
                             * codec's own */
     float *memory;         /* (nsegments * tg_codec_memory(codec)) what the codec remembers from the

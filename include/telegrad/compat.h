@@ -2,7 +2,7 @@
  *
  * These codes have no header: the receiver must know n and the threshold. Between telegrad's own
  * ranks use the methods `2bit` and `strom`, whose frames are checked and smaller.
- * docs/wire-format.md describes both layouts.
+ * docs/wire-format.md describes both layouts. With lookahead=0 they follow the same rule.
  *
  * Both encoders follow the same rule, element by element:
  *     r += g

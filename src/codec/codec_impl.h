@@ -64,7 +64,8 @@ enum {                   /* properties of a codec */
 /* What the tests of all codecs need to know about one. */
 typedef struct tg__promise {
     /* |decoded - x| <= relative * |x| + share * (largest |x|) + absolute, for each element, with
-     * the default settings. All 0: exact, or, of an unbiased codec, not stated */
+     * the default settings and no gradient in the context. All 0: exact, or, of an unbiased codec,
+     * not stated */
     double relative, share, absolute;
     /* "KEY=VALUE,...": settings to test besides the defaults, NULL at the end. NULL: none */
     const char *const *settings;

@@ -1,5 +1,5 @@
-/* The key `lookahead` of topk, dgc, 2bit and strom: elements are judged by x + lookahead * g, where
- * g is the gradient that was added last. Defaults: docs/decisions/0008-lookahead.md */
+/* The key `lookahead` of topk, dgc, cltk, 2bit and strom: elements are judged by x + lookahead * g,
+ * where g is the gradient that was added last. Defaults: docs/decisions/0008-lookahead.md */
 #ifndef TG_CODEC_LOOKAHEAD_H
 #define TG_CODEC_LOOKAHEAD_H
 
@@ -11,7 +11,8 @@
     " as if the last gradient came this many times more, so that what moves on is sent" \
     " before what has only wandered far; 0: without"
 
-/* Of top-k, whose key `select` is "exact" or "trimmed". */
+/* Of top-k, whose key `select` is "exact" or "trimmed". What `auto` means cannot change: the specs
+ * of checkpoints have the word. */
 #define TG__KEY_LOOKAHEAD                                                         \
     TG__KEY(REAL, "lookahead", "auto", 0, 1000,                                   \
             "rank elements" TG__LOOKAHEAD_MEANING "; auto: 2 with select=exact, " \

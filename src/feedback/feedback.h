@@ -75,7 +75,7 @@ static inline float tg__feedback_share(const tg__feedback *f)
 }
 
 /* After compensate: what it has added to the pending vector, the velocity (of Nesterov momentum,
- * too) or g; for top-k's lookahead. */
+ * too) or g; for codecs that look ahead. */
 static inline const float *tg__feedback_last(const tg__feedback *f, const float *g)
 {
     return f->ops->forms == TG__FORMS_VELOCITY ? f->vec[0] : g;

@@ -140,7 +140,7 @@ typedef struct tg__kernels {
     void (*twobit_ahead_encode)(const float *p, const float *g, size_t n, float ahead, float tau,
                                 uint8_t *bytes);
     /* r += g, codes of the scores r + ahead * g, r -= tau * code, in one pass. ahead = 0: codes of
-     * r, if g is not finite, too. */
+     * r, without a product, which could be NaN. */
     void (*twobit_add_encode)(float *r, const float *g, size_t n, float ahead, float tau,
                               uint8_t *bytes);
     /* dst += tau * code. Bits set in both planes count as 0 (the frame check rejects them). */

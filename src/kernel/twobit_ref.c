@@ -1,5 +1,5 @@
-/* 2-bit codes, the specification: code = +1 where the score s >= tau, -1 where s <= -tau, else 0, as
- * two bit planes; the remainder is p - tau * code. An element with code 0 keeps its bits. */
+/* 2-bit codes, the specification: code = +1 where the score s >= tau, -1 where s <= -tau, else 0,
+ * as two bit planes; the remainder is p - tau * code. An element with code 0 keeps its bits. */
 #include "kernel/simd_ref.h"
 #include "kernel/twobit_planes.h"
 #include "kernel/variants.h"

@@ -1,6 +1,6 @@
-/* CLT-k: the ranks take turns choosing the k elements of largest magnitude; all ranks send their
- * values of these. They are summed without indices; the rest stays in r. ScaleCom's low-pass filter
- * of r: r = (1 - beta) r + beta (r + g - sent). */
+/* CLT-k: the ranks take turns choosing the k elements with the largest |r + g + lookahead * g|; all
+ * ranks send their values of these. They are summed without indices; the rest stays in r.
+ * ScaleCom's low-pass filter of r: r = (1 - beta) r + beta (r + g - sent). */
 #include "codec/lookahead.h"
 #include "method/method_keys.h"
 

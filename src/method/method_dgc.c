@@ -1,4 +1,5 @@
-/* Deep Gradient Compression: u = m*u + g; v += u; send the k largest |v|; v[sent] = u[sent] = 0. */
+/* Deep Gradient Compression: u = m*u + g; v += u; send the k elements with the largest
+ * |v + lookahead * u|; v[sent] = u[sent] = 0. */
 #include "codec/lookahead.h"
 #include "method/method_keys.h"
 

@@ -1,4 +1,5 @@
-/* Gradient dropping: send the k largest |g + r|, keep the rest in r. */
+/* Gradient dropping: r += g; send the k elements with the largest |r + lookahead * g|, keep the rest
+ * in r. */
 #include "codec/lookahead.h"
 #include "method/method_keys.h"
 

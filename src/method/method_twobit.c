@@ -1,5 +1,5 @@
-/* 2-bit quantisation with residual: r += g; send +tau where r >= tau, -tau where r <= -tau, else 0;
- * r -= sent. */
+/* 2-bit quantisation with residual: r += g; s = r + lookahead * g; send +tau where s >= tau, -tau
+ * where s <= -tau, else 0; r -= sent. */
 #include "codec/quant/threshold_auto.h"
 #include "codec/lookahead.h"
 #include "method/method_keys.h"

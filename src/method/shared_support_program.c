@@ -14,6 +14,7 @@
 #include "kernel/kernel.h"
 #include "method/support.h"
 #include "telegrad/spec.h"
+#include "telegrad/tools.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -83,9 +84,9 @@ static tg_status init_lanes(tg__method *m)
 static tg_status leader_init(tg__method *m)
 {
     program *p = m->impl;
-    char spec[64];
-    snprintf(spec, sizeof spec, "topk:values=1bit,lookahead=%.9g",
-             tg_spec_real(m->spec, "lookahead"));
+    char spec[64], ahead[TG_REAL_TEXT];
+    tg_real_text(tg_spec_real(m->spec, "lookahead"), ahead);
+    snprintf(spec, sizeof spec, "topk:values=1bit,lookahead=%s", ahead);
     TG_TRY(tg__method_codec(m, spec, &p->indices));
     if (tg__feedback_filters(m->feedback))
         TG_TRY(tg__method_alloc(m, m->n, sizeof *p->filtered, &p->filtered));

@@ -284,7 +284,7 @@ static void the_plan(void **state)
         l.text, "conv.weight 20x25 500 conv* 0 fp16:feedback=none,rescale=no,exchange=allgather\n"
                 "conv.bias 20x1 20 *.bias 1 dense:exchange=direct\n"
                 "fc.weight 9x37 333 - 2 topk:density=0.1,warmup=100,scope=bucket,values=fp16,"
-                "index=raw,select=exact,lookahead=0,feedback=residual,rescale=no,"
+                "index=raw,select=exact,lookahead=auto,feedback=residual,rescale=no,"
                 "exchange=allgather\n"
                 "fc.bias 7x1 7 *.bias 1 dense:exchange=direct\n");
     assert_true(l.bytes[0] == 48 + 12 + 1000);

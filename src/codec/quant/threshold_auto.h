@@ -8,12 +8,11 @@
  *               (-t, t) after about (t / rms)^2 = 1 / target steps
  *     then      t *= 1 + gain * max(sent / (n * target) - 1, weight * (late - 1/4)), at most 8
  *
- * late is the fraction of the elements sent that still reach t afterwards (with lookahead: as they
- * are compared, x + ahead * g). An element sends at
- * most t in a step. If much is late, the residual grows and what is sent is outdated, so t rises
- * whatever the density (a tensor whose gradient has fewer nonzero elements than the target never
- * reaches it). The gain is large for the first vectors, to find t from a wrong start, then small,
- * because batches differ.
+ * late is the number of elements that would be sent again if the remainder were coded at once, with
+ * the same g, divided by the number sent. An element sends at most t in a step. If much is late,
+ * the residual grows and what is sent is outdated, so t rises whatever the density
+ * (a tensor whose gradient has fewer nonzero elements than the target never reaches it). The gain
+ * is large for the first vectors, to find t from a wrong start, then small, because batches differ.
  *
  * The threshold sent is rounded down to 8 significant bits. A segment of zeros carries no
  * information and leaves its threshold unchanged; thresholds stay within [TG__THRESHOLD_LEAST,

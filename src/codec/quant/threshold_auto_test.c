@@ -98,9 +98,9 @@ static void finds_the_density(void **state)
         double target;
     } cases[] = {{"2bit:threshold=auto,target=0.1", 0.1},
                  {"2bit:threshold=auto,target=0.02", 0.02},
-                 {"2bit:threshold=auto,target=0.1,lookahead=1", 0.1},
-                 {"2bit:threshold=auto,target=0.02,lookahead=2", 0.02},
-                 {"strom:target=0.05,start=450,lookahead=1", 0.05},
+                 {"2bit:threshold=auto,target=0.1,lookahead=0", 0.1},
+                 {"2bit:threshold=auto,target=0.02,lookahead=4", 0.02},
+                 {"strom:target=0.05,start=450,lookahead=0", 0.05},
                  {"2bit:threshold=auto,target=0.1,start=300", 0.1},
                  {"2bit:threshold=auto,target=0.1,start=0.03", 0.1},
                  {"strom:target=0.05,start=450", 0.05},

@@ -2,10 +2,10 @@
  *
  *     decoded = sign(x) * threshold where |x| >= threshold, else 0
  *
- * This is the rule of 2bit (also with lookahead). Here the few elements that are sent are listed (level_frame.h), with
- * one threshold for the vector, or an adapted one for each segment (threshold_auto.h). If many are
- * sent, the index coding becomes a bitmap, and apart from the heads of its runs the frame is never
- * longer than 2bit's planes.
+ * This is the rule of 2bit, also with lookahead. Here the few elements that are sent are listed
+ * (level_frame.h), with one threshold for the vector, or an adapted one for each segment
+ * (threshold_auto.h). If many are sent, the index coding becomes a bitmap, and apart from the heads
+ * of its runs the frame is never longer than 2bit's planes.
  *
  * Source: Strom 2015, "Scalable distributed DNN training using commodity GPU cloud computing",
  * Interspeech, sec. 4; its 32-bit words: telegrad/compat.h */
@@ -123,7 +123,7 @@ static const char *const settings[] = {"threshold=0.01",
                                        NULL};
 
 const tg__codec_ops tg__codec_strom = {
-    .entry = {"strom", "elements beyond a threshold, sent as the threshold with their sign",
+    .entry = {"strom", "elements beyond a threshold, sent as the threshold with a sign",
               "Strom 2015, Interspeech, sec. 4", keys},
     .wire_id = TG__ID_strom,
     .properties = TG__SPARSE | TG__WHOLE | TG__TO_ZERO,

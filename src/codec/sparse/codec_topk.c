@@ -6,11 +6,11 @@
  * (topk_frame.h). All parts share one selection over the whole vector; values are rounded frame by
  * frame.
  *
- * With lookahead=A (2 by default), those of the largest scores |x + A * g|, g the gradient (of DGC: the velocity)
- * that was added last: as if it came A times more. An element that the last gradient moves on is
- * sent earlier than one whose residual has only wandered far. AdaComp compares |x + g| with the
- * maximum of a bin (Chen et al. 2018, arXiv:1712.02679); to rank by it is our addition. What is
- * sent is x, which may be 0 here.
+ * With lookahead=A (by default 2, with select=trimmed 0), those of the largest scores |x + A * g|,
+ * where g is the gradient (of DGC: the velocity) that was added last: as if it came A times more.
+ * An element that the last gradient moves on is sent earlier than one whose residual has only
+ * wandered far. AdaComp compares |x + g| with the maximum of a bin (Chen et al. 2018,
+ * arXiv:1712.02679); to rank by it is our addition. What is sent is x, which may be 0 here.
  *
  * With select=trimmed, k to 2 k elements above a threshold that is searched (trimmed_select.h).
  *
