@@ -40,7 +40,8 @@ IMAGES = [
 ]
 TEXT = [
     ("delays/gpt-ssgd", "dense", NONE), ("updates/updates12-1bit", "1bit", COMPRESSION), ("updates/cd12", "cd k=5, 2bit", BOTH),
-    ("updates/updates12-topk-ahead", "topk 1 %, lookahead", COMPRESSION), ("updates/updates12-adacomp", "adacomp", COMPRESSION),
+    ("updates/updates12-2bit-ahead", "2bit", COMPRESSION), ("updates/updates12-topk-ahead", "topk 1 %", COMPRESSION),
+    ("updates/updates12-adacomp", "adacomp", COMPRESSION),
     ("delays/gpt-demo", "demo", COMPRESSION), ("delays/gpt-local", "local, 30 steps", DELAY),
     ("delays/gpt-diloco", "diloco, 30 steps", DELAY), ("delays/gpt-streaming", "streaming, 30 steps, 4 bits", BOTH),
     ("delays/gpt-sparseloco", "sparseloco, 30 steps", BOTH), ("delays/gpt-fedavg5-iid", "fedavg, 5 steps", DELAY),

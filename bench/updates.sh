@@ -40,6 +40,7 @@ text ssgd12-dense 12
 text updates12-1bit 12 --method 1bit
 text updates12-topk 12 --method topk:warmup=588,lookahead=0
 text updates12-topk-ahead 12 --method topk
+text updates12-2bit-ahead 12 --method 2bit
 text updates12-adacomp 12 --method adacomp
 text cd12 12 --method 2bit:lookahead=0 --strategy cd
 rate=0.008

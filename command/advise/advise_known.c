@@ -51,7 +51,7 @@ static const struct known_row rows[] = {
     {&resnet_compression, "ssgd", "dgc:density=0.001,warmup=2ep,lookahead=0", "82.64 %"},
     {&resnet_compression, "ssgd", "dgc:density=0.001,warmup=0,lookahead=0", "80.29 %"},
     {&resnet_compression, "ssgd", "topk:density=0.001,lookahead=0", "74.81 %"},
-    {&resnet_momentum, "updates", "2bit:lookahead=0", "71.5 %"},
+    {&resnet_momentum, "updates", "2bit", "76.1 %"},
     {&resnet_momentum, "updates", "topk:density=0.01", "75.2 %"},
     {&resnet_momentum, "updates", "1bit", "72.1 %"},
     {&resnet_momentum, "cd:k=5", "2bit:lookahead=0", "75.1 %"},
