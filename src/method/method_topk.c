@@ -1,5 +1,5 @@
-/* Gradient dropping: r += g; send the k elements with the largest |r + lookahead * g|, keep the rest
- * in r. */
+/* Gradient dropping: r += g; send the k elements with the largest |r + lookahead * g|, keep the
+ * rest in r. */
 #include "codec/lookahead.h"
 #include "method/method_keys.h"
 
