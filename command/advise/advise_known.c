@@ -69,6 +69,7 @@ static const struct known_row rows[] = {
     {&gpt_rounds, "streaming:every=30,fragments=3,overlap=3", "qsgd:bits=4", "1.590"},
     {&gpt_delays, "dga:delay=20,every=5", "dense", "1.770"},
     {&gpt_updates, "cd:k=5", "2bit:lookahead=0", "1.512"},
+    {&gpt_updates, "updates", "2bit", "1.507"},
     {&gpt_updates, "updates", "1bit", "1.523"},
     {&gpt_updates, "updates", "topk:density=0.01", "1.530"},
 };
