@@ -36,6 +36,7 @@ text diloco20 4 --strategy diloco:every=20
 for average in gradients updates; do
     text cd5-$average 4 --method 2bit:lookahead=0 --strategy cd:k=5,average=$average
 done
+text cd5-ahead 4 --strategy cd
 text ssgd12-dense 12
 text updates12-1bit 12 --method 1bit
 text updates12-topk 12 --method topk:warmup=588,lookahead=0
