@@ -12,7 +12,7 @@
 #include "transport_suite.h"
 #include <stdatomic.h>
 
-enum { KEPT_MAX = 1 << 20, CHUNK = 1 << 16, LEGS_MAX = 4 };
+enum { KEPT_MAX = 1 << 20, CHUNK = 1 << 16, LEGS_MAX = 4, MESSAGE = 300 };
 
 typedef enum deed { PASS, REPEAT, CHANGE, DROP, INSERT, CUT } deed;
 
@@ -49,7 +49,11 @@ static bool forward(way *w, leg *l, bool to_zero)
         return true;
     if (n == 0)
         return false;
-    const int what = to_zero && l == newest(w) ? atomic_exchange(&w->deed, PASS) : PASS;
+    int what = to_zero && l == newest(w) ? atomic_exchange(&w->deed, PASS) : PASS;
+    if (what == DROP && n >= 2 * MESSAGE) { /* two messages: rank 1 would have no more to send */
+        atomic_store(&w->deed, DROP);
+        what = PASS;
+    }
     const size_t kept = atomic_load(&l->kept_len);
     if (to_zero && kept + (size_t)n <= sizeof l->kept) {
         memcpy(l->kept + kept, bytes, (size_t)n);
@@ -119,7 +123,7 @@ static void *play(void *arg)
     if (relays)
         relay_until_finished();
     for (uint32_t i = 0; !relays && status == TG_OK && i < 200000; i++) {
-        uint8_t out[300], in[300] = {0};
+        uint8_t out[MESSAGE], in[MESSAGE] = {0};
         tg_request sends, receives;
         suite_fill(out, sizeof out, 0, 0, i);
         status = suite_recv(&s, other, i, in, sizeof in, &receives);
