@@ -17,8 +17,10 @@ TG__INLINED void encode_block(const float *p, size_t m, vec tau, uint8_t *bytes)
 {
     planes to;
     planes_clear(&to);
-    for (size_t j = 0; j < 64 / WIDTH; j++)
-        (void)code(part(p, m, j), part(p, m, j), tau, j, &to);
+    for (size_t j = 0; j < 64 / WIDTH; j++) {
+        const vec s = part(p, m, j);
+        (void)code(s, s, tau, j, &to);
+    }
     planes_put(bytes, m, &to);
 }
 

@@ -1,6 +1,6 @@
 /* Strom's method: r += g; s = r + lookahead * g; send sign(s) * threshold where |s| >= threshold;
- * r -= sent. An element
- * sends at most the threshold per step, so r grows without bound while |g| stays above it. */
+ * r -= sent. An element sends at most the threshold per step, so r grows without bound while |g|
+ * stays above it. */
 #include "codec/quant/threshold_auto.h"
 #include "codec/lookahead.h"
 #include "method/method_keys.h"
