@@ -29,13 +29,13 @@ ROWS = {
     "pytorch-fp16": ("PyTorch fp16", "torch", 300, 20, ["--hook", "fp16"]),
     "pytorch-localsgd": ("PyTorch post-localSGD", "torch", 300, 20, ["--hook", "localsgd:every=4,start=100"]),
     "pytorch-powersgd": ("PyTorch PowerSGD", "torch", 640, 40, ["--hook", "powersgd:rank=2,start=10"]),
-    "hook-2bit": ("telegrad's hook in PyTorch, 2-bit", "torch", 800, 40, ["--telegrad", "2bit:threshold=auto"]),
+    "hook-2bit": ("telegrad's hook in PyTorch, 2-bit", "torch", 800, 40, ["--telegrad", "2bit:lookahead=0"]),
     "hook-powersgd": ("telegrad's hook in PyTorch, PowerSGD", "torch", 1200, 40, ["--telegrad", "powersgd:rank=2"]),
-    "hook-dgc": ("telegrad's hook in PyTorch, DGC 0.1 %", "torch", 2000, 40, ["--telegrad", "dgc:density=0.001,warmup=40"]),
+    "hook-dgc": ("telegrad's hook in PyTorch, DGC 0.1 %", "torch", 2000, 40, ["--telegrad", "dgc:density=0.001,warmup=40,lookahead=0"]),
     "telegrad-dense": ("telegrad dense (ring)", "telegrad", 160, 20, ["--method", "dense:exchange=ring"]),
-    "telegrad-2bit": ("telegrad 2-bit", "telegrad", 800, 40, ["--method", "2bit:threshold=auto", "--strategy", "ssgd"]),
+    "telegrad-2bit": ("telegrad 2-bit", "telegrad", 800, 40, ["--method", "2bit:lookahead=0", "--strategy", "ssgd"]),
     "telegrad-powersgd": ("telegrad PowerSGD", "telegrad", 1200, 40, ["--method", "powersgd:rank=2"]),
-    "telegrad-dgc": ("telegrad DGC 0.1 %", "telegrad", 2000, 40, ["--method", "dgc:density=0.001,warmup=40"]),
+    "telegrad-dgc": ("telegrad DGC 0.1 %", "telegrad", 2000, 40, ["--method", "dgc:density=0.001,warmup=40,lookahead=0"]),
 }
 LEVELS = (0.95, 0.97, 0.98)
 START_S, STEP_S = 600, 4  # at most, for start and tests, and for a step
