@@ -79,8 +79,8 @@ done
 # Rounds of a language model.
 text gpt-ssgd
 text gpt-local --strategy local:every=30
-text gpt-diloco --strategy diloco:every=30
-text gpt-streaming --fusion 256K --strategy streaming:every=30,fragments=3,overlap=3 --method qsgd:bits=4
+text gpt-diloco --strategy diloco:every=30,warmup=0,rescale=no
+text gpt-streaming --fusion 256K --strategy streaming:every=30,fragments=3,overlap=3,warmup=0,rescale=no --method qsgd:bits=4
 text gpt-sparseloco --strategy sparseloco:every=30 --method blocktopk
 run gpt-demo --workers 4 --log-every 50 --model gpt --data shakespeare --batch 8 --context 128 --epochs 12 \
     --optimizer sgd:lr=0.001,weight_decay=0.1 --lr-schedule cosine:warmup=100 --strategy demo --method dct

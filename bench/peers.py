@@ -54,8 +54,8 @@ ROWS = {
     "telegrad-powersgd": ("telegrad PowerSGD, rank 2", "telegrad", {"spec": "powersgd:rank=2,start=2", "warm": 3}),
     "telegrad-dgc": ("telegrad DGC 0.1 %", "telegrad", {"spec": "dgc:density=0.001,warmup=0,lookahead=0"}),
     "telegrad-cd": ("telegrad CD, 2 bits", "local", {"spec": "cd:k=0,warmup=0,local=sgd,eta_loc={eta_loc}", "method": "2bit:lookahead=0"}),
-    "telegrad-diloco": ("telegrad DiLoCo", "local", {"spec": "diloco:every={round}", "method": "dense:exchange=ring", "period": "round"}),
-    "telegrad-streaming": ("telegrad Streaming DiLoCo", "local", {"spec": "streaming:every={round},fragments=2,overlap={half}",
+    "telegrad-diloco": ("telegrad DiLoCo", "local", {"spec": "diloco:every={round},warmup=0,rescale=no", "method": "dense:exchange=ring", "period": "round"}),
+    "telegrad-streaming": ("telegrad Streaming DiLoCo", "local", {"spec": "streaming:every={round},fragments=2,overlap={half},warmup=0,rescale=no",
                                                                   "method": "dense:exchange=ring", "period": "round"}),
     "telegrad-sparseloco": ("telegrad SparseLoCo", "local", {"spec": "sparseloco:every={round}", "period": "round"}),
 }

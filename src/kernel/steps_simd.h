@@ -30,12 +30,13 @@ static void mix(float *w, const float *a, size_t n, float keep, float rest)
     EACH_VEC(n, PUT(w, keep * GET(w) + rest * GET(a)););
 }
 
-static void nesterov(float *a, float *v, const float *mean, size_t n, float lr, float m)
+static void nesterov(float *a, float *v, const float *mean, size_t n, float lr, float m, float in,
+                     float out)
 {
     EACH_VEC(n, {
-        const vec x = GET(mean), velocity = m * GET(v) + x;
+        const vec x = GET(mean), velocity = m * GET(v) + in * x;
         PUT(v, velocity);
-        PUT(a, GET(a) - lr * (x + m * velocity));
+        PUT(a, GET(a) - lr * (x + out * velocity));
     });
 }
 

@@ -5,8 +5,7 @@
  *     else:       w = optimizer(w, own g), with memory of this rank's gradients
  *     every `every` steps (fragment f of F: f * every / F steps earlier):
  *         D = A - w is exchanged;  `overlap` steps later
- *         v = momentum * v + mean D
- *         A = A - lr * (mean D + momentum * v)
+ *         A, v = Nesterov's step along mean D (nesterov.h); lr = 1, momentum = 0: A - mean D
  *         w = alpha * w + (1 - alpha) * A
  *
  * A round in which some rank's D is not finite is lost: w = A on all ranks. The remainder of a
@@ -24,7 +23,6 @@
  *         streaming          Douillard et al. 2025, arXiv:2501.18512 */
 #include "strategy/outer.h"
 #include "base/mem.h"
-#include "strategy/nesterov.h"
 #include "telegrad/random.h"
 #include "telegrad/spec.h"
 
@@ -34,7 +32,7 @@ enum { OF_GRADIENT = 0, OF_UPDATE = 1, OF_STATE = 2 }; /* tags; OF_STATE + optim
 
 typedef struct outer {
     tg__outer c;
-    size_t sent, velocity; /* slots; velocity: momentum > 0 */
+    size_t sent, velocity; /* slots; velocity: if there is outer momentum */
     /* The participants of a round, drawn once and cached: they are needed in each of its steps, and
      * for every rank if one object plays all ranks. */
     uint64_t drawn;    /* 1 + the round; 0: none yet */
@@ -123,7 +121,7 @@ static tg_status add_slots(tg__strategy *s, outer *o)
     TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_RANK));
     TG_TRY(tg__strategy_add_global(s));
     TG_TRY(tg__strategy_add_slot(s, "sent", TG__ROLE_RANK, &o->sent));
-    if (o->c.momentum > 0)
+    if (o->c.outer.momentum > 0)
         TG_TRY(tg__strategy_add_slot(s, "velocity", TG__ROLE_REPLICATED, &o->velocity));
     TG_TRY(tg__owned_alloc(&s->owned, (size_t)s->size, sizeof *o->order, &o->order));
     return tg__owned_alloc(&s->owned, (size_t)s->size, sizeof *o->counted, &o->counted);
@@ -152,13 +150,18 @@ tg_status tg__outer_init_as(tg__strategy *s, tg__outer_momentum state)
     tg__outer *c = &o->c;
     *c = (tg__outer){.every = (uint64_t)tg_spec_int(s->spec, "every"),
                      .fragments = fragments(s),
-                     .lr = number(s->spec, "lr", 1),
-                     .momentum = number(s->spec, "momentum", 0),
+                     .outer = {.lr = number(s->spec, "lr", 1),
+                               .momentum = number(s->spec, "momentum", 0),
+                               .first_lr = 1},
                      .alpha = number(s->spec, "alpha", 0),
                      .clients = number(s->spec, "clients", 1),
                      .weighted =
                          tg_spec_has(s->spec, "weighted") && tg_spec_flag(s->spec, "weighted"),
                      .state = state};
+    if (tg_spec_has(s->spec, "warmup"))
+        c->outer.warmup = (uint64_t)tg_spec_int(s->spec, "warmup");
+    if (tg_spec_has(s->spec, "rescale") && tg_spec_flag(s->spec, "rescale"))
+        c->outer.unit = s->optimizer->lr;
     if (tg_spec_has(s->spec, "overlap"))
         c->overlap = (uint64_t)tg_spec_int(s->spec, "overlap");
     if (tg_spec_has(s->spec, "after"))
@@ -202,6 +205,20 @@ static void take_all_global(tg__strategy *s)
         tg__strategy_take_global(s, i);
 }
 
+static uint32_t fragment_of(const tg__strategy *s, size_t i)
+{
+    const outer *o = s->impl;
+    return s->tensor[i].bucket % o->c.fragments;
+}
+
+/* The tensor's round that ended with own step t, or was cut short after it: 1, 2, ... */
+static uint64_t outer_round(const tg__strategy *s, size_t i, uint64_t t)
+{
+    const outer *o = s->impl;
+    const uint64_t offset = fragment_of(s, i) * o->c.every / o->c.fragments;
+    return (t - o->c.after + offset) / o->c.every + 1;
+}
+
 /* agg: the result, from the stretch's first element on; NULL: dropped */
 static void take(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r, const float *agg)
 {
@@ -214,8 +231,9 @@ static void take(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r, 
         memcpy(a, w, e.n * sizeof *w);
     } else if (r->tag == OF_UPDATE) {
         if (agg != NULL)
-            tg__nesterov(a, o->c.momentum > 0 ? s->slot[o->velocity][i] + e.at : NULL, agg, e.n,
-                         o->c.lr, o->c.momentum);
+            tg__nesterov_step(&o->c.outer, outer_round(s, i, r->of_step), r->lr, a,
+                              o->c.outer.momentum > 0 ? s->slot[o->velocity][i] + e.at : NULL, agg,
+                              e.n);
         take_global(s, i, e, agg == NULL ? 0 : o->c.alpha);
     } else if (agg != NULL) {
         memcpy(s->slot[s->memory[0].slot + r->tag - OF_STATE][i] + e.at, agg, e.n * sizeof *agg);
@@ -288,12 +306,6 @@ static void forget(tg__strategy *s)
         if (m->updates != NULL)
             m->updates[i] = 0;
     }
-}
-
-static uint32_t fragment_of(const tg__strategy *s, size_t i)
-{
-    const outer *o = s->impl;
-    return s->tensor[i].bucket % o->c.fragments;
 }
 
 /* The first step of a round. */

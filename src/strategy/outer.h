@@ -3,6 +3,7 @@
 #ifndef TG_STRATEGY_OUTER_H
 #define TG_STRATEGY_OUTER_H
 
+#include "strategy/nesterov.h"
 #include "strategy/strategy.h"
 
 typedef enum tg__outer_momentum {
@@ -12,14 +13,14 @@ typedef enum tg__outer_momentum {
 } tg__outer_momentum;
 
 typedef struct tg__outer {
-    uint64_t every;      /* own steps in a round, >= 1 */
-    uint64_t after;      /* steps of uncompressed ssgd before the first round */
-    uint64_t overlap;    /* steps between the end of a round and its average, < every */
-    uint32_t fragments;  /* parts of the parameters; their rounds end one after another */
-    double lr, momentum; /* of the outer Nesterov step; 1 and 0: the mean itself */
-    double alpha;        /* share of the own parameters that is kept when a late average arrives */
-    double clients;      /* fraction of the ranks that take part in a round; 1: all */
-    bool weighted;       /* by the ranks' numbers of samples */
+    uint64_t every;     /* own steps in a round, >= 1 */
+    uint64_t after;     /* steps of uncompressed ssgd before the first round */
+    uint64_t overlap;   /* steps between the end of a round and its average, < every */
+    uint32_t fragments; /* parts of the parameters; their rounds end one after another */
+    tg__nesterov outer; /* its step; lr 1 and momentum 0: the mean itself */
+    double alpha;       /* share of the own parameters that is kept when a late average arrives */
+    double clients;     /* fraction of the ranks that take part in a round; 1: all */
+    bool weighted;      /* by the ranks' numbers of samples */
     tg__outer_momentum state;
 } tg__outer;
 

@@ -101,6 +101,41 @@ static void fragments_take_turns(void **state)
     play_destroy(&p);
 }
 
+/* The outer step grows with the fragment's own rounds: fragment 1 (bucket 1, elements 0 to 29)
+ * ends its first after 2 steps, and what is sent when the run is drained is a round as well. */
+static void fragments_count_their_rounds(void **state)
+{
+    (void)state;
+    static const int ends[2][3] = {{4, 7, 0}, {2, 6, 7}}; /* steps, by fragment */
+    play p;
+    double w[PLAY_N];
+    play_create(&p, "streaming:every=4,fragments=2,overlap=0,lr=0.5,momentum=0.75,warmup=3",
+                "sgd:lr=0.125", 2);
+    play_begin_run(&p);
+    for (size_t e = 0; e < PLAY_N; e++)
+        w[e] = (double)p.rank[0].w[e];
+    for (int t = 0; t < 7; t++) {
+        for (int j = 0; j < 2; j++)
+            for (size_t e = 0; e < PLAY_N; e++)
+                p.rank[j].g[e] = (float)(1 + 2 * j);
+        play_step_on(&p);
+    }
+    play_drain(&p);
+    for (size_t e = 0; e < PLAY_N; e++) {
+        const int f = e < 30;
+        double v = 0;
+        for (int k = 1; k <= 3 && ends[f][k - 1] > 0; k++) {
+            const double q = k / 3.0, m = 0.75 * q;
+            const double mean = 0.125 * 2 * (ends[f][k - 1] - (k > 1 ? ends[f][k - 2] : 0));
+            v = m * v + mean;
+            w[e] -= (0.5 * q + 1 - q) * (mean + m * v);
+        }
+        assert_true(fabs(w[e] - (double)p.rank[1].w[e]) < 1e-6);
+    }
+    assert_agreed(&p);
+    play_destroy(&p);
+}
+
 /* Own steps that gave way to a mean are not sent when the run is drained; that before which it came
  * is. */
 static void what_gave_way_is_not_sent(void **state)
@@ -306,10 +341,15 @@ static void lost_rounds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(local_after_ssgd),     cmocka_unit_test(what_optimizers_remember),
-        cmocka_unit_test(fragments_take_turns), cmocka_unit_test(what_gave_way_is_not_sent),
-        cmocka_unit_test(eager_begins_anew),    cmocka_unit_test(lost_memory),
-        cmocka_unit_test(clients_by_turns),     cmocka_unit_test(one_draws_for_all),
+        cmocka_unit_test(local_after_ssgd),
+        cmocka_unit_test(what_optimizers_remember),
+        cmocka_unit_test(fragments_take_turns),
+        cmocka_unit_test(fragments_count_their_rounds),
+        cmocka_unit_test(what_gave_way_is_not_sent),
+        cmocka_unit_test(eager_begins_anew),
+        cmocka_unit_test(lost_memory),
+        cmocka_unit_test(clients_by_turns),
+        cmocka_unit_test(one_draws_for_all),
         cmocka_unit_test(lost_rounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

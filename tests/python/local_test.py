@@ -46,15 +46,17 @@ class Limits(unittest.TestCase):
             for rank in range(size):
                 train(inner[rank], models[rank], rank, r * every, (r + 1) * every)
             mean = start - sum(weights(m) for m in models) / size
-            velocity = 0.9 * velocity + mean
-            start = start - 0.7 * (mean + 0.9 * velocity)
+            grown = (r + 1) / 4
+            momentum = grown * 0.9
+            velocity = momentum * velocity + mean
+            start = start - (grown * 0.7 + 1 - grown) * (mean + momentum * velocity)
             for m in models:
                 torch.nn.utils.vector_to_parameters(start.clone(), m.parameters())
 
         def body(net):
             with seeding:
                 model = plain(net.rank)
-            opt = Local(adamw(model), model, f"diloco:every={every}", net)
+            opt = Local(adamw(model), model, f"diloco:every={every},warmup=4", net)
             train(opt, model, net.rank, 0, rounds * every)
             return weights(model)
         found = ranks.in_threads(size, body)
