@@ -81,8 +81,8 @@ static bool few_rounds(const late_run *run, char *text, size_t room)
     if (few)
         snprintf(text, room,
                  "strategy %s: every=%" PRIu64 " makes %" PRIu64 " round%s in a run of %" PRIu64
-                 " steps, few for an outer momentum: a GPT ended 0.42 nats behind ssgd after 9 "
-                 "rounds of 100 steps, 0.22 after 49 of 20 (docs/results/defaults.md): use a "
+                 " steps, few for an outer momentum: a GPT ended 0.26 nats behind ssgd after 9 "
+                 "rounds of 100 steps, 0.09 after 49 of 20 (docs/results/defaults.md): use a "
                  "smaller every=, such as every=20",
                  tg_spec_name(spec), every, rounds, rounds == 1 ? "" : "s", run->steps);
     tg_spec_free(spec);

@@ -35,7 +35,8 @@ typedef struct tg__nesterov {
     double unit;     /* the optimizer's learning rate; 0: no rescale */
 } tg__nesterov;
 
-/* The outer step of round k >= 1, which ended at the learning rate eta. v may be NULL if the momentum is 0. All (n), disjoint. */
+/* The outer step of round k >= 1, which ended at the learning rate eta. v may be NULL if the
+ * momentum is 0. All (n), disjoint. */
 static inline void tg__nesterov_step(const tg__nesterov *o, uint64_t k, double eta, float *a,
                                      float *v, const float *mean, size_t n)
 {
