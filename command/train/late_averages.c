@@ -61,15 +61,14 @@ static uint64_t usual_every(const tg_spec *spec)
     return strtoull(key->def, NULL, 10);
 }
 
-static bool has_outer_momentum(const tg_spec *spec)
+static bool averages_seldom(const tg_spec *spec)
 {
     const char *name = tg_spec_name(spec);
-    return (strcmp(name, "diloco") == 0 || strcmp(name, "streaming") == 0) &&
-           tg_spec_real(spec, "momentum") > 0;
+    return strcmp(name, "diloco") == 0 || strcmp(name, "streaming") == 0;
 }
 
-/* Whether an outer momentum gets few averages, in rounds of the default length. With SGD that does
- * less harm than short rounds do. */
+/* Whether rounds of the default length make few averages. With SGD that does less harm than short
+ * rounds do. */
 static bool few_rounds(const late_run *run, char *text, size_t room)
 {
     tg_spec *spec;
@@ -77,11 +76,11 @@ static bool few_rounds(const late_run *run, char *text, size_t room)
         tg_registry_parse(TG_KIND_STRATEGY, run->strategy, &spec) != TG_OK)
         return false;
     const uint64_t every = number(spec, "every"), rounds = every > 0 ? run->steps / every : 0;
-    const bool few = has_outer_momentum(spec) && every == usual_every(spec) && rounds < ROUNDS;
+    const bool few = averages_seldom(spec) && every == usual_every(spec) && rounds < ROUNDS;
     if (few)
         snprintf(text, room,
                  "strategy %s: every=%" PRIu64 " makes %" PRIu64 " round%s in a run of %" PRIu64
-                 " steps, few for an outer momentum: a GPT ended 0.26 nats behind ssgd after 9 "
+                 " steps, which is few: a GPT ended 0.26 nats behind ssgd after 9 "
                  "rounds of 100 steps, 0.09 after 49 of 20 (docs/results/defaults.md): use a "
                  "smaller every=, such as every=20",
                  tg_spec_name(spec), every, rounds, rounds == 1 ? "" : "s", run->steps);

@@ -48,6 +48,8 @@ typedef struct tg_turn {
  * Od, cd      exchange a gradient while the next is computed. The caller's optimizer updates the
  *             global parameters with the mean; the local step is plain SGD with the key eta_loc,
  *             times the rate of tg_session_set_lr, which is 1 at first
+ * Diloco,     with rescale=yes, shrink their outer momentum when the rate of tg_session_set_lr
+ * streaming   falls; a caller with a schedule passes on its rate, in any unit
  * Finish      tg_session_finish drops means of gradients that are still in flight (od, cd, pipe)
  * Not finite  Parameters that the optimizer made NaN or infinite are detected when they are
  *             exchanged: the round is lost, and all ranks return to the last average

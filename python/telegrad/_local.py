@@ -260,7 +260,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
             t.push()
 
     def _set_rate(self, handle: int) -> None:
-        """eta_loc of od and cd follows the schedule of the first group."""
+        """eta_loc of od and cd, and the outer momentum of diloco and streaming, follow the schedule of the first group."""
         rate = float(self.param_groups[0].get("lr", 0.0)) / self._first_rate if self._first_rate > 0 else 1.0
         if rate != self._rate:
             check(_c.tg_session_set_lr(handle, rate))

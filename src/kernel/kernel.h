@@ -257,9 +257,8 @@ typedef struct tg__kernels {
     void (*go_on)(float *p, float *u, const float *from, const float *w, size_t n);
     /* w = keep*w + rest*a */
     void (*mix)(float *w, const float *a, size_t n, float keep, float rest);
-    /* v = m*v + in*mean; a = a - lr * (mean + out*v): DiLoCo's outer step */
-    void (*nesterov)(float *a, float *v, const float *mean, size_t n, float lr, float m, float in,
-                     float out);
+    /* v = m*v + mean; a = a - lr * (mean + m*v): DiLoCo's outer step */
+    void (*nesterov)(float *a, float *v, const float *mean, size_t n, float lr, float m);
     /* own = share*g;  w = global - eta * ((own + wd*global) + lambda*own*own * (global - w)) */
     void (*dcasgd)(float *w, const float *global, const float *g, size_t n, const tg__dcasgd *d);
     /* w = w*keep - eta * (x > 0 ? 1 : x < 0 ? -1 : 0) */

@@ -373,7 +373,7 @@ static void test_steps_of_strategies(void **state)
     assert_true(w[0] == 2 && w[1] == 18 && w[2] == 2);
     k->mix(w, x, 3, 0.5f, 0.25f);
     assert_true(w[0] == 2 && w[1] == 9 && w[2] == 0.5f);
-    k->nesterov(w, u, x, 2, 0.5f, 0.5f, 1, 0.5f); /* u = 1 + 4, 0.5; step 6.5, 0.25 */
+    k->nesterov(w, u, x, 2, 0.5f, 0.5f); /* u = 1 + 4, 0.5; step 6.5, 0.25 */
     assert_true(u[0] == 5 && u[1] == 0.5f && w[0] == -1.25f && w[1] == 8.875f);
     k->sign_step(w, x, 3, 2, 0.25f);
     assert_true(w[0] == -2.75f && w[1] == 17.75f && w[2] == 1.25f);

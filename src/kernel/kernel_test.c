@@ -29,7 +29,7 @@ CALL(lars_preview_to,
      k->lars_preview_to(w->f[0], w->f[0], w->f[1], w->f[2], w->n, 0.1f, 0.9f, factors[v]))
 CALL(sub_to, k->sub_to(w->f[v], w->f[0], w->f[1], w->n))
 CALL(mix, k->mix(w->f[0], w->f[1], w->n, factors[v], 0.3f))
-CALL(nesterov, k->nesterov(w->f[0], w->f[1], w->f[2], w->n, 0.7f, factors[v], 3.3f, 0.3f))
+CALL(nesterov, k->nesterov(w->f[0], w->f[1], w->f[2], w->n, 0.7f, factors[v]))
 CALL(sign_step, k->sign_step(w->f[0], w->f[1], w->n, factors[v], 0.1f))
 CALL(clamp, k->clamp(w->f[0], v ? w->f[0] : w->f[1], w->n, 0.25f))
 

@@ -30,13 +30,12 @@ static void mix(float *w, const float *a, size_t n, float keep, float rest)
     EACH_VEC(n, PUT(w, keep * GET(w) + rest * GET(a)););
 }
 
-static void nesterov(float *a, float *v, const float *mean, size_t n, float lr, float m, float in,
-                     float out)
+static void nesterov(float *a, float *v, const float *mean, size_t n, float lr, float m)
 {
     EACH_VEC(n, {
-        const vec x = GET(mean), velocity = m * GET(v) + in * x;
+        const vec x = GET(mean), velocity = m * GET(v) + x;
         PUT(v, velocity);
-        PUT(a, GET(a) - lr * (x + out * velocity));
+        PUT(a, GET(a) - lr * (x + m * velocity));
     });
 }
 

@@ -197,7 +197,7 @@ static tg_status make_slots(tg_session *s)
             const tensor *t = trained(s, s->member[i]);
             bool needed = q->optimizers <= tg_optimizer_slots(s->wtensor[s->member[i]].optimizer);
             name[i] = t->name;
-            len[i] = needed ? t->n : 0;
+            len[i] = needed ? (q->single ? 1 : t->n) : 0;
         }
         TG_TRY(
             tg__state_block(s->state, q->role, q->rescale, q->name, name, len, s->ntrained, &base));

@@ -33,6 +33,7 @@ enum { OF_GRADIENT = 0, OF_UPDATE = 1, OF_STATE = 2 }; /* tags; OF_STATE + optim
 typedef struct outer {
     tg__outer c;
     size_t sent, velocity; /* slots; velocity: if there is outer momentum */
+    size_t eta;            /* its slot, if it is rescaled: the learning rate of v, one a tensor */
     /* The participants of a round, drawn once and cached: they are needed in each of its steps, and
      * for every rank if one object plays all ranks. */
     uint64_t drawn;    /* 1 + the round; 0: none yet */
@@ -116,6 +117,11 @@ static tg_status check(const tg__strategy *s, const tg__outer *c)
     return TG_OK;
 }
 
+static bool rescales(const outer *o)
+{
+    return o->c.rescale && o->c.outer.momentum > 0;
+}
+
 static tg_status add_slots(tg__strategy *s, outer *o)
 {
     TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_RANK));
@@ -123,6 +129,10 @@ static tg_status add_slots(tg__strategy *s, outer *o)
     TG_TRY(tg__strategy_add_slot(s, "sent", TG__ROLE_RANK, &o->sent));
     if (o->c.outer.momentum > 0)
         TG_TRY(tg__strategy_add_slot(s, "velocity", TG__ROLE_REPLICATED, &o->velocity));
+    if (rescales(o)) {
+        TG_TRY(tg__strategy_add_slot(s, "velocity eta", TG__ROLE_REPLICATED, &o->eta));
+        s->request[o->eta].single = true;
+    }
     TG_TRY(tg__owned_alloc(&s->owned, (size_t)s->size, sizeof *o->order, &o->order));
     return tg__owned_alloc(&s->owned, (size_t)s->size, sizeof *o->counted, &o->counted);
 }
@@ -148,20 +158,17 @@ tg_status tg__outer_init_as(tg__strategy *s, tg__outer_momentum state)
     outer *o;
     TG_TRY(tg__owned_alloc(&s->owned, 1, sizeof *o, &o));
     tg__outer *c = &o->c;
-    *c = (tg__outer){.every = (uint64_t)tg_spec_int(s->spec, "every"),
-                     .fragments = fragments(s),
-                     .outer = {.lr = number(s->spec, "lr", 1),
-                               .momentum = number(s->spec, "momentum", 0),
-                               .first_lr = 1},
-                     .alpha = number(s->spec, "alpha", 0),
-                     .clients = number(s->spec, "clients", 1),
-                     .weighted =
-                         tg_spec_has(s->spec, "weighted") && tg_spec_flag(s->spec, "weighted"),
-                     .state = state};
+    *c = (tg__outer){
+        .every = (uint64_t)tg_spec_int(s->spec, "every"),
+        .fragments = fragments(s),
+        .outer = {.lr = number(s->spec, "lr", 1), .momentum = number(s->spec, "momentum", 0)},
+        .alpha = number(s->spec, "alpha", 0),
+        .clients = number(s->spec, "clients", 1),
+        .weighted = tg_spec_has(s->spec, "weighted") && tg_spec_flag(s->spec, "weighted"),
+        .state = state};
     if (tg_spec_has(s->spec, "warmup"))
         c->outer.warmup = (uint64_t)tg_spec_int(s->spec, "warmup");
-    if (tg_spec_has(s->spec, "rescale") && tg_spec_flag(s->spec, "rescale"))
-        c->outer.unit = s->optimizer->lr;
+    c->rescale = tg_spec_has(s->spec, "rescale") && tg_spec_flag(s->spec, "rescale");
     if (tg_spec_has(s->spec, "overlap"))
         c->overlap = (uint64_t)tg_spec_int(s->spec, "overlap");
     if (tg_spec_has(s->spec, "after"))
@@ -219,8 +226,21 @@ static uint64_t outer_round(const tg__strategy *s, size_t i, uint64_t t)
     return (t - o->c.after + offset) / o->c.every + 1;
 }
 
+/* The factor of v before the outer step of this result: v shrinks with the learning rate. */
+static float keep(tg__strategy *s, size_t i, const tg__result *r)
+{
+    const outer *o = s->impl;
+    if (!rescales(o) || r->tag != OF_UPDATE || r->agg == NULL)
+        return 1;
+    float *eta = s->slot[o->eta][i];
+    const float before = *eta;
+    *eta = (float)r->lr;
+    return *eta < before ? *eta / before : 1;
+}
+
 /* agg: the result, from the stretch's first element on; NULL: dropped */
-static void take(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r, const float *agg)
+static void take(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r, float kept,
+                 const float *agg)
 {
     const outer *o = s->impl;
     float *w = s->tensor[i].w + e.at, *a = tg__strategy_global(s, i) + e.at;
@@ -231,7 +251,7 @@ static void take(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r, 
         memcpy(a, w, e.n * sizeof *w);
     } else if (r->tag == OF_UPDATE) {
         if (agg != NULL)
-            tg__nesterov_step(&o->c.outer, outer_round(s, i, r->of_step), r->lr, a,
+            tg__nesterov_step(&o->c.outer, outer_round(s, i, r->of_step), kept, a,
                               o->c.outer.momentum > 0 ? s->slot[o->velocity][i] + e.at : NULL, agg,
                               e.n);
         take_global(s, i, e, agg == NULL ? 0 : o->c.alpha);
@@ -243,10 +263,11 @@ static void take(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r, 
 static void take_tensor(tg__strategy *s, size_t i, const tg__result *r)
 {
     const float *agg = r->agg == NULL ? NULL : r->agg + s->tensor[i].offset;
+    const float kept = keep(s, i, r);
     if (agg == NULL)
         tg__strategy_heal(s, 0, i);
     for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e))
-        take(s, i, e, r, agg == NULL ? NULL : agg + e.at);
+        take(s, i, e, r, kept, agg == NULL ? NULL : agg + e.at);
 }
 
 void tg__outer_result(tg__strategy *s, const tg__result *r)

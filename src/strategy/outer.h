@@ -18,6 +18,7 @@ typedef struct tg__outer {
     uint64_t overlap;   /* steps between the end of a round and its average, < every */
     uint32_t fragments; /* parts of the parameters; their rounds end one after another */
     tg__nesterov outer; /* its step; lr 1 and momentum 0: the mean itself */
+    bool rescale;       /* its momentum shrinks with the learning rate */
     double alpha;       /* share of the own parameters that is kept when a late average arrives */
     double clients;     /* fraction of the ranks that take part in a round; 1: all */
     bool weighted;      /* by the ranks' numbers of samples */

@@ -77,6 +77,7 @@ typedef struct tg__slot_request {
     tg__rescale rescale;
     size_t optimizers; /* 1 + index among the optimizer's slots; a tensor whose optimizer has fewer
                         * needs none. 0: a slot of the strategy */
+    bool single;       /* one element per tensor */
 } tg__slot_request;
 
 /* An optimizer's memory: of the averages, or of this rank's gradients. */

@@ -2,8 +2,7 @@
 #include "strategy/nesterov.h"
 #include "strategy/outer.h"
 
-static const tg_key keys[] = {
-    TG__OUTER_EVERY, TG__OUTER_NESTEROV(", and lr from 1"), {.name = NULL}};
+static const tg_key keys[] = {TG__OUTER_EVERY, TG__OUTER_NESTEROV, TG__OUTER_GROWS, {.name = NULL}};
 
 const tg__strategy_ops tg__strategy_diloco = {
     .entry = {"diloco", "many local steps, then a Nesterov step along the average of their changes",

@@ -5,7 +5,7 @@
  *     D        the change made by the round of `every` own steps: O - w
  *     first:   E = D
  *     after:   E = D / P + (M' - D' / P),   M', D' the last round's mean and own change
- *     O, v = Nesterov's step along E (nesterov.h),  w = O                    (each rank its own)
+ *     v = momentum * v + E,  O = O - lr * (E + momentum * v),  w = O          (each rank its own)
  *
  *     A        the same steps along the means M as they arrive: the same on all ranks, "global"
  *
@@ -26,16 +26,13 @@ typedef struct eager {
     size_t sent, rest;        /* D; M' - D' / P */
 } eager;
 
-static const tg_key keys[] = {TG__OUTER_EVERY, TG__OUTER_NESTEROV(""), {.name = NULL}};
+static const tg_key keys[] = {TG__OUTER_EVERY, TG__OUTER_NESTEROV, {.name = NULL}};
 
 static tg_status init(tg__strategy *s)
 {
     eager *e, c = {.every = (uint64_t)tg_spec_int(s->spec, "every"),
                    .outer = {.lr = tg_spec_real(s->spec, "lr"),
-                             .momentum = tg_spec_real(s->spec, "momentum"),
-                             .warmup = (uint64_t)tg_spec_int(s->spec, "warmup"),
-                             .unit = tg_spec_flag(s->spec, "rescale") ? s->optimizer->lr : 0}};
-    c.outer.first_lr = c.outer.lr; /* with means a round late, a rate of 1 is too high */
+                             .momentum = tg_spec_real(s->spec, "momentum")}};
     s->sends_updates = s->needs_mean = true;
     TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_RANK));
     TG_TRY(tg__strategy_add_global(s));
@@ -68,15 +65,13 @@ static void begin(tg__strategy *s)
         take_global(s, i); /* velocities are 0 */
 }
 
-/* mean: the result, from the stretch's first element on */
-static void take(tg__strategy *s, size_t i, tg__stretch part, const tg__result *r,
-                 const float *mean)
+/* mean: M, from the stretch's first element on */
+static void take(tg__strategy *s, size_t i, tg__stretch part, const float *mean)
 {
     const eager *e = s->impl;
     float *rest = s->slot[e->rest][i] + part.at;
-    tg__nesterov_step(&e->outer, r->of_step / e->every + 1, r->lr,
-                      tg__strategy_global(s, i) + part.at, s->slot[e->velocity][i] + part.at, mean,
-                      part.n);
+    tg__nesterov_step(&e->outer, 1, 1, tg__strategy_global(s, i) + part.at,
+                      s->slot[e->velocity][i] + part.at, mean, part.n);
     memcpy(rest, mean, part.n * sizeof *mean);
     tg__kernel()->axpy(rest, -1 / (float)s->size, s->slot[e->sent][i] + part.at, part.n);
 }
@@ -96,7 +91,7 @@ static void result(tg__strategy *s, const tg__result *r)
             continue;
         }
         for (tg__stretch p = tg__stretch_first(s, i); p.n > 0; p = tg__stretch_next(s, i, p))
-            take(s, i, p, r, r->agg + x->offset + p.at);
+            take(s, i, p, r->agg + x->offset + p.at);
     }
 }
 
@@ -108,15 +103,14 @@ static void prepare(tg__strategy *s, size_t i, tg__stretch part)
                          s->tensor[i].w + part.at, part.n);
 }
 
-/* The outer step of the round along E, which is formed in place of M' - D' / P. */
-static void guess(tg__strategy *s, size_t i, tg__stretch part, const tg__turn *now, bool first)
+/* The outer step along E, which is formed in place of M' - D' / P. */
+static void guess(tg__strategy *s, size_t i, tg__stretch part, bool first)
 {
     const eager *e = s->impl;
     float *guessed = s->slot[e->rest][i] + part.at, *own = s->slot[e->own][i] + part.at;
     tg__kernel()->axpy(guessed, first ? 1 : 1 / (float)s->size, s->slot[e->sent][i] + part.at,
                        part.n);
-    tg__nesterov_step(&e->outer, now->t / e->every + 1, now->lr, own,
-                      s->slot[e->own_velocity][i] + part.at, guessed, part.n);
+    tg__nesterov_step(&e->outer, 1, 1, own, s->slot[e->own_velocity][i] + part.at, guessed, part.n);
     memcpy(s->tensor[i].w + part.at, own, part.n * sizeof *own);
 }
 
@@ -125,7 +119,6 @@ static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__action
     const eager *e = s->impl;
     const bool ends = (t + 1) % e->every == 0;
     const bool first = t + 1 - e->every <= s->anew; /* no mean has arrived since */
-    const tg__turn now = {t, finite, lr};
     for (size_t i = 0; i < s->ntensors; i++)
         for (tg__stretch p = tg__stretch_first(s, i); p.n > 0; p = tg__stretch_next(s, i, p)) {
             if (finite)
@@ -133,7 +126,7 @@ static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__action
             if (ends)
                 prepare(s, i, p);
             if (ends)
-                guess(s, i, p, &now, first);
+                guess(s, i, p, first);
         }
     if (ends)
         tg__actions_add_slots(s, out, e->sent, t + e->every, 0);
@@ -161,9 +154,8 @@ const tg__strategy_ops tg__strategy_eager = {
     .rate =
         &(const tg_rate_hint){
             .struct_size = sizeof(tg_rate_hint),
-            .expect = "its outer momentum does harm as it grows, because averages come a round "
-                      "late (LeNet-5, an epoch of MNIST, 4 workers: 96 % with 4 rounds, 46 % with "
-                      "46, where ssgd has 98 %)",
+            .expect = "its outer momentum is too much for a short run (LeNet-5, an epoch of MNIST, "
+                      "4 workers: 80 % where ssgd has 98 %), and no lower rate helps",
             .instead = "eager:momentum=0 (97 %), or diloco, which waits for its means (98 %)",
             .key = "momentum",
         },

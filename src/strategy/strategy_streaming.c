@@ -13,7 +13,8 @@ static const tg_key keys[] = {
         "steps that an average may take; it is applied before the local step of the last of them"),
     TG__KEY(REAL, "alpha", "0", 0, 1,
             "share of the own parameters that stays when the average arrives"),
-    TG__OUTER_NESTEROV(", and lr from 1"),
+    TG__OUTER_NESTEROV,
+    TG__OUTER_GROWS,
     {.name = NULL}};
 
 const tg__strategy_ops tg__strategy_streaming = {
