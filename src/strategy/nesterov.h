@@ -46,7 +46,7 @@ static inline void tg__nesterov_step(const tg__nesterov *o, uint64_t k, float ke
     const double q = k < o->warmup ? (double)k / (double)o->warmup : 1;
     if (keep != 1)
         tg__kernel()->scale(v, keep, n);
-    tg__kernel()->nesterov(a, v, mean, n, (float)(q * o->lr + 1 - q), (float)(q * o->momentum));
+    tg__kernel()->nesterov(a, v, mean, n, (float)(q * o->lr + (1 - q)), (float)(q * o->momentum));
 }
 
 #endif
