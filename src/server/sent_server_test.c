@@ -8,6 +8,7 @@
 #include "drawn_member.h"
 #include "served_ranks.h"
 #include "telegrad/registry.h"
+#include "tsan_skips.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -222,6 +223,8 @@ static void alone_is_in_step(void **state)
         for (int servers = 1; servers <= 2; servers++)
             for (int nan = -1; nan <= 3; nan += 4) {
                 char method[100];
+                if (tsan_skips(i + (size_t)servers))
+                    continue;
                 snprintf(method, sizeof method, "%s%cexchange=twoway", methods[i],
                          strchr(methods[i], ':') ? ',' : ':');
                 job j = {.method = method,
@@ -253,6 +256,8 @@ static void all_ranks_agree(void **state)
         for (int servers = 1; servers <= 2; servers++) {
             char method[80];
             served_job served;
+            if (tsan_skips(i + (size_t)servers))
+                continue;
             snprintf(method, sizeof method, "%s:exchange=twoway", list[i]->name);
             job j = {.method = method,
                      .mode = "sync",
@@ -278,7 +283,9 @@ static void all_ranks_agree(void **state)
             done += run(&j, m, &served);
         }
     free(m);
-    assert_int_equal(done, 11 * 4 - 2); /* adam has no momentum that dgc could take over */
+    if (TSAN_STRIDE == 1) /* adam has no momentum that dgc could take over */
+        assert_int_equal(done, 11 * 4 - 2);
+    assert_true(done > 0);
 }
 
 /* Once gradients are zero for long enough, workers have all of the update: what servers had not
@@ -295,6 +302,8 @@ static void nothing_is_lost(void **state)
         for (int k = 0; k < 6; k++) {
             char method[100];
             const int servers = k < 3 ? 1 : 3;
+            if (tsan_skips(i + (size_t)k))
+                continue;
             snprintf(method, sizeof method, "%s,exchange=twoway", all[i]);
             job j = {.method = method,
                      .mode = modes[k % 3],

@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "telegrad/telegrad.h"
+#include "tsan_skips.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -137,17 +138,11 @@ static tg_status play(const scene *s, long allocations)
     return r[POOR].status;
 }
 
-#ifdef __SANITIZE_THREAD__ /* slow there: every third, from another one on in each scene */
-enum { STRIDE = 3 };
-#else
-enum { STRIDE = 1 };
-#endif
-
 static void every_allocation(const scene *s, size_t index)
 {
-    long k = (long)(index % STRIDE);
+    long k = (long)(index % TSAN_STRIDE);
     while (play(s, k) != TG_OK)
-        k += STRIDE;
+        k += TSAN_STRIDE;
     assert_true(k > 20);
 }
 

@@ -8,6 +8,7 @@
 
 #include "session_fixture.h"
 #include "session_alike.h"
+#include "tsan_skips.h"
 #include <unistd.h>
 
 static const char *const methods[] = {"dense",
@@ -71,6 +72,8 @@ static void test_same_bits(void **state)
     (void)state;
     for (size_t m = 0; m < sizeof methods / sizeof *methods; m++)
         for (size_t s = 0; s < sizeof strategies / sizeof *strategies; s++) {
+            if (tsan_skips(m + s))
+                continue;
             fixture_job job = fixture_defaults();
             job.method = methods[m];
             job.strategy = strategies[s];
@@ -220,6 +223,8 @@ static void test_resume(void **state)
     assert_non_null(mkdtemp(dir));
     for (size_t m = 0; m < sizeof methods / sizeof *methods; m++)
         for (size_t s = 0; s < sizeof strategies / sizeof *strategies; s++) {
+            if (tsan_skips(m + s))
+                continue;
             fixture_job job = fixture_defaults();
             job.method = methods[m];
             job.strategy = strategies[s];

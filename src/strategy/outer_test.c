@@ -229,7 +229,7 @@ static void eager_on_quadratics(void **state)
             double next = 0;
             for (int j = 0; j < 3; j++) {
                 const double change = own[j][e] - w[j][e];
-                const double guess = t == EVERY ? change : (change - d[j][e]) / 3 + mean[e];
+                const double guess = (change - d[j][e]) / 3 + mean[e];
                 next += change / 3;
                 d[j][e] = change;
                 v[j][e] = 0.5 * v[j][e] + guess;
@@ -252,6 +252,28 @@ static void eager_on_quadratics(void **state)
     play_destroy(&p);
 }
 
+/* Where the means have come to 0, A is amid the ranks' own parameters: nothing of the first rounds,
+ * whose means arrived late, is left between them. */
+static void eager_converges_amid_the_ranks(void **state)
+{
+    (void)state;
+    play p;
+    play_create(&p, "eager:every=4,lr=0.6,momentum=0.5", "sgd:lr=0.1", 3);
+    play_begin_run(&p);
+    for (int t = 0; t < 400; t++) {
+        slopes(&p);
+        play_step_on(&p);
+    }
+    for (size_t e = 0; e < PLAY_N; e++) {
+        double amid = 0;
+        for (int j = 0; j < 3; j++)
+            amid += (double)p.rank[j].w[e] / 3;
+        assert_true(fabs(amid - (double)play_global(&p, 0)[e]) < 1e-5);
+        assert_true(fabs((double)p.rank[0].w[e] - (double)p.rank[2].w[e]) > 0.01);
+    }
+    play_destroy(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -261,6 +283,7 @@ int main(void)
         cmocka_unit_test(closed_form_on_quadratics),
         cmocka_unit_test(eager_alone_is_diloco),
         cmocka_unit_test(eager_on_quadratics),
+        cmocka_unit_test(eager_converges_amid_the_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
