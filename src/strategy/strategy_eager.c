@@ -8,9 +8,9 @@
  *
  *     A        the same steps along the means M as they arrive: the same on all ranks, "global"
  *
- * The sum of a rank's E is that of the means that have arrived, and D / P. So O differs from A only
- * by the mean that has not arrived. (With E = D in the first round, O would be off by a part of that
- * round's change for good: M' - D' / P counts it once more.) When the run is drained, all take A.
+ * A rank's E sum to the means that have arrived and the newest D / P, so O and A stay together.
+ * (With E = D in the first round, M' - D' / P would count most of that round's change once more, and
+ * O would be off by it for good.) When the run is drained, all take A.
  *
  * Source: Kale, Douillard, Donchev 2025, arXiv:2502.12996 */
 #include "strategy/nesterov.h"
