@@ -211,6 +211,7 @@ static void eager_on_quadratics(void **state)
     play_create(&p, "eager:every=4,lr=0.6,momentum=0.5", "sgd:lr=0.1", 3);
     play_begin_run(&p);
     double w[3][PLAY_N], own[3][PLAY_N], v[3][PLAY_N] = {{0}}, d[3][PLAY_N] = {{0}};
+    double u[3][PLAY_N] = {{0}};
     double global[PLAY_N], velocity[PLAY_N] = {0}, mean[PLAY_N] = {0};
     for (size_t e = 0; e < PLAY_N; e++)
         for (int j = 0; j < 3; j++)
@@ -234,6 +235,10 @@ static void eager_on_quadratics(void **state)
                 d[j][e] = change;
                 v[j][e] = 0.5 * v[j][e] + guess;
                 own[j][e] -= 0.6 * (guess + 0.5 * v[j][e]);
+                u[j][e] = 0.5 * u[j][e] + change; /* what a rank has beyond A is its own */
+                const double beyond = 0.6 * (change + 0.5 * u[j][e]) / 3;
+                assert_true(t == STEPS ||
+                            fabs(own[j][e] + beyond - (double)play_global(&p, j)[e]) < 5e-6);
                 w[j][e] = t == STEPS ? w[j][e] : own[j][e];
             }
             mean[e] = next;
@@ -252,26 +257,83 @@ static void eager_on_quadratics(void **state)
     play_destroy(&p);
 }
 
-/* Where the means have come to 0, A is amid the ranks' own parameters: nothing of the first rounds,
- * whose means arrived late, is left between them. */
-static void eager_converges_amid_the_ranks(void **state)
+/* Once the means have come to 0, A is amid the ranks' own parameters: nothing of rounds whose means
+ * arrived late is left between them. */
+static void assert_amid(play *p)
 {
-    (void)state;
-    play p;
-    play_create(&p, "eager:every=4,lr=0.6,momentum=0.5", "sgd:lr=0.1", 3);
-    play_begin_run(&p);
-    for (int t = 0; t < 400; t++) {
-        slopes(&p);
-        play_step_on(&p);
+    while (p->t < 500) {
+        slopes(p);
+        play_step_on(p);
     }
     for (size_t e = 0; e < PLAY_N; e++) {
         double amid = 0;
-        for (int j = 0; j < 3; j++)
-            amid += (double)p.rank[j].w[e] / 3;
-        assert_true(fabs(amid - (double)play_global(&p, 0)[e]) < 1e-5);
-        assert_true(fabs((double)p.rank[0].w[e] - (double)p.rank[2].w[e]) > 0.01);
+        for (int j = 0; j < p->ranks; j++)
+            amid += (double)p->rank[j].w[e] / p->ranks;
+        assert_true(fabs(amid - (double)play_global(p, 0)[e]) < 1e-5);
+        const double apart = (double)p->rank[0].w[e] - (double)p->rank[p->ranks - 1].w[e];
+        assert_true(p->ranks == 1 || fabs(apart) > 0.01);
     }
-    play_destroy(&p);
+}
+
+/* From the start; after a lost round; after a drained one. */
+static void eager_converges_amid_the_ranks(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        play p;
+        play_create(&p, "eager:every=4,lr=0.6,momentum=0.5", "sgd:lr=0.1", 3);
+        play_begin_run(&p);
+        for (int t = 0; t < 18; t++) {
+            if (k == 1 && t == 9)
+                p.rank[1].w[5] = NAN; /* so its gradients are not finite until it gets A */
+            p.bad_rank = isfinite(p.rank[1].w[5]) ? -1 : 1;
+            slopes(&p);
+            play_step_on(&p);
+        }
+        assert_true(isfinite(p.rank[1].w[5]));
+        if (k == 2)
+            play_drain(&p);
+        assert_amid(&p);
+        play_destroy(&p);
+    }
+}
+
+/* After other ranks have taken over the means of what 4 had, with their exchange under way. */
+static void eager_of_other_ranks(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        play x, y;
+        play_create(&x, "eager:every=4,lr=0.6,momentum=0.5", "sgd:lr=0.1", 4);
+        play_create(&y, "eager:every=4,lr=0.6,momentum=0.5", "sgd:lr=0.1", ranks);
+        play_begin_run(&x);
+        for (int t = 0; t < 18; t++) {
+            slopes(&x);
+            play_step_on(&x);
+        }
+        assert_true(x.flights > 0);
+        play_begin_run(&y);
+        y.t = x.t;
+        y.flights = x.flights;
+        memcpy(y.flight, x.flight, sizeof y.flight);
+        for (size_t f = 0; f < y.flights; f++)
+            for (size_t e = 0; e < PLAY_N; e++) /* play divides by the number of ranks */
+                y.flight[f].sum[e] *= (float)ranks / 4;
+        for (int j = 0; j < ranks; j++)
+            for (size_t e = 0; e < PLAY_N; e++) {
+                y.rank[j].w[e] = 0;
+                for (int i = 0; i < 4; i++)
+                    y.rank[j].w[e] += x.rank[i].w[e] / 4;
+                for (size_t k = 0; k < x.rank[0].s->nslots; k++) {
+                    y.rank[j].slot[k][e] = 0;
+                    for (int i = 0; i < 4; i++)
+                        y.rank[j].slot[k][e] += x.rank[i].slot[k][e] / 4;
+                }
+            }
+        assert_amid(&y);
+        play_destroy(&x);
+        play_destroy(&y);
+    }
 }
 
 int main(void)
@@ -284,6 +346,7 @@ int main(void)
         cmocka_unit_test(eager_alone_is_diloco),
         cmocka_unit_test(eager_on_quadratics),
         cmocka_unit_test(eager_converges_amid_the_ranks),
+        cmocka_unit_test(eager_of_other_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
