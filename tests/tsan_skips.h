@@ -1,6 +1,6 @@
-/* Loops over many methods, each in several variants, whose threads meet alike. ThreadSanitizer makes
- * them five to ten times as slow, so under it each method has one variant, the next in turn; all
- * bits are checked without it. */
+/* Loops over many methods, each in several variants, whose threads meet alike. ThreadSanitizer
+ * makes them five to ten times as slow, so under it each method has one variant, the next in turn;
+ * all bits are checked without it. */
 #ifndef TESTS_TSAN_SKIPS_H
 #define TESTS_TSAN_SKIPS_H
 

@@ -102,8 +102,8 @@ static void prepare(tg__strategy *s, size_t i, tg__stretch part)
                          s->tensor[i].w + part.at, part.n);
 }
 
-/* The outer step along E, which is formed in place of M' - D' / P; then the share of D is taken back
- * from the mean to come. */
+/* The outer step along E, which is formed in place of M' - D' / P. Then the share of D is taken off
+ * the mean to come. */
 static void guess(tg__strategy *s, size_t i, tg__stretch part)
 {
     const eager *e = s->impl;
