@@ -9,10 +9,11 @@
  *
  *     A        the same steps along the means M as they arrive: the same on all ranks, "global"
  *
- * At the end of a round, O = A - lr * (D + momentum * u) / P, where u = momentum * u + D: what a rank
- * has beyond A are its share of the round and, with a momentum, that of its earlier rounds, which
- * fades. (With E = D in the first round, M' - D' / P would count that round once more, and O would
- * be off by lr * (1 - 1 / P) / (1 - momentum) * D for good.) When the run is drained, all take A.
+ * At the end of a round, O = A - lr * (D + momentum * u) / P, where u = momentum * u + D: what a
+ * rank has beyond A are its share of the round and, with a momentum, that of its earlier rounds,
+ * which fades. (With E = D in the first round, M' - D' / P would count that round once more, and O
+ * would be off by lr * (1 - 1 / P) / (1 - momentum) * D for good.) When the run is drained, all
+ * take A.
  *
  * Source: Kale, Douillard, Donchev 2025, arXiv:2502.12996 */
 #include "strategy/nesterov.h"
