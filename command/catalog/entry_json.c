@@ -1,4 +1,5 @@
 #include "command/catalog/entry.h"
+#include "command/catalog/known_losses.h"
 #include "command/catalog/methods_card.h"
 #include <math.h>
 #include <string.h>
@@ -90,8 +91,9 @@ tg_status entry_json(int kind, const tg_entry *entry, json_t **object_p)
                                 "optimizer", tg_registry_strategy_optimizer(entry->name)));
     if (kind == TG_KIND_METHOD || kind == TG_KIND_STRATEGY)
         object = join(object,
-                      json_pack("{s:o}", "rate",
-                                rate_hint_json(tg_registry_rate_hint((tg_kind)kind, entry->name))));
+                      json_pack("{s:o, s:o}", "rate",
+                                rate_hint_json(tg_registry_rate_hint((tg_kind)kind, entry->name)),
+                                "losses", known_losses_json((tg_kind)kind, entry->name)));
     if (!object)
         return tg_fail(TG_E_NOMEM, "out of memory: %s", entry->name);
     *object_p = object;

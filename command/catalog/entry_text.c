@@ -1,5 +1,6 @@
 /* The card of an entry: its description and its keys. */
 #include "command/catalog/entry.h"
+#include "command/catalog/known_losses.h"
 #include "command/catalog/methods_card.h"
 #include <limits.h>
 #include <math.h>
@@ -51,8 +52,10 @@ static void print_card(int kind, const tg_entry *entry, FILE *out)
         methods_card_print(tg_registry_method_card(entry->name), out);
     if (kind == TG_KIND_STRATEGY)
         print_defaults(entry->name, out);
-    if (kind != KIND_MODEL)
+    if (kind != KIND_MODEL) {
         rate_hint_print(tg_registry_rate_hint((tg_kind)kind, entry->name), out);
+        known_losses_print((tg_kind)kind, entry->name, out);
+    }
     for (const tg_key *key = entry->keys; key && key->name; key++) {
         fprintf(out, "      %s%s%s  (", key->name, key->def ? "=" : "", key->def ? key->def : "");
         print_allowed(key, out);

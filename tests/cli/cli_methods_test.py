@@ -5,6 +5,7 @@ import re
 import unittest
 from cli_tool import TINY, CliTest, refuse_constant, run
 
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
 KINDS = {"method", "codec", "feedback", "exchange", "strategy", "optimizer", "lr-schedule", "model"}
 
 COMMANDS = {kind: {"strategy": "strategies"}.get(kind, kind + "s") for kind in KINDS}
@@ -90,6 +91,28 @@ class Methods(CliTest):
             self.assertEqual("\n      expect " in card, hint is not None and hint["expect"] is not None, name)
         self.assertIn("rate   0.02 times that of dense SGD", self.ok("methods", "signsgd"))
         self.assertIn("default optimizer: sgd:lr=0.001\n", self.ok("strategies", "demo"))
+
+    def test_losses_are_those_of_the_results(self):
+        """What defaults lose, in cards and objects, is the table in docs/results/defaults.md."""
+        lines = (DOCS / "results" / "defaults.md").read_text().splitlines()
+        at = next(i for i, line in enumerate(lines) if line.startswith("| | GPT, 4 epochs"))
+        jobs = [re.sub(r" \(dense: .*", "", cell.strip()) for cell in lines[at].split("|")[2:-1]]
+        measured = {}
+        for line in lines[at + 2:]:
+            spec = re.match(r"\| `([^`]+)`", line)
+            for job, cell in zip(jobs, line.split("|")[2:-1]):
+                loss = re.match(r" \**(-?[0-9.]+[0-9])", cell)
+                if spec and loss:
+                    measured[spec[1], job] = float(loss[1])
+            if not line.startswith("|"):
+                break
+        shown = {(loss["spec"], loss["job"]): loss["loss"] for kind in ("method", "strategy") for entry in self.all()[kind]
+                 for loss in entry["losses"]}
+        self.assertEqual(shown, measured)
+        self.assertGreater(len(shown), 20)
+        card = " ".join(self.ok("strategies", "diloco").split())
+        self.assertIn("loses diloco:every=20, beside dense training: 0.09 nats (GPT, 4 epochs)", card)
+        self.assertNotIn("loses ", self.ok("methods", "dense"))
 
     def test_normal_forms_of_strategies_are_accepted(self):
         for entry in self.all()["strategy"]:
