@@ -174,7 +174,7 @@ static void what_gave_way_is_not_sent(void **state)
     }
 }
 
-/* After draining no mean is known: a rank steps along its own share alone, as in the first round. */
+/* After draining no mean is known: a rank steps along its own share, as in the first round. */
 static void eager_begins_anew(void **state)
 {
     (void)state;
