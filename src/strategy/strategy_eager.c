@@ -44,7 +44,7 @@ static tg_status init(tg__strategy *s)
     TG_TRY(tg__strategy_add_slot(s, "own", TG__ROLE_RANK, &c.own));
     TG_TRY(tg__strategy_add_slot(s, "own velocity", TG__ROLE_RANK, &c.own_velocity));
     TG_TRY(tg__strategy_add_slot(s, "sent", TG__ROLE_RANK, &c.sent));
-    /* "rest" in checkpoints of earlier builds, which had E in it after a step: refused by the name */
+    /* Earlier builds had a slot "rest", with E in it: this name refuses their checkpoints. */
     TG_TRY(tg__strategy_add_slot(s, "others", TG__ROLE_RANK, &c.rest));
     TG_TRY(tg__owned_alloc(&s->owned, 1, sizeof *e, &e));
     *e = c;
