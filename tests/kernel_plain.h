@@ -98,16 +98,50 @@ static inline void plain_put_bit(uint8_t *bits, size_t i, bool bit)
     bits[i / 8] = (uint8_t)((i % 8 ? bits[i / 8] : 0) | bit << i % 8);
 }
 
+static inline void plain_column_weigh(const float *x, size_t stride, size_t rows, size_t cols,
+                                      const float *weights, double *sums)
+{
+    for (size_t begin = 0; begin < rows; begin += TG__COLUMN_BLOCK)
+        for (size_t c = 0; c < cols; c++) {
+            double sum = 0;
+            for (size_t r = begin; r < TG__MIN(rows, begin + TG__COLUMN_BLOCK); r++)
+                sum += (double)weights[r] * fabs((double)x[r * stride + c]);
+            sums[c] += sum;
+        }
+}
+
+static inline void plain_column_weigh_split(const float *x, size_t stride, size_t rows,
+                                            size_t cols, const float *weights, const float *t,
+                                            double *below, double *above, double *squares)
+{
+    for (size_t begin = 0; begin < rows; begin += TG__COLUMN_BLOCK)
+        for (size_t c = 0; c < cols; c++) {
+            double sums[2] = {0, 0}, square = 0;
+            for (size_t r = begin; r < TG__MIN(rows, begin + TG__COLUMN_BLOCK); r++) {
+                const float p = x[r * stride + c];
+                const double w = (double)weights[r];
+                const bool low = p < t[c] * weights[r];
+                sums[low] += (double)p * w;
+                square += low ? w * w : 0;
+            }
+            below[c] += sums[1];
+            above[c] += sums[0];
+            squares[c] += square;
+        }
+}
+
 static inline void plain_column_settle(float *x, size_t stride, size_t rows, size_t cols,
                                        const float *t, const float *plus, const float *minus,
-                                       uint8_t *bits, size_t row_bytes, bool subtract)
+                                       const float *weights, uint8_t *bits, size_t row_bytes,
+                                       bool subtract)
 {
     for (size_t r = 0; r < rows; r++, x += stride, bits += row_bytes)
         for (size_t c = 0; c < cols; c++) {
-            const bool low = x[c] < t[c];
+            const float weight = weights ? weights[r] : 1;
+            const bool low = x[c] < weight * t[c];
             plain_put_bit(bits, c, low);
             if (subtract)
-                x[c] -= low ? minus[c] : plus[c];
+                x[c] -= weight * (low ? minus[c] : plus[c]);
         }
 }
 
@@ -139,18 +173,25 @@ static inline void plain_sign_decode_add(float *dst, const uint8_t *bits, size_t
         dst[i] += plain_value(bits, first + i, &plus, &minus, 0);
 }
 
+static inline float plain_weighted(const uint8_t *bits, size_t i, float weight,
+                                   const uint8_t *plus, const uint8_t *minus, size_t at)
+{
+    const float x = plain_value(bits, i, plus, minus ? minus : plus, at);
+    return (!minus && bits[i / 8] >> i % 8 & 1 ? 0 - x : x) * weight;
+}
+
 static inline void plain_column_decode(float *dst, const uint8_t *bits, size_t first, size_t n,
-                                       const uint8_t *plus, const uint8_t *minus)
+                                       float weight, const uint8_t *plus, const uint8_t *minus)
 {
     for (size_t i = 0; i < n; i++)
-        dst[i] = plain_value(bits, first + i, plus, minus, i);
+        dst[i] = plain_weighted(bits, first + i, weight, plus, minus, i);
 }
 
 static inline void plain_column_decode_add(float *dst, const uint8_t *bits, size_t first, size_t n,
-                                           const uint8_t *plus, const uint8_t *minus)
+                                           float weight, const uint8_t *plus, const uint8_t *minus)
 {
     for (size_t i = 0; i < n; i++)
-        dst[i] += plain_value(bits, first + i, plus, minus, i);
+        dst[i] += plain_weighted(bits, first + i, weight, plus, minus, i);
 }
 
 static inline void plain_sign_settle(float *x, size_t n, float t, float plus, float minus)
@@ -251,6 +292,8 @@ static inline tg__kernels tg__plain_kernels(void)
     k.dot = plain_dot;
     k.split_sums = plain_split_sums;
     k.column_sums = plain_column_sums;
+    k.column_weigh = plain_column_weigh;
+    k.column_weigh_split = plain_column_weigh_split;
     k.column_settle = plain_column_settle;
     k.sign_pack = plain_sign_pack;
     k.sign_decode = plain_sign_decode;

@@ -38,7 +38,8 @@ static size_t put_segments(const tg__exchange *x, const tg__part *part, uint8_t 
     size_t count = 0;
     if (x->codec->ops->encode_part == tg__strips_encode) {
         tg__strip strip;
-        for (tg__strips s = tg__strips_of(&x->context, part, 2); tg__strips_next(&s, &strip);)
+        for (tg__strips s = tg__strips_of(&x->context, part, 2, false);
+             tg__strips_next(&s, &strip);)
             put_segment(list, &count, room, strip.rows == 1 ? strip.cols : strip.rows,
                         strip.rows == 1 ? 1 : strip.cols);
         return count;

@@ -181,17 +181,30 @@ typedef struct tg__kernels {
      * below, above, nbelow  (cols) the sums and numbers are added to these */
     void (*column_sums)(float *x, const float *g, size_t stride, size_t rows, size_t cols,
                         const float *t, double *below, double *above, uint32_t *nbelow);
+    /* sums += for each column, the sum of weight * |x| in f64, in the same blocks.
+     * weights  (rows)
+     * sums     (cols) */
+    void (*column_weigh)(const float *x, size_t stride, size_t rows, size_t cols,
+                         const float *weights, double *sums);
+    /* The same for the elements below weight * t and all others, with their signs: sums of weight *
+     * x, and of weight^2 below.
+     * t                       (cols)
+     * below, above, squares   (cols) added to */
+    void (*column_weigh_split)(const float *x, size_t stride, size_t rows, size_t cols,
+                               const float *weights, const float *t, double *below, double *above,
+                               double *squares);
     /* Bits of x < t, by rows. If subtract: x -= x < t ? minus : plus; else x is only read.
      * t, plus, minus  (cols)
+     * weights         (rows) the three are multiplied by these, in f32; NULL: they are not
      * bits            [out] ceil(cols / 8) bytes for each row, row_bytes apart */
     void (*column_settle)(float *x, size_t stride, size_t rows, size_t cols, const float *t,
-                          const float *plus, const float *minus, uint8_t *bits, size_t row_bytes,
-                          bool subtract);
-    /* dst[i] = (add: +=) bit ? minus[i] : plus[i]. plus and minus are little-endian f32 at any
-     * alignment. */
-    void (*column_decode)(float *dst, const uint8_t *bits, size_t first, size_t n,
+                          const float *plus, const float *minus, const float *weights,
+                          uint8_t *bits, size_t row_bytes, bool subtract);
+    /* dst[i] = (add: +=) weight * (bit ? minus[i] : plus[i]). plus and minus are little-endian f32
+     * at any alignment; minus NULL: 0 - plus */
+    void (*column_decode)(float *dst, const uint8_t *bits, size_t first, size_t n, float weight,
                           const uint8_t *plus, const uint8_t *minus);
-    void (*column_decode_add)(float *dst, const uint8_t *bits, size_t first, size_t n,
+    void (*column_decode_add)(float *dst, const uint8_t *bits, size_t first, size_t n, float weight,
                               const uint8_t *plus, const uint8_t *minus);
 
     /* Words of 2 bytes, little-endian, at any alignment. IEEE binary16, rounded to nearest even.

@@ -32,7 +32,7 @@ static void split_sums(const float *x, size_t n, float t, tg__split *s)
         EACH_LANES({
             const vec p = GET(x);
             const vmask less = vec_less(p, vt);
-            wide_split(&low[j], &high[j], less, p);
+            wide_split(&low[j], &high[j], less, wide_from(p));
             const uint32_t all = left < WIDTH ? (1u << left) - 1 : ~0u;
             s->nbelow += (uint64_t)__builtin_popcount(mask_bits(less) & all);
         });
@@ -78,7 +78,7 @@ static inline void sum_rows(float *x, const float *g, size_t stride, const size_
     }
     for (size_t r = 0; r < m; r++) {
         vmask below = vec_less(p[r], t);
-        wide_split(&to->low, &to->high, below, p[r]);
+        wide_split(&to->low, &to->high, below, wide_from(p[r]));
         to->count = int_count(to->count, below);
     }
 }
@@ -164,32 +164,89 @@ static void column_sums(float *x, const float *g, size_t stride, size_t rows, si
     }
 }
 
-static inline void settle_block(float *x, size_t stride, size_t rows, size_t i, size_t left, vec t,
-                                vec plus, vec minus, uint8_t *bits, size_t row_bytes, bool subtract)
+static inline void sum_put(double *sums, size_t left, wide sum)
+{
+    double part[WIDTH];
+    if (left >= WIDTH) {
+        wide_put_sum(sums, sum);
+        return;
+    }
+    wide_put(part, sum);
+    for (size_t j = 0; j < left; j++)
+        sums[j] += part[j];
+}
+
+/* The rows of a block were read just before, so they are cached. */
+static void column_weigh(const float *x, size_t stride, size_t rows, size_t cols,
+                         const float *weights, double *sums)
+{
+    for (size_t m; rows > 0; rows -= m, x += m * stride, weights += m) {
+        m = TG__MIN(rows, (size_t)TG__COLUMN_BLOCK);
+        EACH_VEC(cols, {
+            wide sum = wide_zero();
+            for (size_t r = 0; r < m; r++) {
+                const vec p = vec_abs(vec_get(x + r * stride + i, left));
+                wide_add_wide(&sum, wide_times(wide_from(p), (double)weights[r]));
+            }
+            sum_put(sums + i, left, sum);
+        });
+    }
+}
+
+static void column_weigh_split(const float *x, size_t stride, size_t rows, size_t cols,
+                               const float *weights, const float *t, double *below, double *above,
+                               double *squares)
+{
+    for (size_t m; rows > 0; rows -= m, x += m * stride, weights += m) {
+        m = TG__MIN(rows, (size_t)TG__COLUMN_BLOCK);
+        EACH_VEC(cols, {
+            wide low = wide_zero(), high = wide_zero(), square = wide_zero(), rest = wide_zero();
+            const vec own = GET(t);
+            for (size_t r = 0; r < m; r++) {
+                const vec p = vec_get(x + r * stride + i, left);
+                const vmask less = vec_less(p, own * vec_splat(weights[r]));
+                const double w = (double)weights[r];
+                wide_split(&low, &high, less, wide_times(wide_from(p), w));
+                wide_split(&square, &rest, less, wide_splat(w * w));
+            }
+            sum_put(below + i, left, low);
+            sum_put(above + i, left, high);
+            sum_put(squares + i, left, square);
+        });
+    }
+}
+
+static inline void settle_block(float *x, size_t stride, size_t rows, size_t i, size_t left,
+                                const vec of[3], const float *weights, uint8_t *bits,
+                                size_t row_bytes, bool subtract)
 {
     const uintptr_t back = TG__COLUMN_BLOCK * stride * sizeof *x;
     for (size_t r = 0; r < rows; r++, x += stride, bits += row_bytes) {
         __builtin_prefetch((const char *)((uintptr_t)(x + i) - back), 0, 2);
-        const vec p = GET(x);
-        const vmask m = vec_less(p, t);
+        const vec weight = vec_splat(weights ? weights[r] : 1), p = GET(x);
+        const vmask m = vec_less(p, of[0] * weight);
         mask_put(bits, i, left, m);
         if (subtract)
-            PUT(x, p - vec_pick(m, minus, plus));
+            PUT(x, p - vec_pick(m, of[2], of[1]) * weight);
     }
 }
 
 /* From the last rows to the first, because the last ones read may still be cached. Lanes beyond the
  * last column are 0 and not below their threshold, 0. */
 static void column_settle(float *x, size_t stride, size_t rows, size_t cols, const float *t,
-                          const float *plus, const float *minus, uint8_t *bits, size_t row_bytes,
-                          bool subtract)
+                          const float *plus, const float *minus, const float *weights,
+                          uint8_t *bits, size_t row_bytes, bool subtract)
 {
     const size_t most = rows_crowd(stride) ? FOUR : TG__COLUMN_BLOCK;
     for (size_t end = rows, m; end > 0; end -= m) {
         m = (end - 1) % most + 1;
         const size_t begin = end - m;
-        EACH_VEC(cols, settle_block(x + begin * stride, stride, m, i, left, GET(t), GET(plus),
-                                    GET(minus), bits + begin * row_bytes, row_bytes, subtract););
+        EACH_VEC(cols, {
+            const vec of[3] = {GET(t), GET(plus), GET(minus)};
+            settle_block(x + begin * stride, stride, m, i, left, of,
+                         weights ? weights + begin : NULL, bits + begin * row_bytes, row_bytes,
+                         subtract);
+        });
     }
 }
 
@@ -198,5 +255,7 @@ static void fill_onebit(tg__kernels *table)
     table->sum_abs = sum_abs;
     table->split_sums = split_sums;
     table->column_sums = column_sums;
+    table->column_weigh = column_weigh;
+    table->column_weigh_split = column_weigh_split;
     table->column_settle = column_settle;
 }

@@ -123,7 +123,7 @@ static void efsign_is_the_papers(void **state)
     (void)state;
     static float w[N], paper[N], e[N];
     for (int rows = 0; rows < 2; rows++) {
-        start(rows ? "efsign" : "efsign:scale=tensor");
+        start(rows ? "efsign:scale=row" : "efsign:scale=tensor");
         memset(w, 0, sizeof w);
         memset(paper, 0, sizeof paper);
         memset(e, 0, sizeof e);

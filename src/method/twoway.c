@@ -48,10 +48,10 @@ static tg_status cut_segments(tg__method *m, tg__twoway *t)
     tg__part block = {.lo = t->lo, .hi = t->lo + t->n};
     tg__strip strip;
     size_t n = 0;
-    for (tg__strips s = tg__strips_of(&ctx, &block, 2); tg__strips_next(&s, &strip);)
+    for (tg__strips s = tg__strips_of(&ctx, &block, 2, false); tg__strips_next(&s, &strip);)
         n++;
     TG_TRY(tg__method_alloc(m, n, sizeof *t->segments, &t->segments));
-    for (tg__strips s = tg__strips_of(&ctx, &block, 2); tg__strips_next(&s, &strip);) {
+    for (tg__strips s = tg__strips_of(&ctx, &block, 2, false); tg__strips_next(&s, &strip);) {
         bool vector = strip.rows == 1;
         t->segments[t->nsegments++] = (tg_segment){.begin = strip.lo - t->lo,
                                                    .n = strip.rows * strip.cols,

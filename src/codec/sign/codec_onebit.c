@@ -4,17 +4,20 @@
  *                      bit 1, 0 if there are none
  *     threshold=mean   bit = x < m, m the column's mean; the values are m + d and m - d, d the mean
  *                      of |x - m|
+ *     weights=yes      the values are multiplied by a weight for each row, its mean |x|: rank1.h.
+ *                      Tensors that are vectors are sent as they are, if they are few
  *
  * Means are computed in f64 and sent as f32. A vector is one column. So is a matrix of fewer than 3
  * rows, because two values per column would be longer than the elements. If a part cuts a matrix,
  * its whole rows form a matrix, and the partial rows before and after them are vectors.
  *
  * payload: strips.h; the values of a vector are plus, minus; of a matrix those of all columns: plus
- * (cols), minus (cols).
+ * (cols), minus (cols). weights=yes (aux 1): of a matrix weights (rows), then these.
  *
  * Source: Seide et al. 2014, "1-bit stochastic gradient descent", Interspeech; threshold=mean is
  * CNTK's ColumnQuantizer without its zero threshold */
 #include "base/mem.h"
+#include "codec/sign/rank1.h"
 #include "codec/sign/strips.h"
 #include "kernel/kernel.h"
 #include "telegrad/spec.h"
@@ -39,14 +42,25 @@ enum { COLUMN_BYTES = 2 * sizeof(double) + 3 * sizeof(float) + sizeof(uint32_t) 
 
 typedef struct onebit {
     tg__strip_coder strips; /* first member */
-    bool mean;
+    bool mean, weights;
     tg__split *partial; /* of a vector's chunks */
-    double *columns;    /* memory for a matrix's columns */
+    double *columns;    /* memory for a matrix's columns; with weights also for its rows */
 } onebit;
+enum { AUX_COLUMNS = 0, AUX_WEIGHTS = 1 };
 
 static size_t two_a_column(size_t rows, size_t cols)
 {
     return rows == 1 ? 2 : 2 * cols;
+}
+
+static size_t with_weights(size_t rows, size_t cols)
+{
+    return rows == 0 ? cols : rows == 1 ? 2 : rows + 2 * cols;
+}
+
+static tg__strips strips_of(const onebit *own, const tg_encode_context *ctx, const tg__part *part)
+{
+    return tg__strips_of(ctx, part, MIN_ROWS, own->weights);
 }
 
 /* ---- the two values -------------------------------------------------------------------------- */
@@ -192,7 +206,7 @@ static void write_panel(const job *j, size_t c0, size_t w)
     tg__floats_put(j->values + c0 * sizeof(float), of->plus + c0, w);
     tg__floats_put(j->values + (j->cols + c0) * sizeof(float), of->minus + c0, w);
     j->k->column_settle(j->x + c0, j->cols, j->rows, w, of->t + c0, of->plus + c0, of->minus + c0,
-                        j->bits + c0 / 8, tg__strip_row_bytes(j->cols), j->g != NULL);
+                        NULL, j->bits + c0 / 8, tg__strip_row_bytes(j->cols), j->g != NULL);
 }
 
 static void panels_range(void *arg, size_t lo, size_t hi)
@@ -202,24 +216,61 @@ static void panels_range(void *arg, size_t lo, size_t hi)
         write_panel(j, lo, TG__MIN(hi - lo, (size_t)PANEL));
 }
 
+static void write_weighted(const onebit *own, tg__pool *pool, const job *j)
+{
+    tg__rank1_write(&(tg__rank1){.k = j->k,
+                                 .pool = pool,
+                                 .columns = j->mean ? TG__TWO_AROUND : TG__TWO_VALUES,
+                                 .x = j->x,
+                                 .g = j->g,
+                                 .rows = j->rows,
+                                 .cols = j->cols,
+                                 .room = own->columns,
+                                 .values = j->values,
+                                 .bits = j->bits,
+                                 .spoilt = j->spoilt});
+}
+
 /* ---- a part ---------------------------------------------------------------------------------- */
+
+static void write_strip(const onebit *own, tg__pool *pool, job *j)
+{
+    if (j->rows == 0)
+        tg__strip_put(j->k, j->x, j->g, j->cols, j->values, j->spoilt);
+    else if (j->rows == 1)
+        write_vector(pool, j);
+    else if (own->weights)
+        write_weighted(own, pool, j);
+    else
+        tg__pool_chunks(pool, j->cols, SHARE, panels_range, j);
+}
 
 static void write_strips(tg_codec *c, const tg_encode_context *ctx, float *x, const float *g,
                          const tg__part *part, job *j)
 {
+    const onebit *own = c->impl;
     tg__strip strip;
-    for (tg__strips s = tg__strips_of(ctx, part, MIN_ROWS); tg__strips_next(&s, &strip);) {
+    for (tg__strips s = strips_of(own, ctx, part); tg__strips_next(&s, &strip);) {
         j->x = x + strip.lo;
         j->g = g ? g + strip.lo : NULL;
         j->rows = strip.rows;
         j->cols = strip.cols;
-        if (strip.rows == 1)
-            write_vector(c->pool, j);
-        else
-            tg__pool_chunks(c->pool, strip.cols, SHARE, panels_range, j);
-        j->values += two_a_column(strip.rows, strip.cols) * sizeof(float);
+        write_strip(own, c->pool, j);
+        j->values += own->strips.values(strip.rows, strip.cols) * sizeof(float);
         j->bits += strip.rows * tg__strip_row_bytes(strip.cols);
     }
+}
+
+/* Allocate memory for the largest matrix of the part. */
+static tg_status make_room(tg_codec *c, const tg_encode_context *ctx, const tg__part *part)
+{
+    onebit *own = c->impl;
+    size_t most = 0;
+    tg__strip strip;
+    for (tg__strips s = strips_of(own, ctx, part); tg__strips_next(&s, &strip);)
+        if (strip.rows > 1)
+            most = TG__MAX(most, TG__RANK1_ROOM(strip.rows, strip.cols));
+    return tg__scratch(c, &own->columns, most, 1);
 }
 
 /* Allocate memory for the widest matrix of the part. */
@@ -229,7 +280,7 @@ static tg_status make_columns(tg_codec *c, const tg_encode_context *ctx, const t
     onebit *own = c->impl;
     size_t widest = 0;
     tg__strip strip;
-    for (tg__strips s = tg__strips_of(ctx, part, MIN_ROWS); tg__strips_next(&s, &strip);)
+    for (tg__strips s = strips_of(own, ctx, part); tg__strips_next(&s, &strip);)
         if (strip.rows > 1)
             widest = TG__MAX(widest, strip.cols);
     TG_TRY(tg__scratch(c, &own->columns, widest, COLUMN_BYTES));
@@ -248,10 +299,10 @@ static tg_status write_part(tg_codec *c, const tg_encode_context *ctx, float *x,
     onebit *own = c->impl;
     tg__strip_layout l;
     uint8_t *payload;
-    columns of;
+    columns of = {0};
     const size_t chunks = (part->hi - part->lo) / TG__CHUNK + 1;
     TG_TRY(tg__scratch(c, &own->partial, chunks, sizeof(tg__split)));
-    TG_TRY(make_columns(c, ctx, part, &of));
+    TG_TRY(own->weights ? make_room(c, ctx, part) : make_columns(c, ctx, part, &of));
     TG_TRY(tg__strips_begin(c, ctx, part, &l, &payload));
     atomic_bool spoilt = false;
     job j = {.k = tg__kernel(),
@@ -264,15 +315,19 @@ static tg_status write_part(tg_codec *c, const tg_encode_context *ctx, float *x,
     write_strips(c, ctx, x, g, part, &j);
     if (spoilt)
         return tg__encode_spoilt(c);
-    tg__strips_end(c, part, &l, payload, 0);
+    tg__strips_end(c, part, &l, payload, own->weights ? AUX_WEIGHTS : AUX_COLUMNS);
     return TG_OK;
 }
 
 static tg_status init(tg_codec *c)
 {
-    *(onebit *)c->impl =
-        (onebit){.strips = {.values = two_a_column, .min_rows = MIN_ROWS, .write = write_part},
-                 .mean = strcmp(tg_spec_word(c->spec, "threshold"), "mean") == 0};
+    const bool weights = tg_spec_flag(c->spec, "weights");
+    *(onebit *)c->impl = (onebit){.strips = {.values = weights ? with_weights : two_a_column,
+                                             .min_rows = MIN_ROWS,
+                                             .plain = weights,
+                                             .write = write_part},
+                                  .mean = strcmp(tg_spec_word(c->spec, "threshold"), "mean") == 0,
+                                  .weights = weights};
     return TG_OK;
 }
 
@@ -286,24 +341,62 @@ static bool valid_pair(const uint8_t *plus, const uint8_t *minus)
     return isfinite(p) && isfinite(m) && m <= p;
 }
 
+static tg__strip_values *values_in(const tg__frame *f)
+{
+    return f->aux == AUX_WEIGHTS ? with_weights : two_a_column;
+}
+
+static tg_status check_pairs(const uint8_t *at, size_t pairs, size_t strip)
+{
+    for (size_t p = 0; p < pairs; p++)
+        if (!valid_pair(at + p * sizeof(float), at + (pairs + p) * sizeof(float)))
+            return tg_fail(TG_E_CORRUPT,
+                           "1bit frame: strip %zu: the values of pair %zu must be finite and ascend",
+                           strip, p);
+    return TG_OK;
+}
+
+static tg_status check_strip(tg__strip s, bool weights, const uint8_t *at, size_t i)
+{
+    if (s.rows == 0)
+        return tg__strip_check_floats("1bit", at, s.cols, false);
+    if (s.rows == 1)
+        return check_pairs(at, 1, i);
+    if (!weights)
+        return check_pairs(at, s.cols, i);
+    TG_TRY(tg__strip_check_floats("1bit", at, s.rows, true));
+    TG_TRY(check_pairs(at + s.rows * sizeof(float), s.cols, i));
+    return tg__rank1_finite(at, s.rows, 2 * s.cols)
+               ? TG_OK
+               : tg_fail(TG_E_CORRUPT,
+                         "1bit frame: strip %zu: the largest weight times the largest value is not "
+                         "finite",
+                         i);
+}
+
 static tg_status check(const tg__frame *f)
 {
     tg__strip_layout l;
-    if (f->aux != 0)
-        return tg_fail(TG_E_CORRUPT, "1bit frame: aux=%#x: must be 0", f->aux);
-    TG_TRY(tg__strips_check(f, "1bit", two_a_column, &l));
+    const bool weights = f->aux == AUX_WEIGHTS;
+    if (f->aux > AUX_WEIGHTS)
+        return tg_fail(TG_E_CORRUPT, "1bit frame: aux=%#x: must be 0 or 1", f->aux);
+    TG_TRY(tg__strips_check(f, "1bit", values_in(f), weights, &l));
     const uint8_t *at = f->payload + l.values;
     for (size_t i = 0; i < l.strips; i++) {
-        size_t pairs = two_a_column(tg__strip_at(f, i).rows, tg__strip_at(f, i).cols) / 2;
-        for (size_t p = 0; p < pairs; p++)
-            if (!valid_pair(at + p * sizeof(float), at + (pairs + p) * sizeof(float)))
-                return tg_fail(
-                    TG_E_CORRUPT,
-                    "1bit frame: strip %zu: the values of pair %zu must be finite and ascend", i,
-                    p);
-        at += 2 * pairs * sizeof(float);
+        const tg__strip s = tg__strip_at(f, i);
+        TG_TRY(check_strip(s, weights, at, i));
+        at += values_in(f)(s.rows, s.cols) * sizeof(float);
     }
     return TG_OK;
+}
+
+static void decode_columns(const tg__strip_piece *p, float *dst, bool add, float weight,
+                           const uint8_t *plus)
+{
+    const tg__kernels *k = tg__kernel();
+    plus += p->col * sizeof(float);
+    (add ? k->column_decode_add : k->column_decode)(
+        dst, p->bits, p->col % 8, p->n, weight, plus, plus + p->cols * sizeof(float));
 }
 
 static void decode_piece(const tg__strip_piece *p, float *dst, bool add)
@@ -317,23 +410,38 @@ static void decode_piece(const tg__strip_piece *p, float *dst, bool add)
                                                     v.minus);
         return;
     }
-    const uint8_t *plus = p->values + p->col * sizeof(float);
-    (add ? k->column_decode_add : k->column_decode)(dst, p->bits, p->col % 8, p->n, plus,
-                                                    plus + p->cols * sizeof(float));
+    decode_columns(p, dst, add, 1, p->values);
+}
+
+static void decode_weighted(const tg__strip_piece *p, float *dst, bool add)
+{
+    float weight;
+    if (p->rows == 0) {
+        tg__strip_get(p, dst, add);
+    } else if (p->rows == 1) {
+        decode_piece(p, dst, add);
+    } else {
+        tg__floats_get(&weight, p->values + p->row * sizeof(float), 1);
+        decode_columns(p, dst, add, weight, p->values + p->rows * sizeof(float));
+    }
 }
 
 static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add)
 {
-    tg__strips_decode(f, two_a_column, lo, hi, dst, add, decode_piece);
+    tg__strips_decode(f, values_in(f), lo, hi, dst, add,
+                      f->aux == AUX_WEIGHTS ? decode_weighted : decode_piece);
 }
 
 static const tg_key keys[] = {
     TG__CHOICE("threshold", "zero", "zero|mean",
                "what elements are compared with: 0, or the mean of their column"),
+    TG__FLAG("weights", "no",
+             "multiply the values by a weight for each row; send short vectors as they are"),
     {.name = NULL},
 };
 
-static const char *const settings[] = {"threshold=mean", NULL};
+static const char *const settings[] = {"threshold=mean", "weights=yes",
+                                       "threshold=mean,weights=yes", NULL};
 
 const tg__codec_ops tg__codec_onebit = {
     .entry = {"1bit", "one bit per element, two values per column",

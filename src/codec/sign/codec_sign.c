@@ -3,15 +3,20 @@
  *     scale=none     decoded = -1 or 1
  *     scale=tensor   decoded = -s or s, s = |x|_1 / n of the tensor
  *     scale=row      the same for each row of the tensor's matrix; a vector is one row
+ *     scale=rank1    -w f or w f, a weight of the row times a factor of the column (rank1.h); small
+ *                    matrices, for which these would be too many, have scale=row. Tensors that are
+ *                    vectors are sent as they are, if they are few
  *
  * s is a mean, computed in f64 by lanes and chunks and sent as f32. If a part cuts a tensor or a
  * row, each piece has its own scale. A row of zeros stays zero: its scale is 0.
  *
- * payload: scale=none (aux 0): the bits; else (aux 1) strips.h, a scale for each row.
+ * payload: scale=none (aux 0): the bits; else strips.h, with a scale for each row (aux 1), or weights
+ * and factors (aux 2).
  *
  * Source: Bernstein et al. 2018, arXiv:1802.04434; Karimireddy et al. 2019, arXiv:1901.09847 */
 #include "codec/sign/codec_sign.h"
 #include "base/mem.h"
+#include "codec/sign/rank1.h"
 #include "codec/sign/strips.h"
 #include "kernel/kernel.h"
 #include "telegrad/spec.h"
@@ -19,18 +24,19 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { AUX_NONE = 0, AUX_SCALED = 1 };
+enum { AUX_NONE = 0, AUX_ROWS = 1, AUX_RANK1 = 2 };
 
 typedef struct sign {
     tg__strip_coder strips; /* first member */
-    bool scaled;
+    uint16_t aux;
     double *partial; /* sums of the chunks of a long row */
+    double *room;    /* of the largest matrix (scale=rank1) */
 } sign;
 
 static size_t bound(const tg_codec *c, size_t n)
 {
     const sign *own = c->impl;
-    return TG__FRAME_HEAD + (own->scaled ? n * sizeof(float) : tg__strip_row_bytes(n));
+    return TG__FRAME_HEAD + (own->aux ? n * sizeof(float) : tg__strip_row_bytes(n));
 }
 
 static size_t one_a_row(size_t rows, size_t cols)
@@ -141,6 +147,34 @@ static void write_strip(tg__pool *pool, job j, size_t rows)
     }
 }
 
+/* Allocate memory for the largest matrix of the part. */
+static tg_status make_room(tg_codec *c, const tg_encode_context *ctx, const tg__part *part)
+{
+    sign *own = c->impl;
+    size_t most = 0;
+    tg__strip strip;
+    for (tg__strips s = tg__strips_of(ctx, part, own->strips.min_rows, own->strips.plain);
+         tg__strips_next(&s, &strip);)
+        if (own->aux == AUX_RANK1 && tg__rank1_fits(strip.rows, strip.cols))
+            most = TG__MAX(most, TG__RANK1_ROOM(strip.rows, strip.cols));
+    return tg__scratch(c, &own->room, most, 1);
+}
+
+static void write_matrix(const sign *own, tg__pool *pool, const job *j, size_t rows)
+{
+    tg__rank1_write(&(tg__rank1){.k = j->k,
+                                 .pool = pool,
+                                 .columns = TG__ONE_FACTOR,
+                                 .x = j->x,
+                                 .g = j->g,
+                                 .rows = rows,
+                                 .cols = j->cols,
+                                 .room = own->room,
+                                 .values = j->values,
+                                 .bits = j->bits,
+                                 .spoilt = j->spoilt});
+}
+
 static tg_status write_scaled(tg_codec *c, const tg_encode_context *ctx, float *x, const float *g,
                               tg__part *part)
 {
@@ -149,6 +183,7 @@ static tg_status write_scaled(tg_codec *c, const tg_encode_context *ctx, float *
     uint8_t *payload;
     const size_t chunks = (part->hi - part->lo) / TG__CHUNK + 1;
     TG_TRY(tg__scratch(c, &own->partial, chunks, sizeof(double)));
+    TG_TRY(make_room(c, ctx, part));
     TG_TRY(tg__strips_begin(c, ctx, part, &l, &payload));
     atomic_bool spoilt = false;
     job j = {.k = tg__kernel(),
@@ -157,18 +192,23 @@ static tg_status write_scaled(tg_codec *c, const tg_encode_context *ctx, float *
              .partial = own->partial,
              .spoilt = &spoilt};
     tg__strip strip;
-    for (tg__strips s = tg__strips_of(ctx, part, own->strips.min_rows);
+    for (tg__strips s = tg__strips_of(ctx, part, own->strips.min_rows, own->strips.plain);
          tg__strips_next(&s, &strip);) {
         j.x = x + strip.lo;
         j.g = g ? g + strip.lo : NULL;
         j.cols = strip.cols;
-        write_strip(c->pool, j, strip.rows);
-        j.values += strip.rows * sizeof(float);
+        if (strip.rows == 0)
+            tg__strip_put(j.k, j.x, j.g, j.cols, j.values, &spoilt);
+        else if (own->aux == AUX_RANK1 && tg__rank1_fits(strip.rows, strip.cols))
+            write_matrix(own, c->pool, &j, strip.rows);
+        else
+            write_strip(c->pool, j, strip.rows);
+        j.values += own->strips.values(strip.rows, strip.cols) * sizeof(float);
         j.bits += strip.rows * tg__strip_row_bytes(strip.cols);
     }
     if (spoilt)
         return tg__encode_spoilt(c);
-    tg__strips_end(c, part, &l, payload, AUX_SCALED);
+    tg__strips_end(c, part, &l, payload, own->aux);
     return TG_OK;
 }
 
@@ -179,7 +219,7 @@ static tg_status write_part(tg_codec *c, const tg_encode_context *ctx, float *x,
     size_t n = part->hi - part->lo;
     if (n == 0)
         tg__part_zero(part, TG__ID_sign);
-    else if (own->scaled)
+    else if (own->aux)
         return write_scaled(c, ctx, x, g, part);
     else {
         job j = {.k = tg__kernel(),
@@ -195,20 +235,39 @@ static tg_status write_part(tg_codec *c, const tg_encode_context *ctx, float *x,
 static tg_status init(tg_codec *c)
 {
     const char *scale = tg_spec_word(c->spec, "scale");
-    *(sign *)c->impl = (sign){.strips = {.values = one_a_row,
-                                         .min_rows = strcmp(scale, "row") == 0 ? 2 : SIZE_MAX,
+    const bool rank1 = strcmp(scale, "rank1") == 0, row = strcmp(scale, "row") == 0;
+    const bool none = strcmp(scale, "none") == 0;
+    *(sign *)c->impl = (sign){.strips = {.values = rank1 ? tg__rank1_values : one_a_row,
+                                         .min_rows = row || rank1 ? 2 : SIZE_MAX,
+                                         .plain = rank1,
                                          .write = write_part},
-                              .scaled = strcmp(scale, "none") != 0};
+                              .aux = none ? AUX_NONE : rank1 ? AUX_RANK1 : AUX_ROWS};
     return TG_OK;
 }
 
 /* ---- decoding -------------------------------------------------------------------------------- */
 
+static tg__strip_values *values_of(const tg__frame *f)
+{
+    return f->aux == AUX_RANK1 ? tg__rank1_values : one_a_row;
+}
+
+/* Check the values of a strip. */
+static tg_status check_values(const tg__frame *f, tg__strip s, const uint8_t *at)
+{
+    TG_TRY(tg__strip_check_floats("sign", at, values_of(f)(s.rows, s.cols), s.rows > 0));
+    if (f->aux == AUX_RANK1 && tg__rank1_fits(s.rows, s.cols) &&
+        !tg__rank1_finite(at, s.rows, s.cols))
+        return tg_fail(TG_E_CORRUPT, "sign frame: the largest weight times the largest factor of a "
+                                     "strip is not finite");
+    return TG_OK;
+}
+
 static tg_status check(const tg__frame *f)
 {
-    if (f->aux > AUX_SCALED || f->n == 0)
-        return tg_fail(TG_E_CORRUPT, "sign frame: aux=%#x n=%u: aux must be 0 or 1, n > 0", f->aux,
-                       f->n);
+    if (f->aux > AUX_RANK1 || f->n == 0)
+        return tg_fail(TG_E_CORRUPT, "sign frame: aux=%#x n=%u: aux must be 0, 1 or 2, n > 0",
+                       f->aux, f->n);
     if (f->aux == AUX_NONE) {
         size_t want = tg__strip_row_bytes(f->n);
         if (f->payload_len != want)
@@ -219,12 +278,13 @@ static tg_status check(const tg__frame *f)
         return TG_OK;
     }
     tg__strip_layout l;
-    TG_TRY(tg__strips_check(f, "sign", one_a_row, &l));
-    for (size_t at = l.values; at < l.bits; at += sizeof(float))
-        /* also -0 and all negative numbers */
-        if (tg__get32(f->payload + at) >= UINT32_C(0x7f800000))
-            return tg_fail(TG_E_CORRUPT, "sign frame: scale=%#x: must be finite and >= 0",
-                           tg__get32(f->payload + at));
+    TG_TRY(tg__strips_check(f, "sign", values_of(f), f->aux == AUX_RANK1, &l));
+    const uint8_t *at = f->payload + l.values;
+    for (size_t i = 0; i < l.strips; i++) {
+        const tg__strip s = tg__strip_at(f, i);
+        TG_TRY(check_values(f, s, at));
+        at += values_of(f)(s.rows, s.cols) * sizeof(float);
+    }
     return TG_OK;
 }
 
@@ -237,11 +297,31 @@ static void decode_piece(const tg__strip_piece *p, float *dst, bool add_up)
                                                    0 - scale);
 }
 
+static void decode_matrix(const tg__strip_piece *p, float *dst, bool add_up)
+{
+    const tg__kernels *k = tg__kernel();
+    float weight;
+    if (p->rows == 0) {
+        tg__strip_get(p, dst, add_up);
+        return;
+    }
+    if (!tg__rank1_fits(p->rows, p->cols)) {
+        decode_piece(p, dst, add_up);
+        return;
+    }
+    tg__floats_get(&weight, p->values + p->row * sizeof(float), 1);
+    (add_up ? k->column_decode_add : k->column_decode)(dst, p->bits, p->col % 8, p->n, weight,
+                                                       p->values +
+                                                           (p->rows + p->col) * sizeof(float),
+                                                       NULL);
+}
+
 static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add_up)
 {
     const tg__kernels *k = tg__kernel();
-    if (f->aux == AUX_SCALED)
-        tg__strips_decode(f, one_a_row, lo, hi, dst, add_up, decode_piece);
+    if (f->aux != AUX_NONE)
+        tg__strips_decode(f, values_of(f), lo, hi, dst, add_up,
+                          f->aux == AUX_RANK1 ? decode_matrix : decode_piece);
     else
         (add_up ? k->sign_decode_add : k->sign_decode)(dst + lo, f->payload + lo / 8, 0, hi - lo, 1,
                                                        -1);
@@ -255,13 +335,14 @@ const uint8_t *tg__sign_bits(const uint8_t *frame)
 }
 
 static const tg_key keys[] = {
-    TG__CHOICE(
-        "scale", "none", "none|tensor|row",
-        "what the signs are multiplied by: nothing, the mean |x| of the tensor, of each row"),
+    TG__CHOICE("scale", "none", "none|tensor|row|rank1",
+               "what the signs are multiplied by: nothing, the mean |x| of the tensor, of each row, "
+               "or a weight of the row times a factor of the column; rank1 sends short vectors as "
+               "they are"),
     {.name = NULL},
 };
 
-static const char *const settings[] = {"scale=tensor", "scale=row", NULL};
+static const char *const settings[] = {"scale=tensor", "scale=row", "scale=rank1", NULL};
 
 const tg__codec_ops tg__codec_sign = {
     .entry = {"sign", "signs, one bit each, with or without scales",

@@ -1,12 +1,34 @@
 #include "codec/sign/strips.h"
 #include "base/mem.h"
+#include <math.h>
+#include <string.h>
 
-enum { AT_STRIPS = 4, STRIP_BYTES = 8 };
+enum { AT_STRIPS = 4, STRIP_BYTES = 8, PLAIN_SHARE = 32 };
 
-tg__strips tg__strips_of(const tg_encode_context *ctx, const tg__part *part, size_t min_rows)
+static size_t elements_of(tg__strip s)
+{
+    return TG__MAX(s.rows, (size_t)1) * s.cols;
+}
+
+/* Whether the vectors among the tensors are so few that they may be sent as they are. */
+static bool vectors_are_few(const tg_encode_context *ctx)
+{
+    size_t all = 0, vectors = 0;
+    for (size_t i = 0; i < ctx->nsegments; i++) {
+        all += ctx->segments[i].n;
+        vectors += ctx->segments[i].cols == 1 ? ctx->segments[i].n : 0;
+    }
+    return vectors <= all / PLAIN_SHARE;
+}
+
+tg__strips tg__strips_of(const tg_encode_context *ctx, const tg__part *part, size_t min_rows,
+                         bool plain)
 {
     tg__run run = tg__run_first(ctx, part);
-    return (tg__strips){.run = run, .at = run.lo, .min_rows = min_rows};
+    return (tg__strips){.run = run,
+                        .at = run.lo,
+                        .min_rows = min_rows,
+                        .plain = plain && ctx->segments && vectors_are_few(ctx)};
 }
 
 bool tg__strips_next(tg__strips *s, tg__strip *strip)
@@ -17,7 +39,7 @@ bool tg__strips_next(tg__strips *s, tg__strip *strip)
     if (s->at >= part->hi)
         return false;
     size_t cols = s->run.of.cols, left = s->run.hi - s->at, n = left;
-    *strip = (tg__strip){.lo = s->at, .rows = 1};
+    *strip = (tg__strip){.lo = s->at, .rows = s->plain && cols == 1 ? 0 : 1};
     if (cols > 1 && s->min_rows < SIZE_MAX) {
         size_t inside = (s->at - s->run.of.begin) % cols;
         if (inside > 0)
@@ -27,12 +49,18 @@ bool tg__strips_next(tg__strips *s, tg__strip *strip)
         if (inside == 0 && n % cols == 0 && n / cols >= s->min_rows)
             strip->rows = n / cols;
     }
-    strip->cols = n / strip->rows;
+    strip->cols = n / TG__MAX(strip->rows, (size_t)1);
     s->at += n;
     return true;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
+
+static tg__strips strips_for(const tg__strip_coder *o, const tg_encode_context *ctx,
+                             const tg__part *part)
+{
+    return tg__strips_of(ctx, part, o->min_rows, o->plain);
+}
 
 static tg__strip_layout layout_of(const tg__strip_coder *o, const tg_encode_context *ctx,
                                   const tg__part *part)
@@ -40,7 +68,7 @@ static tg__strip_layout layout_of(const tg__strip_coder *o, const tg_encode_cont
     tg__strip_layout l = {0};
     tg__strip strip;
     size_t count = 0, bytes = 0;
-    for (tg__strips s = tg__strips_of(ctx, part, o->min_rows); tg__strips_next(&s, &strip);) {
+    for (tg__strips s = strips_for(o, ctx, part); tg__strips_next(&s, &strip);) {
         l.strips++;
         count += o->values(strip.rows, strip.cols);
         bytes += strip.rows * tg__strip_row_bytes(strip.cols);
@@ -53,11 +81,11 @@ static tg__strip_layout layout_of(const tg__strip_coder *o, const tg_encode_cont
 
 /* Write the list of strips. */
 static void put_strips(uint8_t *payload, const tg_encode_context *ctx, const tg__part *part,
-                       size_t min_rows)
+                       const tg__strip_coder *o)
 {
     tg__strip strip;
     uint32_t count = 0;
-    for (tg__strips s = tg__strips_of(ctx, part, min_rows); tg__strips_next(&s, &strip); count++) {
+    for (tg__strips s = strips_for(o, ctx, part); tg__strips_next(&s, &strip); count++) {
         uint8_t *at = payload + AT_STRIPS + STRIP_BYTES * (size_t)count;
         tg__put32(at, (uint32_t)strip.rows);
         tg__put32(at + 4, (uint32_t)strip.cols);
@@ -77,7 +105,7 @@ tg_status tg__strips_begin(tg_codec *c, const tg_encode_context *ctx, const tg__
         TG_TRY(tg__scratch(c, &o->dense, dense, 1));
         *payload_p = o->coded;
     }
-    put_strips(*payload_p, ctx, part, o->min_rows);
+    put_strips(*payload_p, ctx, part, o);
     return TG_OK;
 }
 
@@ -118,7 +146,36 @@ tg_status tg__strips_settle(tg_codec *c, const tg_encode_context *ctx, float *r,
     return TG_OK;
 }
 
+/* ---- vectors as they are --------------------------------------------------------------------- */
+
+void tg__strip_put(const tg__kernels *k, float *x, const float *g, size_t n, uint8_t *values,
+                   atomic_bool *spoilt)
+{
+    if (!isfinite(k->sum_abs(x, g, n)))
+        atomic_store(spoilt, true);
+    tg__floats_put(values, x, n);
+    if (g)
+        memset(x, 0, n * sizeof *x);
+}
+
+void tg__strip_get(const tg__strip_piece *p, float *dst, bool add)
+{
+    (add ? tg__floats_add : tg__floats_get)(dst, p->values + p->col * sizeof(float), p->n);
+}
+
 /* ---- reading --------------------------------------------------------------------------------- */
+
+tg_status tg__strip_check_floats(const char *name, const uint8_t *values, size_t n, bool positive)
+{
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t value = tg__get32(values + i * sizeof(float));
+        /* as numbers, infinities and NaN come last; with their sign, also -0 and all below 0 */
+        if ((positive ? value : value & INT32_MAX) >= UINT32_C(0x7f800000))
+            return tg_fail(TG_E_CORRUPT, "%s frame: value=%#x: must be finite%s", name, value,
+                           positive ? " and >= 0" : "");
+    }
+    return TG_OK;
+}
 
 tg__strip tg__strip_at(const tg__frame *f, size_t i)
 {
@@ -139,7 +196,7 @@ static bool padding_is_zero(const uint8_t *bits, tg__strip strip)
 }
 
 tg_status tg__strips_check(const tg__frame *f, const char *name, tg__strip_values *values,
-                           tg__strip_layout *layout_p)
+                           bool plain, tg__strip_layout *layout_p)
 {
     size_t count = f->payload_len < AT_STRIPS ? 0 : tg__get32(f->payload), covered = 0;
     if (count == 0 || count > (f->payload_len - AT_STRIPS) / STRIP_BYTES)
@@ -149,11 +206,12 @@ tg_status tg__strips_check(const tg__frame *f, const char *name, tg__strip_value
     size_t nvalues = 0, bytes = 0;
     for (size_t i = 0; i < count; i++) {
         tg__strip s = tg__strip_at(f, i);
-        if (s.rows == 0 || s.cols == 0 || s.cols > (f->n - covered) / s.rows)
+        if ((s.rows == 0 && !plain) || s.cols == 0 ||
+            s.cols > (f->n - covered) / TG__MAX(s.rows, (size_t)1))
             return tg_fail(TG_E_CORRUPT,
                            "%s frame: strip %zu: rows=%zu, cols=%zu, but %zu elements are left",
                            name, i, s.rows, s.cols, f->n - covered);
-        covered += s.rows * s.cols;
+        covered += elements_of(s);
         nvalues += values(s.rows, s.cols);
         bytes += s.rows * tg__strip_row_bytes(s.cols);
     }
@@ -179,7 +237,7 @@ tg_status tg__strips_check(const tg__frame *f, const char *name, tg__strip_value
 static void decode_strip(tg__strip s, const uint8_t *values, const uint8_t *bits, size_t begin,
                          size_t lo, size_t hi, float *dst, bool add, tg__strip_decode *decode)
 {
-    size_t end = TG__MIN(hi, begin + s.rows * s.cols), at = TG__MAX(lo, begin), n;
+    size_t end = TG__MIN(hi, begin + elements_of(s)), at = TG__MAX(lo, begin), n;
     for (; at < end; at += n) {
         size_t row = (at - begin) / s.cols, col = (at - begin) % s.cols;
         n = TG__MIN(s.cols - col, end - at);
@@ -207,7 +265,7 @@ void tg__strips_decode(const tg__frame *f, tg__strip_values *values, size_t lo, 
     for (size_t i = 0; i < count && begin < hi; i++) {
         tg__strip s = tg__strip_at(f, i);
         decode_strip(s, at, bits, begin, lo, hi, dst, add, decode);
-        begin += s.rows * s.cols;
+        begin += elements_of(s);
         at += sizeof(float) * values(s.rows, s.cols);
         bits += s.rows * tg__strip_row_bytes(s.cols);
     }
