@@ -13,11 +13,11 @@ text() { # row, epochs, options
 }
 
 for strategy in ssgd updates; do
-    for method in dense 1bit 2bit:lookahead=0 efsign topk:lookahead=0 powersgd; do
+    for method in dense 1bit:weights=no 2bit:lookahead=0 efsign:scale=row topk:lookahead=0 powersgd; do
         text "$strategy-${method%%:*}" 4 --method $method --strategy $strategy
     done
 done
-for method in dense 1bit topk:lookahead=0; do
+for method in dense 1bit:weights=no topk:lookahead=0; do
     text "local1-${method%%:*}" 4 --method $method --strategy local:every=1
 done
 text updates-topk-warmup 4 --method topk:warmup=196,lookahead=0
@@ -38,15 +38,15 @@ for average in gradients updates; do
 done
 text cd5-ahead 4 --strategy cd
 text ssgd12-dense 12
-text updates12-1bit 12 --method 1bit
+text updates12-1bit 12 --method 1bit:weights=no
 text updates12-topk 12 --method topk:warmup=588,lookahead=0
 text updates12-topk-ahead 12 --method topk
 text updates12-2bit-ahead 12 --method 2bit
 text updates12-adacomp 12 --method adacomp
 text cd12 12 --method 2bit:lookahead=0 --strategy cd
 rate=0.008
-text updates12-1bit-rate008 12 --method 1bit
-text updates-1bit-rate008 4 --method 1bit
+text updates12-1bit-rate008 12 --method 1bit:weights=no
+text updates-1bit-rate008 4 --method 1bit:weights=no
 text cd5-updates-rate008 4 --method 2bit:lookahead=0 --strategy cd:k=5,average=updates
 text local8-rate008 4 --strategy local:every=8
 text updates-topk-rate008 4 --method topk:lookahead=0

@@ -1,15 +1,17 @@
-/* 1bit on a GPU: see src/codec/sign/codec_onebit.c. All settings are supported. A matrix with few
- * columns and very many rows is slow, because each 32 columns are the work of one block. */
+/* 1bit on a GPU: see src/codec/sign/codec_onebit.c. weights=yes is left to the host, but for decoding.
+ * A matrix with few columns and very many rows is slow, because each 32 columns are the work of one
+ * block. */
 #include "base/mem.h"
 #include "line_table.h"
 #include "onebit.h"
 #include "strip_frame.h"
 #include "telegrad/tools.h"
+#include "wire/frame.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { ID = 10, MIN_ROWS = 3 };
+enum { ID = 10, AUX_WEIGHTS = 1, MIN_ROWS = 3 };
 
 typedef struct onebit {
     bool mean, residual;
@@ -104,6 +106,8 @@ static tg_status init(tg_coder *c)
     if (!own->residual && strcmp(c->setup.feedback, "none") != 0)
         return tg_fail(TG_E_UNSUPPORTED, "codec 1bit with feedback=%s: not on a GPU",
                        c->setup.feedback);
+    if (tg_spec_flag(c->setup.spec, "weights"))
+        return tg_fail(TG_E_UNSUPPORTED, "codec 1bit: weights=yes: not on a GPU");
     own->mean = strcmp(tg_spec_word(c->setup.spec, "threshold"), "mean") == 0;
     own->frame.id = ID;
     TG_TRY(tg__strip_frame_make(c, &own->frame, MIN_ROWS));
@@ -198,7 +202,9 @@ static tg_status encode(tg_coder *c, const tg_encode_context *ctx, const float *
 static tg_status decode(tg_queue *q, const uint8_t *host, const uint8_t *frame, size_t len,
                         float *x, size_t n, bool first, bool last, float share, uint64_t *spoilt)
 {
-    return tg__strip_frame_sum(q, host, frame, len, false, x, n, first, last, share, spoilt);
+    const tg__strip_kind kind =
+        tg__get16(host + 2) == AUX_WEIGHTS ? TG__STRIP_WEIGHTED : TG__STRIP_COLUMNS;
+    return tg__strip_frame_sum(q, host, frame, len, kind, x, n, first, last, share, spoilt);
 }
 
 const tg__coder_ops tg__coder_1bit = {.codec = "1bit",

@@ -1,5 +1,6 @@
 /* sign on a GPU: see src/codec/sign/codec_sign.c. A row of a matrix is the work of a block or more,
- * so scale=row is left to the host if rows have fewer than 32 elements on average. */
+ * so scale=row is left to the host if rows have fewer than 32 elements on average; so is scale=rank1,
+ * but for decoding. */
 #include "base/mem.h"
 #include "line_table.h"
 #include "sign.h"
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ID = 9, AUX_SCALED = 1, FEWEST = 32, ROWS_FREE = 4096 };
+enum { ID = 9, AUX_SCALED = 1, AUX_RANK1 = 2, FEWEST = 32, ROWS_FREE = 4096 };
 
 typedef struct sign {
     bool scaled, residual;
@@ -68,6 +69,8 @@ static tg_status init(tg_coder *c)
     if (!own->residual && strcmp(c->setup.feedback, "none") != 0)
         return tg_fail(TG_E_UNSUPPORTED, "codec sign with feedback=%s: not on a GPU",
                        c->setup.feedback);
+    if (strcmp(scale, "rank1") == 0)
+        return tg_fail(TG_E_UNSUPPORTED, "codec sign: scale=rank1: not on a GPU");
     if (own->scaled)
         return init_scaled(c, own, strcmp(scale, "row") == 0);
     return init_plain(c, own);
@@ -143,8 +146,10 @@ static tg_status encode(tg_coder *c, const tg_encode_context *ctx, const float *
 static tg_status decode(tg_queue *q, const uint8_t *host, const uint8_t *frame, size_t len,
                         float *x, size_t n, bool first, bool last, float share, uint64_t *spoilt)
 {
-    if (tg__get16(host + 2) == AUX_SCALED)
-        return tg__strip_frame_sum(q, host, frame, len, true, x, n, first, last, share, spoilt);
+    const unsigned aux = tg__get16(host + 2);
+    const tg__strip_kind kind = aux == AUX_RANK1 ? TG__STRIP_FACTORS : TG__STRIP_ROWS;
+    if (aux == AUX_SCALED || aux == AUX_RANK1)
+        return tg__strip_frame_sum(q, host, frame, len, kind, x, n, first, last, share, spoilt);
     TG__GPU(tg__sign_decode(frame + TG__FRAME_HEAD, x, n, first, last, share, spoilt, q->stream));
     return TG_OK;
 }

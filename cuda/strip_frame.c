@@ -13,11 +13,14 @@ static size_t row_bytes(size_t cols)
     return (cols + 7) / 8;
 }
 
-static size_t values_of(bool rows, const tg__strip *s)
+static size_t values_of(tg__strip_kind kind, const tg__strip *s)
 {
-    if (rows)
-        return s->rows;
-    return s->rows == 1 ? 2 : 2 * (size_t)s->cols;
+    if (s->rows == 0)
+        return s->cols;
+    const bool weighted = tg__strip_is_weighted(kind, s->rows, s->cols);
+    if (kind == TG__STRIP_ROWS || kind == TG__STRIP_FACTORS)
+        return s->rows + (weighted ? (size_t)s->cols : 0);
+    return (s->rows == 1 ? 2 : 2 * (size_t)s->cols) + (weighted ? s->rows : 0);
 }
 
 /* ---- encoding -------------------------------------------------------------------------------- */
@@ -32,7 +35,7 @@ static void add_strip(tg__strip_frame *f, const tg_segment *s, size_t min_rows)
                          .cols = (uint32_t)(s->n / rows),
                          .value = (uint32_t)f->nvalues,
                          .bit = (uint32_t)f->bit_bytes};
-    f->nvalues += values_of(f->rows, strip);
+    f->nvalues += values_of(f->rows ? TG__STRIP_ROWS : TG__STRIP_COLUMNS, strip);
     f->bit_bytes += rows * row_bytes(strip->cols);
 }
 
@@ -167,8 +170,8 @@ static tg_status changed(void)
 }
 
 tg_status tg__strip_frame_sum(tg_queue *q, const uint8_t *host, const uint8_t *frame, size_t len,
-                              bool rows, float *x, size_t n, bool first, bool last, float share,
-                              uint64_t *spoilt)
+                              tg__strip_kind kind, float *x, size_t n, bool first, bool last,
+                              float share, uint64_t *spoilt)
 {
     const uint8_t *entry = host + TG__FRAME_HEAD + AT_STRIPS;
     if (len < TG__FRAME_HEAD + AT_STRIPS)
@@ -179,13 +182,13 @@ tg_status tg__strip_frame_sum(tg_queue *q, const uint8_t *host, const uint8_t *f
     size_t begin = 0, value = 0, bit = 0;
     for (size_t i = 0; i < count; i++) {
         const tg__strip s = strip_at(entry + STRIP_BYTES * i);
-        value += values_of(rows, &s);
+        value += values_of(kind, &s);
     }
     if (at_values + value * sizeof(float) > len)
         return changed();
     const tg__strip_sum sum = {.values = (const float *)(const void *)(frame + at_values),
                                .bits = frame + at_values + value * sizeof(float),
-                               .rows = rows,
+                               .kind = kind,
                                .x = x,
                                .first = first,
                                .last = last,
@@ -199,11 +202,12 @@ tg_status tg__strip_frame_sum(tg_queue *q, const uint8_t *host, const uint8_t *f
         s.begin = (uint32_t)begin;
         s.value = (uint32_t)value;
         s.bit = (uint32_t)bit;
-        if (begin + (size_t)s.rows * s.cols > n)
+        const size_t elements = TG__MAX((size_t)s.rows, (size_t)1) * s.cols;
+        if (begin + elements > n)
             return changed();
         group.strip[group.count++] = s;
-        begin += (size_t)s.rows * s.cols;
-        value += values_of(rows, &s);
+        begin += elements;
+        value += values_of(kind, &s);
         bit += s.rows * row_bytes(s.cols);
         if (value > values || at_values + values * sizeof(float) + bit > len)
             return changed();

@@ -33,7 +33,7 @@ TG_NODISCARD tg_status tg__strip_frame_end(tg_coder *c, tg__strip_frame *f, uint
 
 /* tg__coder_ops.decode of a frame with strips. */
 TG_NODISCARD tg_status tg__strip_frame_sum(tg_queue *q, const uint8_t *host, const uint8_t *frame,
-                                           size_t len, bool rows, float *x, size_t n, bool first,
-                                           bool last, float share, uint64_t *spoilt);
+                                           size_t len, tg__strip_kind kind, float *x, size_t n,
+                                           bool first, bool last, float share, uint64_t *spoilt);
 
 #endif

@@ -17,12 +17,22 @@ __device__ inline float decoded(const tg__strip_sum &s, const tg__strip &strip, 
     }
     const uint8_t *bits = s.bits + strip.bit + (size_t)row * ((strip.cols + 7) / 8);
     const float *value = s.values + strip.value;
+    if (strip.rows == 0)
+        return value[col];
     const bool minus = bits[col / 8] >> col % 8 & 1;
-    if (s.rows)
-        return minus ? 0 - value[row] : value[row];
+    const bool weighted = tg__strip_is_weighted(s.kind, strip.rows, strip.cols);
+    float weight = 1;
+    if (weighted) {
+        weight = value[row];
+        value += strip.rows;
+    }
+    if (s.kind == TG__STRIP_ROWS || s.kind == TG__STRIP_FACTORS) {
+        const float x = value[weighted ? col : row];
+        return __fmul_rn(minus ? 0 - x : x, weight);
+    }
     if (strip.rows == 1)
         return value[minus];
-    return value[minus ? strip.cols + col : col];
+    return __fmul_rn(value[minus ? strip.cols + col : col], weight);
 }
 
 __global__ void __launch_bounds__(THREADS) sum_strips(tg__strip_group group, tg__strip_sum to)
@@ -38,7 +48,7 @@ __global__ void __launch_bounds__(THREADS) sum_strips(tg__strip_group group, tg_
     for (; k < group.count && group.strip[k].begin < end; k++) {
         const tg__strip strip = group.strip[k];
         const unsigned lo = max(begin, strip.begin);
-        const unsigned hi = min(end, strip.begin + strip.rows * strip.cols);
+        const unsigned hi = min(end, strip.begin + max(strip.rows, 1u) * strip.cols);
 #pragma unroll 4
         for (unsigned i = lo + threadIdx.x; i < hi; i += THREADS)
             tg__sum_put(&s, i, decoded(to, strip, i - strip.begin), &fine);

@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/* Elements from `begin` on. Its values begin at float `value` of the frame's values, its bits at
- * byte `bit` of its bits. */
+/* Elements from `begin` on; rows = 0: cols of them, as they are. Its values begin at float `value`
+ * of the frame's values, its bits at byte `bit` of its bits. */
 typedef struct tg__strip {
     uint32_t begin, rows, cols, value, bit;
 } tg__strip;
@@ -24,10 +24,30 @@ typedef struct tg__strip_group {
     tg__strip strip[TG__STRIPS];
 } tg__strip_group;
 
+/* What the values of a strip with several rows are: see src/codec/sign. */
+typedef enum tg__strip_kind {
+    TG__STRIP_ROWS,    /* sign: a scale for each row */
+    TG__STRIP_COLUMNS, /* 1bit: two values for each column */
+    TG__STRIP_FACTORS, /* sign: weights of rows and factors of columns, or as the first */
+    TG__STRIP_WEIGHTED /* 1bit: weights of rows, and two values for each column, or these alone */
+} tg__strip_kind;
+
+/* Whether a strip has weights, as in codec_sign.c and codec_onebit.c. */
+#ifdef __CUDACC__
+__host__ __device__
+#endif
+    static inline bool
+    tg__strip_is_weighted(tg__strip_kind kind, uint64_t rows, uint64_t cols)
+{
+    if (kind == TG__STRIP_FACTORS)
+        return rows > 1 && 3 * rows * cols >= 32 * (rows + cols);
+    return kind == TG__STRIP_WEIGHTED && rows > 1 && cols >= 16;
+}
+
 typedef struct tg__strip_sum {
     const float *values;
     const uint8_t *bits;
-    bool rows; /* a scale for each row (sign); else two values for each column (1bit) */
+    tg__strip_kind kind;
     float *x;
     bool first, last;
     float share;

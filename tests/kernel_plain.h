@@ -110,23 +110,19 @@ static inline void plain_column_weigh(const float *x, size_t stride, size_t rows
         }
 }
 
-static inline void plain_column_weigh_split(const float *x, size_t stride, size_t rows,
-                                            size_t cols, const float *weights, const float *t,
-                                            double *below, double *above, double *squares)
+static inline void plain_column_weigh_signs(const float *x, size_t stride, size_t rows, size_t cols,
+                                            const float *weights, double *const sums[4])
 {
     for (size_t begin = 0; begin < rows; begin += TG__COLUMN_BLOCK)
         for (size_t c = 0; c < cols; c++) {
-            double sums[2] = {0, 0}, square = 0;
+            double sum[4] = {0, 0, 0, 0};
             for (size_t r = begin; r < TG__MIN(rows, begin + TG__COLUMN_BLOCK); r++) {
-                const float p = x[r * stride + c];
-                const double w = (double)weights[r];
-                const bool low = p < t[c] * weights[r];
-                sums[low] += (double)p * w;
-                square += low ? w * w : 0;
+                const double p = (double)x[r * stride + c], w = (double)weights[r];
+                sum[p < 0 ? 0 : 1] += p * w;
+                sum[p < 0 ? 2 : 3] += w * w;
             }
-            below[c] += sums[1];
-            above[c] += sums[0];
-            squares[c] += square;
+            for (size_t i = 0; i < 4; i++)
+                sums[i][c] += sum[i];
         }
 }
 
@@ -173,8 +169,8 @@ static inline void plain_sign_decode_add(float *dst, const uint8_t *bits, size_t
         dst[i] += plain_value(bits, first + i, &plus, &minus, 0);
 }
 
-static inline float plain_weighted(const uint8_t *bits, size_t i, float weight,
-                                   const uint8_t *plus, const uint8_t *minus, size_t at)
+static inline float plain_weighted(const uint8_t *bits, size_t i, float weight, const uint8_t *plus,
+                                   const uint8_t *minus, size_t at)
 {
     const float x = plain_value(bits, i, plus, minus ? minus : plus, at);
     return (!minus && bits[i / 8] >> i % 8 & 1 ? 0 - x : x) * weight;
@@ -293,7 +289,7 @@ static inline tg__kernels tg__plain_kernels(void)
     k.split_sums = plain_split_sums;
     k.column_sums = plain_column_sums;
     k.column_weigh = plain_column_weigh;
-    k.column_weigh_split = plain_column_weigh_split;
+    k.column_weigh_signs = plain_column_weigh_signs;
     k.column_settle = plain_column_settle;
     k.sign_pack = plain_sign_pack;
     k.sign_decode = plain_sign_decode;

@@ -5,8 +5,11 @@ import struct
 import numpy as np
 
 import wire_decode
+import wire_signs
 
-LANES, BLOCK = 16, 8
+LANES, BLOCK, PLAIN_SHARE = 16, 8, 32
+EQUAL = ("sign", "sign:scale=tensor", "sign:scale=row", "1bit", "1bit:threshold=mean")
+WEIGHTED = ("sign:scale=rank1", "1bit:weights=yes")
 
 HEADER = """/* Made by tools/make_golden.py (NumPy), never by the library. Bytes are hexadecimal; vectors are little-endian f32.
  * shape: rows and columns of two tensors that follow each other. */
@@ -40,12 +43,17 @@ def lane_sum(x):
 
 
 def block_sum(x):
-    """Sum in f64 of a column: blocks of 8 rows, each from 0."""
+    """Sum in f64 of a column of floats: blocks of 8 rows, each from 0."""
+    return block_sum64([float(v) for v in x])
+
+
+def block_sum64(x):
+    """The same of doubles."""
     total = 0.0
     for begin in range(0, len(x), BLOCK):
         part = 0.0
         for v in x[begin:begin + BLOCK]:
-            part += float(v)
+            part += v
         total += part
     return total
 
@@ -66,30 +74,76 @@ def column_values(x, total, mean):
     return t, np.float32(high / (n - count) if count < n else 0), np.float32(low / count if count else 0)
 
 
+def weighted(m, two):
+    """Weights of the rows, values of the columns (two each, or one factor)."""
+    m64 = m.astype(np.float64)
+    weights = np.array([np.float32(lane_sum(np.abs(row)) / len(row)) for row in m], np.float32)
+    w = weights.astype(np.float64)[:, None] + np.zeros_like(m64)
+    squares = 0.0
+    for v in w[:, 0]:
+        squares += v * v
+    largest, most = float(weights.max()), float(np.finfo(np.float32).max)
+    limit = min(most / largest * (1 - 2.0 ** -23), most) if largest > 0 else most
+
+    def value(x, by):
+        total = np.array([block_sum64(c) for c in x.T])
+        ratio = np.divide(total, by, out=np.zeros_like(total), where=by > 0)
+        return np.clip(ratio, -limit, limit).astype(np.float32) + np.float32(0)
+
+    def squares_where(chosen):
+        return np.array([block_sum64(c) for c in np.where(chosen, w * w, 0).T])
+
+    if not two:
+        return [weights, value(w * np.abs(m64), np.full(m.shape[1], squares))]
+    below = m < 0
+    return [weights, value(np.where(below, 0, w * m64), squares_where(~below)),
+            value(np.where(below, w * m64, 0), squares_where(below))]
+
+
 def pack(bits):
     return b"".join(np.packbits(row.astype(np.uint8), bitorder="little").tobytes() for row in bits)
 
 
-def strips_of(x, shapes, min_rows):
+def strips_of(x, shapes, min_rows, plain=False):
+    """plain: if vectors are few, they have one dimension, and are sent as they are."""
     at = 0
+    vectors = sum(rows for rows, cols in shapes if cols == 1)
+    few = vectors <= sum(rows * cols for rows, cols in shapes) // PLAIN_SHARE
     for rows, cols in shapes:
         piece = x[at:at + rows * cols]
-        yield piece.reshape(1, -1) if cols == 1 or rows < min_rows else piece.reshape(rows, cols)
+        if cols == 1 and plain and few:
+            yield piece
+        else:
+            yield piece.reshape(1, -1) if cols == 1 or rows < min_rows else piece.reshape(rows, cols)
         at += rows * cols
 
 
-def frame(codec, x, strips):
+def shape_of(m):
+    return (0, len(m)) if m.ndim == 1 else m.shape
+
+
+def frame(codec, x, strips, aux):
     """strips: (matrix, values, decoded bits)"""
     values = b"".join(np.asarray(v, "<f4").tobytes() for _, v, _ in strips)
     if not any(values):
         return struct.pack("<BBHII", codec, 2, 0, len(x), 0)
-    payload = struct.pack("<I", len(strips)) + b"".join(struct.pack("<II", *m.shape) for m, _, _ in strips)
+    payload = struct.pack("<I", len(strips)) + b"".join(struct.pack("<II", *shape_of(m)) for m, _, _ in strips)
     payload += values + b"".join(pack(bits) for _, _, bits in strips)
-    coded = struct.pack("<BBHII", codec, 0, 1 if codec == 9 else 0, len(x), len(payload)) + payload
+    coded = struct.pack("<BBHII", codec, 0, aux, len(x), len(payload)) + payload
     if len(payload) < 4 * len(x):
         return coded
     dense = wire_decode.decode_frame(coded)[1].astype("<f4").tobytes()
     return struct.pack("<BBHII", codec, 1, 0, len(x), len(dense)) + dense
+
+
+def ordinary(m, sign, mean):
+    """A strip without weights."""
+    if sign:
+        return m, [np.float32(lane_sum(np.abs(row)) / len(row)) for row in m], m < 0
+    columns = [m[0]] if len(m) == 1 else list(m.T)
+    found = [column_values(c, lane_sum if len(m) == 1 else block_sum, mean) for c in columns]
+    t, plus, minus = (np.array(v, np.float32) for v in zip(*found))
+    return m, np.concatenate([plus, minus]), m < t[None]
 
 
 def encode(spec, x, shapes):
@@ -98,24 +152,28 @@ def encode(spec, x, shapes):
     if spec == "sign":
         bits = pack((x < 0)[None])
         return struct.pack("<BBHII", 9, 0, 0, len(x), len(bits)) + bits
+    if spec in WEIGHTED:
+        sign = spec.startswith("sign")
+        strips = []
+        for m in strips_of(x, shapes, 2 if sign else 3, True):
+            if m.ndim == 1:
+                strips.append((m, m, np.zeros((0, len(m)), bool)))
+            elif len(m) > 1 and (wire_signs.has_factors(*m.shape) if sign else wire_signs.has_weights(m.shape[1])):
+                strips.append((m, np.concatenate(weighted(m, not sign)), m < 0))
+            else:
+                strips.append(ordinary(m, sign, False))
+        return frame(9 if sign else 10, x, strips, 2 if sign else 1)
     if spec.startswith("sign"):
-        strips = [(m, [np.float32(lane_sum(np.abs(row)) / len(row)) for row in m], m < 0)
-                  for m in strips_of(x, shapes, 1 << 30 if spec.endswith("tensor") else 2)]
-        return frame(9, x, strips)
-    strips = []
-    for m in strips_of(x, shapes, 3):
-        columns = [m[0]] if len(m) == 1 else list(m.T)
-        found = [column_values(c, lane_sum if len(m) == 1 else block_sum, spec.endswith("mean")) for c in columns]
-        t, plus, minus = (np.array(v, np.float32) for v in zip(*found))
-        strips.append((m, np.concatenate([plus, minus]), m < t[None]))
-    return frame(10, x, strips)
+        strips = [ordinary(m, True, False) for m in strips_of(x, shapes, 1 << 30 if spec.endswith("tensor") else 2)]
+        return frame(9, x, strips, 1)
+    return frame(10, x, [ordinary(m, False, spec.endswith("mean")) for m in strips_of(x, shapes, 3)], 0)
 
 
 def write(root, literal):
     """tests/golden/golden_signs.h; returns {name: frame} for the fuzzer's seeds."""
     rng = np.random.Generator(np.random.PCG64(21))
     shapes = {"vectors": ((20, 1), (7, 1)), "matrix": ((19, 13), (5, 1)), "wide": ((2, 40), (3, 70)),
-              "short": ((3, 1), (1, 2)), "long": ((130, 2), (17, 9)), "zeros": ((9, 5), (4, 1))}
+              "short": ((3, 1), (1, 2)), "long": ((130, 2), (17, 9)), "zeros": ((9, 5), (4, 1)), "plain": ((22, 22), (5, 1))}
     rows, seeds = [], {}
     for name, shape in shapes.items():
         n = sum(r * c for r, c in shape)
@@ -124,7 +182,8 @@ def write(root, literal):
         x[:5] = 0
         if name == "zeros":
             x[:] = 0
-        for spec in ("sign", "sign:scale=tensor", "sign:scale=row", "1bit", "1bit:threshold=mean"):
+        specs = WEIGHTED if name == "plain" else EQUAL + WEIGHTED if name in ("zeros", "long") else EQUAL
+        for spec in specs:
             data = encode(spec, x, shape)
             decoded = wire_decode.decode_frame(data)[1]
             rows.append('    {"%s", "%s", {{%d, %d}, {%d, %d}},\n     %s,\n     %s,\n     %s},\n'

@@ -13,14 +13,25 @@ def unpack_bits(need, data, rows, cols):
     return bits[:, :cols].astype(bool)
 
 
-def read_strips(need, n, payload, values_of):
-    """[(rows, cols, values, bits)] of a payload; values_of(rows, cols): how many values a strip has."""
+def has_factors(rows, cols):
+    """Whether a strip of sign, aux 2, has weights and factors."""
+    return rows > 1 and 3 * rows * cols >= 32 * (rows + cols)
+
+
+def has_weights(cols):
+    """Whether a matrix of 1bit, aux 1, has weights."""
+    return cols >= 16
+
+
+def read_strips(need, n, payload, values_of, plain=False):
+    """[(rows, cols, values, bits)] of a payload; values_of(rows, cols): how many values a strip has; plain: rows may
+    be 0."""
     need(len(payload) >= 4, "payload of %d bytes" % len(payload))
     count = struct.unpack_from("<I", payload)[0]
     need(1 <= count <= (len(payload) - 4) // 8, "%d strips in %d bytes" % (count, len(payload)))
     shapes = [struct.unpack_from("<II", payload, 4 + 8 * i) for i in range(count)]
-    need(all(rows > 0 and cols > 0 for rows, cols in shapes), "an empty strip")
-    need(sum(rows * cols for rows, cols in shapes) == n, "strips do not cover n=%d" % n)
+    need(all(rows >= (0 if plain else 1) and cols > 0 for rows, cols in shapes), "an empty strip")
+    need(sum(max(rows, 1) * cols for rows, cols in shapes) == n, "strips do not cover n=%d" % n)
     at = 4 + 8 * count
     bits_at = at + 4 * sum(values_of(rows, cols) for rows, cols in shapes)
     end = bits_at + sum(rows * ((cols + 7) // 8) for rows, cols in shapes)
@@ -37,27 +48,48 @@ def read_strips(need, n, payload, values_of):
 
 
 def decode_sign(need, info, n, payload):
-    need(info["aux"] <= 1 and n > 0, "aux %#x, n=%d" % (info["aux"], n))
+    need(info["aux"] <= 2 and n > 0, "aux %#x, n=%d" % (info["aux"], n))
     if info["aux"] == 0:
         need(len(payload) == (n + 7) // 8, "sign payload of %d bytes for n=%d" % (len(payload), n))
         return np.where(unpack_bits(need, payload, 1, n)[0], np.float32(-1), np.float32(1))
-    strips = read_strips(need, n, payload, lambda rows, cols: rows)
+    factors = info["aux"] == 2
+    strips = read_strips(need, n, payload, lambda rows, cols: cols if rows == 0 else
+                         rows + cols if factors and has_factors(rows, cols) else rows, factors)
     info["strips"] = [(rows, cols) for rows, cols, _, _ in strips]
     out = []
-    for _, _, scale, bits in strips:
-        need(not np.signbit(scale).any(), "a scale is negative")
-        scale = scale.astype(np.float32)[:, None]
-        out.append(np.where(bits, np.float32(0) - scale, scale).ravel())
+    for rows, cols, values, bits in strips:
+        values = values.astype(np.float32)
+        if rows == 0:
+            out.append(values)
+            continue
+        need(not np.signbit(values).any(), "a scale is negative")
+        scale = values[:rows, None]
+        if len(values) > rows:
+            factor = values[None, rows:]
+            need(np.isfinite(scale.max() * factor.max()), "a product is not finite")
+            out.append((np.where(bits, np.float32(0) - factor, factor) * scale).ravel())
+        else:
+            out.append(np.where(bits, np.float32(0) - scale, scale).ravel())
     return np.concatenate(out).astype(np.float32)
 
 
 def decode_onebit(need, info, n, payload):
-    need(info["aux"] == 0, "aux %#x" % info["aux"])
-    strips = read_strips(need, n, payload, lambda rows, cols: 2 if rows == 1 else 2 * cols)
+    need(info["aux"] <= 1, "aux %#x" % info["aux"])
+    weighted = info["aux"] == 1
+    strips = read_strips(need, n, payload, lambda rows, cols: cols if rows == 0 else
+                         2 if rows == 1 else 2 * cols + rows * (weighted and has_weights(cols)), weighted)
     info["strips"] = [(rows, cols) for rows, cols, _, _ in strips]
     out = []
-    for _, _, values, bits in strips:
-        plus, minus = np.split(values.astype(np.float32), 2)
+    for rows, cols, values, bits in strips:
+        values, weight = values.astype(np.float32), np.float32(1)
+        if rows == 0:
+            out.append(values)
+            continue
+        if weighted and rows > 1 and has_weights(cols):
+            weight, values = values[:rows, None], values[rows:]
+            need(not np.signbit(weight).any(), "a weight is negative")
+            need(np.isfinite(weight.max() * np.abs(values).max()), "a product is not finite")
+        plus, minus = np.split(values, 2)
         need((minus <= plus).all(), "minus > plus")
-        out.append(np.where(bits, minus[None], plus[None]).ravel())
+        out.append((np.where(bits, minus[None], plus[None]) * weight).ravel())
     return np.concatenate(out).astype(np.float32)

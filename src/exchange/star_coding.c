@@ -40,8 +40,8 @@ static size_t put_segments(const tg__exchange *x, const tg__part *part, uint8_t 
         tg__strip strip;
         for (tg__strips s = tg__strips_of(&x->context, part, 2, false);
              tg__strips_next(&s, &strip);)
-            put_segment(list, &count, room, strip.rows == 1 ? strip.cols : strip.rows,
-                        strip.rows == 1 ? 1 : strip.cols);
+            put_segment(list, &count, room, s.run.of.cols == 1 ? strip.cols : strip.rows,
+                        s.run.of.cols == 1 ? 1 : strip.cols);
         return count;
     }
     for (tg__run r = tg__run_first(&x->context, part); r.lo < part->hi; r = tg__run_next(&r)) {

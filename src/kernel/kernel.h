@@ -182,17 +182,14 @@ typedef struct tg__kernels {
     void (*column_sums)(float *x, const float *g, size_t stride, size_t rows, size_t cols,
                         const float *t, double *below, double *above, uint32_t *nbelow);
     /* sums += for each column, the sum of weight * |x| in f64, in the same blocks.
-     * weights  (rows)
+     * weights  (rows) finite, not negative
      * sums     (cols) */
     void (*column_weigh)(const float *x, size_t stride, size_t rows, size_t cols,
                          const float *weights, double *sums);
-    /* The same for the elements below weight * t and all others, with their signs: sums of weight *
-     * x, and of weight^2 below.
-     * t                       (cols)
-     * below, above, squares   (cols) added to */
-    void (*column_weigh_split)(const float *x, size_t stride, size_t rows, size_t cols,
-                               const float *weights, const float *t, double *below, double *above,
-                               double *squares);
+    /* The same of weight * x, for the elements below 0 and all others, and of weight^2.
+     * sums  (4)(cols) of x below 0, of the others, of weight^2 below 0, of the others */
+    void (*column_weigh_signs)(const float *x, size_t stride, size_t rows, size_t cols,
+                               const float *weights, double *const sums[4]);
     /* Bits of x < t, by rows. If subtract: x -= x < t ? minus : plus; else x is only read.
      * t, plus, minus  (cols)
      * weights         (rows) the three are multiplied by these, in f32; NULL: they are not

@@ -97,11 +97,10 @@ CALL(sign_decode_add,
      k->sign_decode_add(w->f[0], w->bytes, bits_from(w, v), w->n - bits_from(w, v), 0.5f, -0.25f))
 
 /* The two values of each column, in the bytes of other vectors, at any alignment. */
-CALL(column_decode, k->column_decode(w->f[0], w->bytes, bits_from(w, v), w->n - bits_from(w, v),
-                                     v % 3 ? 1 : 0.3f,
-                                     (const uint8_t *)w->f[1] + (w->n > 8 ? v : 0),
-                                     v % 2 ? (const uint8_t *)w->f[2] + (w->n > 8 ? 2 * v : 0)
-                                           : NULL))
+CALL(column_decode,
+     k->column_decode(w->f[0], w->bytes, bits_from(w, v), w->n - bits_from(w, v), v % 3 ? 1 : 0.3f,
+                      (const uint8_t *)w->f[1] + (w->n > 8 ? v : 0),
+                      v % 2 ? (const uint8_t *)w->f[2] + (w->n > 8 ? 2 * v : 0) : NULL))
 CALL(column_decode_add,
      k->column_decode_add(w->f[0], w->bytes, bits_from(w, v), w->n - bits_from(w, v),
                           v % 3 ? 1 : 0.3f, (const uint8_t *)w->f[1],
@@ -129,7 +128,8 @@ static void run_columns(const tg__kernels *k, world *w, unsigned v)
     enum { MAX_COLS = 1024 };
     size_t stride = widths[v % TG_COUNT(widths)], rows = w->n / stride;
     size_t cols = v % 4 == 3 ? (stride + 1) / 2 : stride, row_bytes = (stride + 7) / 8;
-    double below[MAX_COLS] = {0}, above[MAX_COLS] = {0}, squares[MAX_COLS] = {0};
+    double below[MAX_COLS] = {0}, above[MAX_COLS] = {0};
+    double squares[MAX_COLS] = {0}, rest[MAX_COLS] = {0};
     uint32_t nbelow[MAX_COLS] = {0};
     float t[MAX_COLS] = {0}, plus[MAX_COLS] = {0}, minus[MAX_COLS] = {0};
     for (size_t c = 0; c < cols; c++) {
@@ -138,16 +138,19 @@ static void run_columns(const tg__kernels *k, world *w, unsigned v)
         minus[c] = -1 - plus[c];
     }
     k->column_sums(w->f[0], v % 2 ? w->f[1] : NULL, stride, rows, cols, t, below, above, nbelow);
+    for (size_t r = 0; r < rows; r++) /* weights are finite */
+        w->f[2][r] = isfinite(w->f[2][r]) ? fabsf(w->f[2][r]) : 1;
     k->column_weigh(w->f[0], stride, rows, cols, w->f[2], above);
-    k->column_weigh_split(w->f[0], stride, rows, cols, w->f[2], t, below, above, squares);
+    k->column_weigh_signs(w->f[0], stride, rows, cols, w->f[2],
+                          (double *const[4]){below, above, squares, rest});
     for (size_t c = 0; c < cols; c++) {
         uint64_t words[] = {double_bits(below[c]), double_bits(above[c]), double_bits(squares[c]),
-                            nbelow[c]};
+                            double_bits(rest[c]), nbelow[c]};
         w->result[0] = tg_hash(w->result[0], words, sizeof(words));
     }
     if (rows * row_bytes <= tg__twobit_bytes(w->n))
-        k->column_settle(w->f[0], stride, rows, cols, t, plus, minus,
-                         v % 7 < 3 ? w->f[2] : NULL, w->bytes, row_bytes, v % 5);
+        k->column_settle(w->f[0], stride, rows, cols, t, plus, minus, v % 7 < 3 ? w->f[2] : NULL,
+                         w->bytes, row_bytes, v % 5);
 }
 
 /* The bytes are cut into as many voters as they give. */

@@ -32,7 +32,7 @@ static void split_sums(const float *x, size_t n, float t, tg__split *s)
         EACH_LANES({
             const vec p = GET(x);
             const vmask less = vec_less(p, vt);
-            wide_split(&low[j], &high[j], less, wide_from(p));
+            wide_split(&low[j], &high[j], less, p);
             const uint32_t all = left < WIDTH ? (1u << left) - 1 : ~0u;
             s->nbelow += (uint64_t)__builtin_popcount(mask_bits(less) & all);
         });
@@ -78,7 +78,7 @@ static inline void sum_rows(float *x, const float *g, size_t stride, const size_
     }
     for (size_t r = 0; r < m; r++) {
         vmask below = vec_less(p[r], t);
-        wide_split(&to->low, &to->high, below, wide_from(p[r]));
+        wide_split(&to->low, &to->high, below, p[r]);
         to->count = int_count(to->count, below);
     }
 }
@@ -176,7 +176,12 @@ static inline void sum_put(double *sums, size_t left, wide sum)
         sums[j] += part[j];
 }
 
-/* The rows of a block were read just before, so they are cached. */
+/* sum += y * x */
+static inline void wide_weigh(wide *sum, vec x, double y)
+{
+    wide_add_wide(sum, wide_times(wide_from(x), y));
+}
+
 static void column_weigh(const float *x, size_t stride, size_t rows, size_t cols,
                          const float *weights, double *sums)
 {
@@ -186,32 +191,32 @@ static void column_weigh(const float *x, size_t stride, size_t rows, size_t cols
             wide sum = wide_zero();
             for (size_t r = 0; r < m; r++) {
                 const vec p = vec_abs(vec_get(x + r * stride + i, left));
-                wide_add_wide(&sum, wide_times(wide_from(p), (double)weights[r]));
+                wide_weigh(&sum, p, (double)weights[r]);
             }
             sum_put(sums + i, left, sum);
         });
     }
 }
 
-static void column_weigh_split(const float *x, size_t stride, size_t rows, size_t cols,
-                               const float *weights, const float *t, double *below, double *above,
-                               double *squares)
+static void column_weigh_signs(const float *x, size_t stride, size_t rows, size_t cols,
+                               const float *weights, double *const sums[4])
 {
-    for (size_t m; rows > 0; rows -= m, x += m * stride, weights += m) {
-        m = TG__MIN(rows, (size_t)TG__COLUMN_BLOCK);
+    const vec zero = vec_splat(0), one = vec_splat(1);
+    for (size_t m, begin = 0; begin < rows; begin += m) {
+        m = TG__MIN(rows - begin, (size_t)TG__COLUMN_BLOCK);
         EACH_VEC(cols, {
-            wide low = wide_zero(), high = wide_zero(), square = wide_zero(), rest = wide_zero();
-            const vec own = GET(t);
-            for (size_t r = 0; r < m; r++) {
+            wide sum[4] = {wide_zero(), wide_zero(), wide_zero(), wide_zero()};
+            for (size_t r = begin; r < begin + m; r++) {
                 const vec p = vec_get(x + r * stride + i, left);
-                const vmask less = vec_less(p, own * vec_splat(weights[r]));
+                const vmask less = vec_less(p, zero);
                 const double w = (double)weights[r];
-                wide_split(&low, &high, less, wide_times(wide_from(p), w));
-                wide_split(&square, &rest, less, wide_splat(w * w));
+                wide_weigh(&sum[0], vec_pick(less, p, zero), w);
+                wide_weigh(&sum[1], vec_pick(less, zero, p), w);
+                wide_weigh(&sum[2], vec_pick(less, one, zero), w * w);
+                wide_weigh(&sum[3], vec_pick(less, zero, one), w * w);
             }
-            sum_put(below + i, left, low);
-            sum_put(above + i, left, high);
-            sum_put(squares + i, left, square);
+            for (size_t s = 0; s < 4; s++)
+                sum_put(sums[s] + i, left, sum[s]);
         });
     }
 }
@@ -256,6 +261,6 @@ static void fill_onebit(tg__kernels *table)
     table->split_sums = split_sums;
     table->column_sums = column_sums;
     table->column_weigh = column_weigh;
-    table->column_weigh_split = column_weigh_split;
+    table->column_weigh_signs = column_weigh_signs;
     table->column_settle = column_settle;
 }

@@ -81,11 +81,12 @@ static inline __m256 lanes_halved(const vec lanes[2])
 
 #include "kernel/simd_x86.h"
 
-/* low += w where m, high += w elsewhere: the other lanes add +0 to sums that are never -0. m comes
+/* low += x where m, high += x elsewhere: the other lanes add +0 to sums that are never -0. m comes
  * from a comparison. */
-static inline void wide_split(wide *low, wide *high, vmask m, wide w)
+static inline void wide_split(wide *low, wide *high, vmask m, vec x)
 {
     const __m256i bits = _mm256_castps_si256(m);
+    const wide w = wide_from(x);
     __m256d ma = _mm256_castsi256_pd(_mm256_cvtepi32_epi64(_mm256_castsi256_si128(bits)));
     __m256d mb = _mm256_castsi256_pd(_mm256_cvtepi32_epi64(_mm256_extracti128_si256(bits, 1)));
     wide_add_wide(low, (wide){_mm256_and_pd(ma, w.a), _mm256_and_pd(mb, w.b)});

@@ -61,9 +61,10 @@ static inline __m256 lanes_halved(const vec lanes[1])
 
 #include "kernel/simd_x86.h"
 
-/* low += w where m, high += w elsewhere */
-static inline void wide_split(wide *low, wide *high, vmask m, wide w)
+/* low += x where m, high += x elsewhere */
+static inline void wide_split(wide *low, wide *high, vmask m, vec x)
 {
+    const wide w = wide_from(x);
     __mmask8 ma = (__mmask8)m, mb = (__mmask8)_kshiftri_mask16(m, 8);
     low->a = _mm512_mask_add_pd(low->a, ma, low->a, w.a);
     low->b = _mm512_mask_add_pd(low->b, mb, low->b, w.b);

@@ -69,10 +69,9 @@ static inline void mask_put(uint8_t *bits, size_t i, size_t left, vmask m)
 
 #define wide_zero() 0.0
 #define wide_from(x) ((wide)(x))
-#define wide_splat(x) (x)
-#define wide_times(x, y) ((x) * (y))
 #define wide_get(p, left, missing) ((void)(left), (void)(missing), (wide) * (p))
 #define wide_minus(x, y) ((x) - (y))
+#define wide_times(x, y) ((x) * (y))
 #define wide_add_wide(sum, x) (*(sum) += (x))
 #define wide_add(sum, x) (*(sum) += (wide)(x))
 #define wide_add_product(sum, x, y) (*(sum) += (x) * (y))
@@ -80,10 +79,10 @@ static inline void mask_put(uint8_t *bits, size_t i, size_t left, vmask m)
 #define wide_put_sum(dst, x) (*(dst) += (x))
 
 /* low += x where m, high += x elsewhere: sums are never -0, so +0 may be added. */
-static inline void wide_split(wide *low, wide *high, vmask m, wide x)
+static inline void wide_split(wide *low, wide *high, vmask m, vec x)
 {
-    *low += m ? x : 0;
-    *high += m ? 0 : x;
+    *low += (wide)vec_pick(m, x, 0);
+    *high += (wide)vec_pick(m, 0, x);
 }
 
 #include "kernel/simd_each.h"

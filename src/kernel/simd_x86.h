@@ -76,11 +76,6 @@ static inline wide wide_get(const float *p, size_t left, float missing)
     return (wide){MM(cvtps_pd)(half_get(p)), MM(cvtps_pd)(half_get(p + WIDTH / 2))};
 }
 
-static inline wide wide_splat(double x)
-{
-    return (wide){MM(set1_pd)(x), MM(set1_pd)(x)};
-}
-
 static inline wide wide_times(wide x, double y)
 {
     return (wide){x.a * y, x.b * y};

@@ -318,8 +318,9 @@ static void the_default_has_a_name(void **state)
     static const char *const cases[][2] = {
         {"dense", "dense:exchange=direct"},
         {"fp16", "fp16:feedback=none,rescale=no,exchange=allgather"},
-        {"1bit:twoway=yes", "1bit:threshold=zero,twoway=yes,rescale=no,exchange=direct"},
-        {"1bit", "1bit:threshold=zero,twoway=no,rescale=no,exchange=allgather"},
+        {"1bit:twoway=yes",
+         "1bit:threshold=zero,weights=yes,twoway=yes,rescale=no,exchange=direct"},
+        {"1bit", "1bit:threshold=zero,weights=yes,twoway=no,rescale=no,exchange=allgather"},
         {"dense:exchange=auto", "dense:exchange=auto"},
     };
     (void)state;

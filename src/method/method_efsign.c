@@ -7,9 +7,11 @@
 #include "method/method_keys.h"
 
 static const tg_key keys[] = {
-    TG__CHOICE("scale", "rank1", "tensor|row|rank1",
-               "mean |p| per tensor, as in the paper, or per row of a matrix; rank1: a weight of the "
-               "row times a factor of the column, fitted by least squares"),
+    TG__CHOICE(
+        "scale", "rank1", "tensor|row|rank1",
+        "mean |p| per tensor, as in the paper, or per row of a matrix; rank1: a weight of the "
+        "row times a factor of the column, and vectors as they are, if they are at most a "
+        "32nd of the elements"),
     TG__KEY_RESCALE("yes"),
     TG__KEY_EXCHANGE_TWOWAY,
     {.name = NULL},
@@ -26,8 +28,9 @@ const tg__method_def tg__method_efsign = {
              .cost = "2 passes; 1 round, 1 delay",
              .use =
                  "1 bit per element where signsgd loses accuracy; learns with SGD's learning rate",
-             .limit = "exact for magnitudes of rank one; sum of eta * sent + eta * r = sum of eta * "
-                      "g, to rounding"},
+             .limit =
+                 "exact for magnitudes of rank one; sum of eta * sent + eta * r = sum of eta * "
+                 "g, to rounding"},
     .program = &tg__default_program,
     .codec = "sign",
     .feedback = "residual",

@@ -189,8 +189,8 @@ static void rates_change_the_units(void **state)
 static void sums_to_rounding(void **state)
 {
     (void)state;
-    static const char *const methods[] = {"1bit", "1bit:threshold=mean", "efsign",
-                                          "efsign:scale=tensor"};
+    static const char *const methods[] = {"1bit",   "1bit:threshold=mean", "1bit:weights=no",
+                                          "efsign", "efsign:scale=row",    "efsign:scale=tensor"};
     static double sum[N];
     for (size_t k = 0; k < TG_COUNT(methods); k++) {
         start(methods[k]);

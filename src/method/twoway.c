@@ -40,7 +40,7 @@ static tg_status recode(tg__exchange *x, const float *mean, uint8_t *frame, size
     return TG_OK;
 }
 
-/* Cut the tensors to the block. A tensor that is cut counts as a vector. */
+/* Cut the tensors to the block. Pieces of a row are matrices of one row. */
 static tg_status cut_segments(tg__method *m, tg__twoway *t)
 {
     const tg_encode_context ctx = {
@@ -52,7 +52,7 @@ static tg_status cut_segments(tg__method *m, tg__twoway *t)
         n++;
     TG_TRY(tg__method_alloc(m, n, sizeof *t->segments, &t->segments));
     for (tg__strips s = tg__strips_of(&ctx, &block, 2, false); tg__strips_next(&s, &strip);) {
-        bool vector = strip.rows == 1;
+        const bool vector = s.run.of.cols == 1;
         t->segments[t->nsegments++] = (tg_segment){.begin = strip.lo - t->lo,
                                                    .n = strip.rows * strip.cols,
                                                    .rows = vector ? strip.cols : strip.rows,

@@ -4,15 +4,17 @@
  *                      bit 1, 0 if there are none
  *     threshold=mean   bit = x < m, m the column's mean; the values are m + d and m - d, d the mean
  *                      of |x - m|
- *     weights=yes      the values are multiplied by a weight for each row, its mean |x|: rank1.h.
- *                      Tensors that are vectors are sent as they are, if they are few
+ *     weights=yes      with threshold=zero: the values of a matrix are weighted means, multiplied by
+ *                      a weight for each row, its mean |x|: rank1.h. Tensors that are vectors are
+ *                      sent as they are, if they are few. Rows of fewer than 16 elements, for which
+ *                      weights would be too many, have none
  *
  * Means are computed in f64 and sent as f32. A vector is one column. So is a matrix of fewer than 3
  * rows, because two values per column would be longer than the elements. If a part cuts a matrix,
  * its whole rows form a matrix, and the partial rows before and after them are vectors.
  *
  * payload: strips.h; the values of a vector are plus, minus; of a matrix those of all columns: plus
- * (cols), minus (cols). weights=yes (aux 1): of a matrix weights (rows), then these.
+ * (cols), minus (cols). weights=yes (aux 1): the weights (rows) before these.
  *
  * Source: Seide et al. 2014, "1-bit stochastic gradient descent", Interspeech; threshold=mean is
  * CNTK's ColumnQuantizer without its zero threshold */
@@ -53,9 +55,17 @@ static size_t two_a_column(size_t rows, size_t cols)
     return rows == 1 ? 2 : 2 * cols;
 }
 
+/* Whether a strip of weights=yes has weights: if they are at most 2 bits per element. */
+static bool has_weights(size_t rows, size_t cols)
+{
+    return rows > 1 && cols >= 16;
+}
+
 static size_t with_weights(size_t rows, size_t cols)
 {
-    return rows == 0 ? cols : rows == 1 ? 2 : rows + 2 * cols;
+    if (rows == 0)
+        return cols;
+    return two_a_column(rows, cols) + (has_weights(rows, cols) ? rows : 0);
 }
 
 static tg__strips strips_of(const onebit *own, const tg_encode_context *ctx, const tg__part *part)
@@ -220,7 +230,7 @@ static void write_weighted(const onebit *own, tg__pool *pool, const job *j)
 {
     tg__rank1_write(&(tg__rank1){.k = j->k,
                                  .pool = pool,
-                                 .columns = j->mean ? TG__TWO_AROUND : TG__TWO_VALUES,
+                                 .two = true,
                                  .x = j->x,
                                  .g = j->g,
                                  .rows = j->rows,
@@ -239,7 +249,7 @@ static void write_strip(const onebit *own, tg__pool *pool, job *j)
         tg__strip_put(j->k, j->x, j->g, j->cols, j->values, j->spoilt);
     else if (j->rows == 1)
         write_vector(pool, j);
-    else if (own->weights)
+    else if (own->weights && has_weights(j->rows, j->cols))
         write_weighted(own, pool, j);
     else
         tg__pool_chunks(pool, j->cols, SHARE, panels_range, j);
@@ -261,29 +271,20 @@ static void write_strips(tg_codec *c, const tg_encode_context *ctx, float *x, co
     }
 }
 
-/* Allocate memory for the largest matrix of the part. */
-static tg_status make_room(tg_codec *c, const tg_encode_context *ctx, const tg__part *part)
+/* Allocate memory for the largest matrix with weights, and for the widest one. */
+static tg_status make_room(tg_codec *c, const tg_encode_context *ctx, const tg__part *part,
+                           columns *of)
 {
     onebit *own = c->impl;
-    size_t most = 0;
+    size_t widest = 0, most = 0;
     tg__strip strip;
     for (tg__strips s = strips_of(own, ctx, part); tg__strips_next(&s, &strip);)
-        if (strip.rows > 1)
-            most = TG__MAX(most, TG__RANK1_ROOM(strip.rows, strip.cols));
-    return tg__scratch(c, &own->columns, most, 1);
-}
-
-/* Allocate memory for the widest matrix of the part. */
-static tg_status make_columns(tg_codec *c, const tg_encode_context *ctx, const tg__part *part,
-                              columns *of)
-{
-    onebit *own = c->impl;
-    size_t widest = 0;
-    tg__strip strip;
-    for (tg__strips s = strips_of(own, ctx, part); tg__strips_next(&s, &strip);)
-        if (strip.rows > 1)
+        if (strip.rows > 1) {
             widest = TG__MAX(widest, strip.cols);
-    TG_TRY(tg__scratch(c, &own->columns, widest, COLUMN_BYTES));
+            most = TG__MAX(most, TG__RANK1_ROOM(strip.rows, strip.cols));
+        }
+    most = own->weights ? TG__MAX(most, widest * COLUMN_BYTES) : widest * COLUMN_BYTES;
+    TG_TRY(tg__scratch(c, &own->columns, most, 1));
     of->below = own->columns;
     of->above = of->below + widest;
     of->t = (float *)(of->above + widest);
@@ -299,10 +300,10 @@ static tg_status write_part(tg_codec *c, const tg_encode_context *ctx, float *x,
     onebit *own = c->impl;
     tg__strip_layout l;
     uint8_t *payload;
-    columns of = {0};
+    columns of;
     const size_t chunks = (part->hi - part->lo) / TG__CHUNK + 1;
     TG_TRY(tg__scratch(c, &own->partial, chunks, sizeof(tg__split)));
-    TG_TRY(own->weights ? make_room(c, ctx, part) : make_columns(c, ctx, part, &of));
+    TG_TRY(make_room(c, ctx, part, &of));
     TG_TRY(tg__strips_begin(c, ctx, part, &l, &payload));
     atomic_bool spoilt = false;
     job j = {.k = tg__kernel(),
@@ -321,12 +322,13 @@ static tg_status write_part(tg_codec *c, const tg_encode_context *ctx, float *x,
 
 static tg_status init(tg_codec *c)
 {
-    const bool weights = tg_spec_flag(c->spec, "weights");
+    const bool mean = strcmp(tg_spec_word(c->spec, "threshold"), "mean") == 0;
+    const bool weights = tg_spec_flag(c->spec, "weights") && !mean;
     *(onebit *)c->impl = (onebit){.strips = {.values = weights ? with_weights : two_a_column,
                                              .min_rows = MIN_ROWS,
                                              .plain = weights,
                                              .write = write_part},
-                                  .mean = strcmp(tg_spec_word(c->spec, "threshold"), "mean") == 0,
+                                  .mean = mean,
                                   .weights = weights};
     return TG_OK;
 }
@@ -350,9 +352,10 @@ static tg_status check_pairs(const uint8_t *at, size_t pairs, size_t strip)
 {
     for (size_t p = 0; p < pairs; p++)
         if (!valid_pair(at + p * sizeof(float), at + (pairs + p) * sizeof(float)))
-            return tg_fail(TG_E_CORRUPT,
-                           "1bit frame: strip %zu: the values of pair %zu must be finite and ascend",
-                           strip, p);
+            return tg_fail(
+                TG_E_CORRUPT,
+                "1bit frame: strip %zu: the values of pair %zu must be finite and ascend", strip,
+                p);
     return TG_OK;
 }
 
@@ -362,7 +365,7 @@ static tg_status check_strip(tg__strip s, bool weights, const uint8_t *at, size_
         return tg__strip_check_floats("1bit", at, s.cols, false);
     if (s.rows == 1)
         return check_pairs(at, 1, i);
-    if (!weights)
+    if (!weights || !has_weights(s.rows, s.cols))
         return check_pairs(at, s.cols, i);
     TG_TRY(tg__strip_check_floats("1bit", at, s.rows, true));
     TG_TRY(check_pairs(at + s.rows * sizeof(float), s.cols, i));
@@ -395,8 +398,8 @@ static void decode_columns(const tg__strip_piece *p, float *dst, bool add, float
 {
     const tg__kernels *k = tg__kernel();
     plus += p->col * sizeof(float);
-    (add ? k->column_decode_add : k->column_decode)(
-        dst, p->bits, p->col % 8, p->n, weight, plus, plus + p->cols * sizeof(float));
+    (add ? k->column_decode_add : k->column_decode)(dst, p->bits, p->col % 8, p->n, weight, plus,
+                                                    plus + p->cols * sizeof(float));
 }
 
 static void decode_piece(const tg__strip_piece *p, float *dst, bool add)
@@ -418,7 +421,7 @@ static void decode_weighted(const tg__strip_piece *p, float *dst, bool add)
     float weight;
     if (p->rows == 0) {
         tg__strip_get(p, dst, add);
-    } else if (p->rows == 1) {
+    } else if (!has_weights(p->rows, p->cols)) {
         decode_piece(p, dst, add);
     } else {
         tg__floats_get(&weight, p->values + p->row * sizeof(float), 1);
@@ -435,13 +438,14 @@ static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool ad
 static const tg_key keys[] = {
     TG__CHOICE("threshold", "zero", "zero|mean",
                "what elements are compared with: 0, or the mean of their column"),
-    TG__FLAG("weights", "no",
-             "multiply the values by a weight for each row; send short vectors as they are"),
+    TG__FLAG(
+        "weights", "no",
+        "with threshold=zero: multiply the means by a weight for each row, and send vectors as "
+        "they are, if they are at most a 32nd of the elements"),
     {.name = NULL},
 };
 
-static const char *const settings[] = {"threshold=mean", "weights=yes",
-                                       "threshold=mean,weights=yes", NULL};
+static const char *const settings[] = {"threshold=mean", "weights=yes", NULL};
 
 const tg__codec_ops tg__codec_onebit = {
     .entry = {"1bit", "one bit per element, two values per column",

@@ -45,6 +45,19 @@ static size_t one_a_row(size_t rows, size_t cols)
     return rows;
 }
 
+/* Whether a strip of scale=rank1 has weights and factors: if they are at most 3 bits per element. */
+static bool has_factors(size_t rows, size_t cols)
+{
+    return rows > 1 && 3 * rows * cols >= 32 * (rows + cols);
+}
+
+static size_t rank1_values(size_t rows, size_t cols)
+{
+    if (rows == 0)
+        return cols;
+    return has_factors(rows, cols) ? rows + cols : rows;
+}
+
 /* ---- encoding -------------------------------------------------------------------------------- */
 
 /* A strip, or all elements of a part. */
@@ -155,7 +168,7 @@ static tg_status make_room(tg_codec *c, const tg_encode_context *ctx, const tg__
     tg__strip strip;
     for (tg__strips s = tg__strips_of(ctx, part, own->strips.min_rows, own->strips.plain);
          tg__strips_next(&s, &strip);)
-        if (own->aux == AUX_RANK1 && tg__rank1_fits(strip.rows, strip.cols))
+        if (own->aux == AUX_RANK1 && has_factors(strip.rows, strip.cols))
             most = TG__MAX(most, TG__RANK1_ROOM(strip.rows, strip.cols));
     return tg__scratch(c, &own->room, most, 1);
 }
@@ -164,7 +177,6 @@ static void write_matrix(const sign *own, tg__pool *pool, const job *j, size_t r
 {
     tg__rank1_write(&(tg__rank1){.k = j->k,
                                  .pool = pool,
-                                 .columns = TG__ONE_FACTOR,
                                  .x = j->x,
                                  .g = j->g,
                                  .rows = rows,
@@ -199,7 +211,7 @@ static tg_status write_scaled(tg_codec *c, const tg_encode_context *ctx, float *
         j.cols = strip.cols;
         if (strip.rows == 0)
             tg__strip_put(j.k, j.x, j.g, j.cols, j.values, &spoilt);
-        else if (own->aux == AUX_RANK1 && tg__rank1_fits(strip.rows, strip.cols))
+        else if (own->aux == AUX_RANK1 && has_factors(strip.rows, strip.cols))
             write_matrix(own, c->pool, &j, strip.rows);
         else
             write_strip(c->pool, j, strip.rows);
@@ -237,11 +249,13 @@ static tg_status init(tg_codec *c)
     const char *scale = tg_spec_word(c->spec, "scale");
     const bool rank1 = strcmp(scale, "rank1") == 0, row = strcmp(scale, "row") == 0;
     const bool none = strcmp(scale, "none") == 0;
-    *(sign *)c->impl = (sign){.strips = {.values = rank1 ? tg__rank1_values : one_a_row,
+    *(sign *)c->impl = (sign){.strips = {.values = rank1 ? rank1_values : one_a_row,
                                          .min_rows = row || rank1 ? 2 : SIZE_MAX,
                                          .plain = rank1,
                                          .write = write_part},
-                              .aux = none ? AUX_NONE : rank1 ? AUX_RANK1 : AUX_ROWS};
+                              .aux = none    ? AUX_NONE
+                                     : rank1 ? AUX_RANK1
+                                             : AUX_ROWS};
     return TG_OK;
 }
 
@@ -249,15 +263,14 @@ static tg_status init(tg_codec *c)
 
 static tg__strip_values *values_of(const tg__frame *f)
 {
-    return f->aux == AUX_RANK1 ? tg__rank1_values : one_a_row;
+    return f->aux == AUX_RANK1 ? rank1_values : one_a_row;
 }
 
 /* Check the values of a strip. */
 static tg_status check_values(const tg__frame *f, tg__strip s, const uint8_t *at)
 {
     TG_TRY(tg__strip_check_floats("sign", at, values_of(f)(s.rows, s.cols), s.rows > 0));
-    if (f->aux == AUX_RANK1 && tg__rank1_fits(s.rows, s.cols) &&
-        !tg__rank1_finite(at, s.rows, s.cols))
+    if (f->aux == AUX_RANK1 && has_factors(s.rows, s.cols) && !tg__rank1_finite(at, s.rows, s.cols))
         return tg_fail(TG_E_CORRUPT, "sign frame: the largest weight times the largest factor of a "
                                      "strip is not finite");
     return TG_OK;
@@ -305,15 +318,14 @@ static void decode_matrix(const tg__strip_piece *p, float *dst, bool add_up)
         tg__strip_get(p, dst, add_up);
         return;
     }
-    if (!tg__rank1_fits(p->rows, p->cols)) {
+    if (!has_factors(p->rows, p->cols)) {
         decode_piece(p, dst, add_up);
         return;
     }
     tg__floats_get(&weight, p->values + p->row * sizeof(float), 1);
-    (add_up ? k->column_decode_add : k->column_decode)(dst, p->bits, p->col % 8, p->n, weight,
-                                                       p->values +
-                                                           (p->rows + p->col) * sizeof(float),
-                                                       NULL);
+    (add_up ? k->column_decode_add
+            : k->column_decode)(dst, p->bits, p->col % 8, p->n, weight,
+                                p->values + (p->rows + p->col) * sizeof(float), NULL);
 }
 
 static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add_up)
@@ -335,10 +347,11 @@ const uint8_t *tg__sign_bits(const uint8_t *frame)
 }
 
 static const tg_key keys[] = {
-    TG__CHOICE("scale", "none", "none|tensor|row|rank1",
-               "what the signs are multiplied by: nothing, the mean |x| of the tensor, of each row, "
-               "or a weight of the row times a factor of the column; rank1 sends short vectors as "
-               "they are"),
+    TG__CHOICE(
+        "scale", "none", "none|tensor|row|rank1",
+        "what the signs are multiplied by: nothing, the mean |x| of the tensor, of each row, "
+        "or a weight of the row times a factor of the column; rank1 sends vectors as they "
+        "are, if they are at most a 32nd of the elements"),
     {.name = NULL},
 };
 

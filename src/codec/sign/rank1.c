@@ -6,45 +6,30 @@
 #include <math.h>
 #include <string.h>
 
-enum {
-    MOST_BITS = 3, /* per element, for weights and factors */
-    SHARE = 512    /* the fewest columns for one core */
-};
-
-bool tg__rank1_fits(size_t rows, size_t cols)
-{
-    return rows > 1 && MOST_BITS * rows * cols >= 32 * (rows + cols);
-}
-
-size_t tg__rank1_values(size_t rows, size_t cols)
-{
-    if (rows == 0)
-        return cols;
-    return tg__rank1_fits(rows, cols) ? rows + cols : rows;
-}
+enum { SHARE = 128 }; /* the fewest columns for one core */
 
 typedef struct job {
     const tg__rank1 *m;
-    double *low, *high, *squares; /* (cols) sums of w x below the threshold and elsewhere, and of w^2
-                                   * below. TG__ONE_FACTOR: only high, of w |x| */
-    float *t, *plus, *minus;      /* (cols) threshold and values, without weights */
-    float *weights;               /* (rows) */
-    size_t first, rows;           /* those at work */
+    double *sums[4];         /* (cols) of column_weigh_signs; of column_weigh: the first one */
+    float *t, *plus, *minus; /* (cols) threshold, which is 0, and values, without weights */
+    float *weights;          /* (rows) */
+    double squares, limit;   /* the sum of all weight^2; of values */
+    size_t first, rows;      /* those at work */
 } job;
 
 static job job_of(const tg__rank1 *m)
 {
     double *doubles = m->room;
-    float *floats = (float *)(doubles + 3 * m->cols);
+    float *floats = (float *)(doubles + 4 * m->cols);
     memset(m->room, 0, TG__RANK1_ROOM(m->rows, m->cols));
-    return (job){.m = m,
-                 .low = doubles,
-                 .high = doubles + m->cols,
-                 .squares = doubles + 2 * m->cols,
-                 .t = floats,
-                 .plus = floats + m->cols,
-                 .minus = floats + 2 * m->cols,
-                 .weights = floats + 3 * m->cols};
+    job j = {.m = m,
+             .t = floats,
+             .plus = floats + m->cols,
+             .minus = floats + 2 * m->cols,
+             .weights = floats + 3 * m->cols};
+    for (size_t i = 0; i < TG_COUNT(j.sums); i++)
+        j.sums[i] = doubles + i * m->cols;
+    return j;
 }
 
 /* ---- sums ------------------------------------------------------------------------------------ */
@@ -67,82 +52,59 @@ static void weigh_range(void *arg, size_t lo, size_t hi)
     const job *j = arg;
     const tg__rank1 *m = j->m;
     const float *x = m->x + j->first * m->cols + lo, *weights = j->weights + j->first;
-    if (m->columns == TG__ONE_FACTOR)
-        m->k->column_weigh(x, m->cols, j->rows, hi - lo, weights, j->high + lo);
+    double *const sums[] = {j->sums[0] + lo, j->sums[1] + lo, j->sums[2] + lo, j->sums[3] + lo};
+    if (m->two)
+        m->k->column_weigh_signs(x, m->cols, j->rows, hi - lo, weights, sums);
     else
-        m->k->column_weigh_split(x, m->cols, j->rows, hi - lo, weights, j->t + lo, j->low + lo,
-                                 j->high + lo, j->squares + lo);
+        m->k->column_weigh(x, m->cols, j->rows, hi - lo, weights, sums[0]);
 }
 
-/* Rows that fit in the second-level cache are read twice: for their weights, and for the columns'
- * sums. */
+/* Each row is read twice, for its weight and for the columns' sums. In between come so few others
+ * that they stay in the second-level caches, unless rows are very long. */
 static void sum_up(job *j)
 {
     const tg__rank1 *m = j->m;
-    const size_t block = TG__COLUMN_BLOCK, cached = TG__CHUNK / m->cols / block * block;
-    const size_t most = TG__MAX(cached, block);
+    const size_t block = TG__COLUMN_BLOCK, all = TG__CHUNK * tg__pool_threads(m->pool);
+    const size_t most = TG__MAX(all / m->cols / block, (size_t)1) * block;
     for (j->first = 0; j->first < m->rows; j->first += j->rows) {
         j->rows = TG__MIN(most, m->rows - j->first);
-        tg__pool_chunks(m->pool, j->rows, block, rows_range, j);
+        tg__pool_chunks(m->pool, j->rows, 1, rows_range, j);
         tg__pool_chunks(m->pool, m->cols, SHARE, weigh_range, j);
     }
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-typedef struct range {
-    double squares; /* the sum of all w^2 */
-    double limit;   /* of values, so that no product with a weight is infinite */
-} range;
-
-static range range_of(const job *j)
+static void find_range(job *j)
 {
     float largest = 0;
-    range of = {0, 0};
     for (size_t r = 0; r < j->m->rows; r++) {
-        of.squares += (double)j->weights[r] * (double)j->weights[r];
-        largest = fmaxf(largest, j->weights[r]);
+        j->squares += (double)j->weights[r] * (double)j->weights[r];
+        largest = TG__MAX(largest, j->weights[r]);
     }
-    of.limit = fmin((double)FLT_MAX / (double)largest * (1 - (double)FLT_EPSILON), FLT_MAX);
-    return of;
+    const double limit = (double)FLT_MAX / (double)largest * (1 - (double)FLT_EPSILON);
+    j->limit = TG__MIN(limit, (double)FLT_MAX);
 }
 
-/* sum / squares; an empty class has 0. Adding 0 turns -0 into +0. */
-static float value_of(double sum, double squares, const range *of)
+/* An empty class has 0. Adding 0 turns -0 into +0. */
+static float value_of(const job *j, double sum, double squares)
 {
-    return squares > 0 ? (float)fmax(-of->limit, fmin(of->limit, sum / squares)) + 0.0f : 0.0f;
+    const double value = squares > 0 ? sum / squares : 0;
+    const double most = TG__MIN(value, j->limit);
+    return (float)TG__MAX(most, -j->limit) + 0.0f;
 }
 
-static void find_values(job *j, const range *of)
+static void values_range(void *arg, size_t lo, size_t hi)
 {
-    for (size_t c = 0; c < j->m->cols; c++) {
-        const double below = j->squares[c], above = of->squares - below;
-        if (j->m->columns == TG__ONE_FACTOR) {
-            j->plus[c] = value_of(j->high[c], of->squares, of);
-            j->minus[c] = 0 - j->plus[c];
-        } else if (j->m->columns == TG__TWO_VALUES) {
-            j->plus[c] = value_of(j->high[c], above, of);
-            j->minus[c] = value_of(j->low[c], below, of);
+    const job *j = arg;
+    for (size_t c = lo; c < hi; c++)
+        if (j->m->two) {
+            j->minus[c] = value_of(j, j->sums[0][c], j->sums[2][c]);
+            j->plus[c] = value_of(j, j->sums[1][c], j->sums[3][c]);
         } else {
-            const double t = (double)j->t[c];
-            const double sum = (j->high[c] - above * t) + (below * t - j->low[c]);
-            const double d = (double)value_of(fmax(0, sum), of->squares, of);
-            j->plus[c] = value_of(t + d, 1, of);
-            j->minus[c] = value_of(t - d, 1, of);
+            j->plus[c] = value_of(j, j->sums[0][c], j->squares);
+            j->minus[c] = 0 - j->plus[c];
         }
-    }
-}
-
-/* Make the means of the columns their thresholds, and the sums those below and above them. */
-static void around_means(job *j, const range *of)
-{
-    const size_t cols = j->m->cols;
-    for (size_t c = 0; c < cols; c++)
-        j->t[c] = value_of(j->low[c] + j->high[c], of->squares, of);
-    memset(j->low, 0, 3 * cols * sizeof *j->low);
-    j->first = 0;
-    j->rows = j->m->rows;
-    tg__pool_chunks(j->m->pool, cols, SHARE, weigh_range, j);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -151,9 +113,9 @@ static void settle_range(void *arg, size_t lo, size_t hi)
 {
     const job *j = arg;
     const tg__rank1 *m = j->m;
-    m->k->column_settle(m->x + lo, m->cols, m->rows, hi - lo, j->t + lo, j->plus + lo,
-                        j->minus + lo, j->weights, m->bits + lo / 8, tg__strip_row_bytes(m->cols),
-                        m->g != NULL);
+    const size_t row_bytes = tg__strip_row_bytes(m->cols);
+    m->k->column_settle(m->x + lo * m->cols, m->cols, hi - lo, m->cols, j->t, j->plus, j->minus,
+                        j->weights + lo, m->bits + lo * row_bytes, row_bytes, m->g != NULL);
 }
 
 void tg__rank1_write(const tg__rank1 *m)
@@ -162,17 +124,14 @@ void tg__rank1_write(const tg__rank1 *m)
     sum_up(&j);
     if (atomic_load(m->spoilt))
         return;
-    const range of = range_of(&j);
-    if (m->columns == TG__TWO_AROUND)
-        around_means(&j, &of);
-    find_values(&j, &of);
-    const size_t floats = m->cols * sizeof(float);
+    find_range(&j);
+    tg__pool_chunks(m->pool, m->cols, TG__CHUNK, values_range, &j);
     uint8_t *at = m->values + m->rows * sizeof(float);
     tg__floats_put(m->values, j.weights, m->rows);
     tg__floats_put(at, j.plus, m->cols);
-    if (m->columns != TG__ONE_FACTOR)
-        tg__floats_put(at + floats, j.minus, m->cols);
-    tg__pool_chunks(m->pool, m->cols, SHARE, settle_range, &j);
+    if (m->two)
+        tg__floats_put(at + m->cols * sizeof(float), j.minus, m->cols);
+    tg__pool_chunks(m->pool, m->rows, TG__MAX(TG__CHUNK / m->cols, (size_t)1), settle_range, &j);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -182,7 +141,8 @@ static float largest_of(const uint8_t *values, size_t n)
     float largest = 0, value;
     for (size_t i = 0; i < n; i++) {
         tg__floats_get(&value, values + i * sizeof value, 1);
-        largest = fmaxf(largest, fabsf(value));
+        value = value < 0 ? -value : value;
+        largest = TG__MAX(largest, value);
     }
     return largest;
 }

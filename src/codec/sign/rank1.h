@@ -1,13 +1,14 @@
 /* Signs of a matrix with magnitudes of rank one: a weight of the row times a factor of the column,
  * or one of two values of the column. The weight is the mean |x| of the row. The factors and values
  * are the best ones for these weights: they minimise the sum of the squared errors of each column,
- * which is therefore never larger than that of zeros. With the weights w:
+ * which is therefore not larger than that of zeros. With the weights w:
  *
- *     factor_c = sum_r w_r |x_rc| / sum_r w_r^2; value_c the same with x for |x|, over the rows of
- *     its bit
+ *     factor_c = sum_r w_r |x_rc| / sum_r w_r^2
+ *     value_c  = sum_r w_r x_rc / sum_r w_r^2, over the rows of its bit
  *
- * Sums are in f64, those of columns by blocks of TG__COLUMN_BLOCK rows, each from 0; weights, factors
- * and values are f32.
+ * Sums are in f64, those of columns by blocks of TG__COLUMN_BLOCK rows, each from 0. Weights,
+ * factors and values are f32. Factors and values are limited, so that no product with a weight is
+ * infinite.
  *
  * Factored magnitudes as in Shazeer and Stern 2018, arXiv:1804.04235 (Adafactor); signs with scales
  * of rank one as in Xu et al. 2024, arXiv:2402.11295 (OneBit). */
@@ -18,33 +19,20 @@
 #include "kernel/kernel.h"
 #include <stdatomic.h>
 
-/* Whether a strip has weights and factors: if they are at most 3 bits per element. Other strips
- * have a scale for each row. */
-bool tg__rank1_fits(size_t rows, size_t cols);
-
-/* The number of f32 values of a strip: weights, then factors; scales; or (rows 0) elements. */
-size_t tg__rank1_values(size_t rows, size_t cols);
-
-typedef enum tg__columns {
-    TG__ONE_FACTOR, /* -f or f */
-    TG__TWO_VALUES, /* of the elements >= 0, and of those < 0 */
-    TG__TWO_AROUND  /* m - d or m + d, m the weighted mean of x / w, d that of its distance from m */
-} tg__columns;
-
 typedef struct tg__rank1 {
     const tg__kernels *k;
     tg__pool *pool;
-    tg__columns columns;
+    bool two; /* values of the elements >= 0 and of those < 0; else one factor, of |x| */
     float *x;
     const float *g; /* NULL: x is not changed. Else x += g first, and x -= decoded afterwards */
     size_t rows, cols;
     void *room;          /* TG__RANK1_ROOM(rows, cols) bytes, aligned for doubles */
-    uint8_t *values;     /* [out] weights (rows), then factors (cols), or plus (cols), minus (cols) */
+    uint8_t *values;     /* [out] weights (rows), then factors (cols), or plus, minus (cols each) */
     uint8_t *bits;       /* [out] by rows, each beginning at a byte */
-    atomic_bool *spoilt; /* [out] some x is not finite */
+    atomic_bool *spoilt; /* [out] some x is not finite; then the rest is not written */
 } tg__rank1;
 #define TG__RANK1_ROOM(rows, cols) \
-    ((cols) * (3 * sizeof(double) + 3 * sizeof(float)) + (rows) * sizeof(float))
+    ((cols) * (4 * sizeof(double) + 3 * sizeof(float)) + (rows) * sizeof(float))
 
 void tg__rank1_write(const tg__rank1 *m);
 

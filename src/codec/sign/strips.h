@@ -1,7 +1,7 @@
 /* Strips: the layout of a part in codecs with one bit per element. A strip is rows x cols
  * consecutive elements: whole rows of a tensor's matrix, or (rows = 1) a vector. A tensor that a
  * part cuts inside a row gives up to three strips: the end of a row, whole rows, the beginning of a
- * row. A codec may send short vectors as they are (rows = 0).
+ * row. A codec may send tensors that are vectors as they are (rows = 0).
  *
  * payload: u32 strips; strips x {u32 rows, u32 cols}; the f32 values of all strips; the bits of all
  * strips, each row beginning at a byte. The codec determines how many values a strip has. */
@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 
 typedef struct tg__strip {
-    size_t lo; /* index of its first element, counted as in the run */
+    size_t lo;         /* index of its first element, counted as in the run */
     size_t rows, cols; /* rows = 0: cols elements as they are: as many values, no bits */
 } tg__strip;
 
@@ -35,8 +35,8 @@ typedef struct tg__strip_layout {
 typedef struct tg__strip_coder {
     tg__strip_values *values;
     size_t min_rows; /* fewer rows become a vector; SIZE_MAX: each run is one vector */
-    bool plain;      /* tensors that are vectors are sent as they are, if all of them are at most a
-                      * PLAIN_SHARE-th of the elements */
+    bool plain;      /* tensors that are vectors are sent as they are, if together they are at most
+                      * a 32nd of the elements of all tensors of the encoded vector (bucket) */
     /* Encode the part's elements. With g: x += g first, and x -= decoded afterwards; otherwise x is
      * only read. The part has room for the bound.
      * Errors  TG_E_NOMEM: x is unchanged; TG_E_NONFINITE */
@@ -94,12 +94,15 @@ typedef struct tg__strip_piece {
     const uint8_t *bits;            /* the byte with the piece's first element, in bit col % 8 */
 } tg__strip_piece;
 typedef void tg__strip_decode(const tg__strip_piece *p, float *dst, bool add);
-/* A strip with rows = 0: x += g, write x to the values; then, if there is g, x = 0. */
-void tg__strip_put(const tg__kernels *k, float *x, const float *g, size_t n, uint8_t *values,
-                   atomic_bool *spoilt);
-void tg__strip_get(const tg__strip_piece *p, float *dst, bool add);
 /* Decode elements [lo, hi) of a checked frame, piece by piece; dst is element 0. */
 void tg__strips_decode(const tg__frame *f, tg__strip_values *values, size_t lo, size_t hi,
                        float *dst, bool add, tg__strip_decode *decode);
+
+/* A strip with rows = 0: x += g, write x (n) to the values; then, if there is g, x = 0.
+ * spoilt  [out] set if some x is not finite */
+void tg__strip_put(const tg__kernels *k, float *x, const float *g, size_t n, uint8_t *values,
+                   atomic_bool *spoilt);
+/* dst = (add: +=) the elements of such a piece */
+void tg__strip_get(const tg__strip_piece *p, float *dst, bool add);
 
 #endif
