@@ -1,6 +1,6 @@
-/* 1bit on a GPU: see src/codec/sign/codec_onebit.c. weights=yes is left to the host, but for decoding.
- * A matrix with few columns and very many rows is slow, because each 32 columns are the work of one
- * block. */
+/* 1bit on a GPU: see src/codec/sign/codec_onebit.c. weights=yes is left to the host, but for
+ * decoding. A matrix with few columns and very many rows is slow, because each 32 columns are the
+ * work of one block. */
 #include "base/mem.h"
 #include "line_table.h"
 #include "onebit.h"

@@ -1,6 +1,6 @@
 /* sign on a GPU: see src/codec/sign/codec_sign.c. A row of a matrix is the work of a block or more,
- * so scale=row is left to the host if rows have fewer than 32 elements on average; so is scale=rank1,
- * but for decoding. */
+ * so scale=row is left to the host if rows have fewer than 32 elements on average; so is
+ * scale=rank1, but for decoding. */
 #include "base/mem.h"
 #include "line_table.h"
 #include "sign.h"

@@ -4,10 +4,10 @@
  *                      bit 1, 0 if there are none
  *     threshold=mean   bit = x < m, m the column's mean; the values are m + d and m - d, d the mean
  *                      of |x - m|
- *     weights=yes      with threshold=zero: the values of a matrix are weighted means, multiplied by
- *                      a weight for each row, its mean |x|: rank1.h. Tensors that are vectors are
- *                      sent as they are, if they are few. Rows of fewer than 16 elements, for which
- *                      weights would be too many, have none
+ *     weights=yes      with threshold=zero: the values of a matrix are weighted means, times a
+ *                      weight for each row, its mean |x|: rank1.h. Tensors that are vectors are
+ *                      sent as they are, if they are few. Rows of fewer than 16 elements, for
+ *                      which weights would be too many, have none
  *
  * Means are computed in f64 and sent as f32. A vector is one column. So is a matrix of fewer than 3
  * rows, because two values per column would be longer than the elements. If a part cuts a matrix,

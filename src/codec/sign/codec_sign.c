@@ -10,8 +10,8 @@
  * s is a mean, computed in f64 by lanes and chunks and sent as f32. If a part cuts a tensor or a
  * row, each piece has its own scale. A row of zeros stays zero: its scale is 0.
  *
- * payload: scale=none (aux 0): the bits; else strips.h, with a scale for each row (aux 1), or weights
- * and factors (aux 2).
+ * payload: scale=none (aux 0): the bits; else strips.h, with a scale for each row (aux 1), or
+ * weights and factors (aux 2).
  *
  * Source: Bernstein et al. 2018, arXiv:1802.04434; Karimireddy et al. 2019, arXiv:1901.09847 */
 #include "codec/sign/codec_sign.h"
@@ -45,7 +45,8 @@ static size_t one_a_row(size_t rows, size_t cols)
     return rows;
 }
 
-/* Whether a strip of scale=rank1 has weights and factors: if they are at most 3 bits per element. */
+/* Whether a strip of scale=rank1 has weights and factors: if these are at most 3 bits per
+ * element. */
 static bool has_factors(size_t rows, size_t cols)
 {
     return rows > 1 && 3 * rows * cols >= 32 * (rows + cols);

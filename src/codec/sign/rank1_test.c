@@ -1,5 +1,5 @@
-/* Signs with magnitudes of rank one, and vectors as they are: limits, plain loops in f64 over tensors
- * that parts cut, threads, one pass, damaged frames. */
+/* Signs with magnitudes of rank one, and vectors as they are: limits, plain loops in f64 over
+ * tensors that parts cut, threads, one pass, damaged frames. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -52,8 +52,8 @@ static float power(uint64_t *seed)
     return ldexpf(1, (int)(test_random(seed) % 40) - 20);
 }
 
-/* A power of two of each row times one of each column, with any signs, from one float to another that
- * is 1e12 times as large. */
+/* A power of two of each row times one of each column, with any signs; the largest number is up to
+ * 1e23 times the smallest. */
 static void rank_one_is_exact(void **state)
 {
     (void)state;
@@ -226,8 +226,8 @@ static void one_pass(void **state)
         }
 }
 
-/* The error of each column is no larger than the column: no residual can grow by itself. With scales
- * that multiply means of rows and of columns, it could: here in the first row, first column. */
+/* The error of each column is no larger than the column: no residual can grow by itself. With means
+ * of rows times means of columns it could: here in the first row, first column. */
 static void columns_never_grow(void **state)
 {
     (void)state;
