@@ -28,7 +28,7 @@ resnet20 bit --method 2bit:lookahead=0 --strategy ssgd
 resnet20 cd2 --method 2bit:lookahead=0 --strategy cd:k=2,warmup=1ep,local=sgd
 resnet20 cd5 --method 2bit:lookahead=0 --strategy cd:k=5,warmup=1ep,local=sgd
 resnet20 cd10 --method 2bit:lookahead=0 --strategy cd:k=10,warmup=1ep,local=sgd
-for method in topk:density=0.01,lookahead=0 2bit:lookahead=0 1bit:weights=no adacomp efsign:scale=row; do # momentum after and before the exchange; EPOCHS=4
+for method in topk:density=0.01,lookahead=0 2bit:lookahead=0 1bit:weights=no adacomp efsign; do # momentum after and before the exchange; EPOCHS=4
     resnet20 "${method%%:*}-ssgd" --method $method --strategy ssgd
     resnet20 "${method%%:*}-updates" --method $method --strategy updates
 done

@@ -35,7 +35,7 @@ run 1bit 1bit:weights=no 0.1 0.9
 run 1bit-twoway 1bit:weights=no,twoway=yes 0.1 0.9
 run signsgd signsgd 0.001 0
 run signum signum 0.001 0
-run efsign efsign:scale=row 0.1 0.9
+run efsign efsign 0.1 0.9
 run topk topk:lookahead=0 0.05 0.9
 run topk-1bit topk:values=1bit,lookahead=0 0.05 0.9
 run randomk randomk:density=0.1 0.01 0.9

@@ -13,7 +13,7 @@ text() { # row, epochs, options
 }
 
 for strategy in ssgd updates; do
-    for method in dense 1bit:weights=no 2bit:lookahead=0 efsign:scale=row topk:lookahead=0 powersgd; do
+    for method in dense 1bit:weights=no 2bit:lookahead=0 efsign topk:lookahead=0 powersgd; do
         text "$strategy-${method%%:*}" 4 --method $method --strategy $strategy
     done
 done

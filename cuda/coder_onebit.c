@@ -110,7 +110,7 @@ static tg_status init(tg_coder *c)
         return tg_fail(TG_E_UNSUPPORTED, "codec 1bit: weights=yes: not on a GPU");
     own->mean = strcmp(tg_spec_word(c->setup.spec, "threshold"), "mean") == 0;
     own->frame.id = ID;
-    TG_TRY(tg__strip_frame_make(c, &own->frame, MIN_ROWS));
+    TG_TRY(tg__strip_frame_make(c, &own->frame, MIN_ROWS, false));
     TG_TRY(make_lines(c, own));
     return make_matrices(c, own);
 }

@@ -1,6 +1,5 @@
 /* sign on a GPU: see src/codec/sign/codec_sign.c. A row of a matrix is the work of a block or more,
- * so scale=row is left to the host if rows have fewer than 32 elements on average; so is
- * scale=rank1, but for decoding. */
+ * so scale=row is left to the host if rows have fewer than 32 elements on average. */
 #include "base/mem.h"
 #include "line_table.h"
 #include "sign.h"
@@ -11,16 +10,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ID = 9, AUX_SCALED = 1, AUX_RANK1 = 2, FEWEST = 32, ROWS_FREE = 4096 };
+enum { ID = 9, AUX_SCALED = 1, FEWEST = 32, ROWS_FREE = 4096 };
 
 typedef struct sign {
     bool scaled, residual;
     tg__strip_frame frame; /* scaled */
-    tg__lines lines;       /* scaled */
+    tg__lines lines;       /* scaled: rows; and */
+    tg__lines plain;       /* vectors that are sent as they are */
     uint8_t *bits;         /* not scaled: device memory, then `spoilt` */
     uint32_t *spoilt;
     tg__gpu_buffer host; /* not scaled: pinned, for the flag */
 } sign;
+
+/* The number of elements that are sent as they are. */
+static size_t plain_values(const tg__strip_frame *f)
+{
+    size_t values = 0;
+    for (size_t i = 0; i < f->count; i++)
+        values += f->strip[i].rows == 0 ? f->strip[i].cols : 0;
+    return values;
+}
+
+static tg_status make_plain(tg_coder *c, sign *own)
+{
+    const tg__strip_frame *f = &own->frame;
+    size_t count = 0;
+    tg__line *line = NULL;
+    TG_TRY(tg_alloc(f->plain, sizeof *line, &line));
+    for (size_t i = 0; i < f->count; i++) {
+        const tg__strip *s = &f->strip[i];
+        if (s->rows == 0)
+            line[count++] = (tg__line){.begin = s->begin, .n = s->cols, .value = s->value};
+    }
+    const tg_status status = tg__lines_make(c->queue, line, count, &own->plain);
+    free(line);
+    return status;
+}
 
 static tg_status make_lines(tg_coder *c, sign *own)
 {
@@ -44,10 +69,12 @@ static tg_status make_lines(tg_coder *c, sign *own)
 static tg_status init_scaled(tg_coder *c, sign *own, bool rows)
 {
     own->frame = (tg__strip_frame){.id = ID, .aux = AUX_SCALED, .rows = true};
-    TG_TRY(tg__strip_frame_make(c, &own->frame, rows ? 2 : SIZE_MAX));
-    if (own->frame.nvalues > c->setup.n / FEWEST + ROWS_FREE)
+    TG_TRY(tg__strip_frame_make(c, &own->frame, rows ? 2 : SIZE_MAX, rows));
+    if (own->frame.nvalues > c->setup.n / FEWEST + ROWS_FREE + plain_values(&own->frame))
         return tg_fail(TG_E_UNSUPPORTED, "codec sign: scale=row: not on a GPU with %zu short rows",
                        own->frame.nvalues);
+    if (own->frame.plain > 0)
+        TG_TRY(make_plain(c, own));
     return make_lines(c, own);
 }
 
@@ -69,8 +96,6 @@ static tg_status init(tg_coder *c)
     if (!own->residual && strcmp(c->setup.feedback, "none") != 0)
         return tg_fail(TG_E_UNSUPPORTED, "codec sign with feedback=%s: not on a GPU",
                        c->setup.feedback);
-    if (strcmp(scale, "rank1") == 0)
-        return tg_fail(TG_E_UNSUPPORTED, "codec sign: scale=rank1: not on a GPU");
     if (own->scaled)
         return init_scaled(c, own, strcmp(scale, "row") == 0);
     return init_plain(c, own);
@@ -80,6 +105,7 @@ static void fini(tg_coder *c)
 {
     sign *own = c->impl;
     tg__lines_free(&own->lines);
+    tg__lines_free(&own->plain);
     tg__strip_frame_free(&own->frame);
     tg__gpu_free(&own->host);
     if (own->bits != NULL)
@@ -102,7 +128,11 @@ static tg_status encode_scaled(tg_coder *c, const float *g, uint8_t *dst, tg_cod
     const tg__line_finish scales = {.bad = c->bad, .result = TG__LINE_SCALE, .value = f->values};
     const tg__line_settling settling = {
         .bad = c->bad, .x = r, .value = f->values, .single = true, .settle = true};
+    const tg__line_taking taking = {
+        .bad = c->bad, .x = sums.x, .g = sums.g, .value = f->values, .spoilt = f->spoilt};
     TG_TRY(tg__strip_frame_begin(c, f));
+    if (f->plain > 0)
+        TG__GPU(tg__line_take(&own->plain, &taking, stream));
     TG__GPU(tg__line_sums(TG__LINE_ABS, &own->lines, &sums, stream));
     TG__GPU(tg__line_results(&own->lines, &scales, stream));
     if (own->residual)
@@ -146,10 +176,9 @@ static tg_status encode(tg_coder *c, const tg_encode_context *ctx, const float *
 static tg_status decode(tg_queue *q, const uint8_t *host, const uint8_t *frame, size_t len,
                         float *x, size_t n, bool first, bool last, float share, uint64_t *spoilt)
 {
-    const unsigned aux = tg__get16(host + 2);
-    const tg__strip_kind kind = aux == AUX_RANK1 ? TG__STRIP_FACTORS : TG__STRIP_ROWS;
-    if (aux == AUX_SCALED || aux == AUX_RANK1)
-        return tg__strip_frame_sum(q, host, frame, len, kind, x, n, first, last, share, spoilt);
+    if (tg__get16(host + 2) == AUX_SCALED)
+        return tg__strip_frame_sum(q, host, frame, len, TG__STRIP_ROWS, x, n, first, last, share,
+                                   spoilt);
     TG__GPU(tg__sign_decode(frame + TG__FRAME_HEAD, x, n, first, last, share, spoilt, q->stream));
     return TG_OK;
 }

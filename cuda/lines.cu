@@ -255,6 +255,26 @@ __global__ void __launch_bounds__(PIECE_THREADS) settle_pieces(tg__lines lines, 
             put_bits(s.bits + line.at, at, line.n, word);
     }
 }
+
+__global__ void __launch_bounds__(PIECE_THREADS) take_pieces(tg__lines lines, tg__line_taking t)
+{
+    if (*t.bad != UINT64_MAX)
+        return;
+    const tg__span span = lines.piece[blockIdx.x];
+    const tg__line line = lines.line[span.line];
+    const unsigned end = min(line.n, span.lo + (unsigned)TG__LINE_PIECE);
+    bool wrong = false;
+    for (unsigned i = span.lo + threadIdx.x; i < end; i += PIECE_THREADS) {
+        float *x = t.x + line.begin + i;
+        const float v = t.g != nullptr ? *x + t.g[line.begin + i] : *x;
+        t.value[line.value + i] = v;
+        wrong |= !(fabsf(v) <= FLT_MAX);
+        if (t.g != nullptr)
+            *x = 0;
+    }
+    if (wrong)
+        *t.spoilt = 1;
+}
 } // namespace
 
 cudaError_t tg__line_sums(tg__line_sum what, const tg__lines *lines, const tg__line_pass *p,
@@ -286,5 +306,13 @@ cudaError_t tg__line_settle(const tg__lines *lines, const tg__line_settling *s, 
     if (lines->pieces == 0)
         return cudaSuccess;
     TG__LAUNCH(settle_pieces, lines->pieces, PIECE_THREADS, stream, *lines, *s);
+    return cudaGetLastError();
+}
+
+cudaError_t tg__line_take(const tg__lines *lines, const tg__line_taking *t, cudaStream_t stream)
+{
+    if (lines->pieces == 0)
+        return cudaSuccess;
+    TG__LAUNCH(take_pieces, lines->pieces, PIECE_THREADS, stream, *lines, *t);
     return cudaGetLastError();
 }

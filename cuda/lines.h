@@ -87,6 +87,16 @@ typedef struct tg__line_settling {
 cudaError_t tg__line_settle(const tg__lines *lines, const tg__line_settling *s,
                             cudaStream_t stream);
 
+/* x += g, the elements of each line from its `value` on; then, if there is g, x = 0. */
+typedef struct tg__line_taking {
+    const uint64_t *bad;
+    float *x;
+    const float *g; /* NULL: x is only read */
+    float *value;
+    uint32_t *spoilt; /* [out] 1 if some x is not finite; else unchanged */
+} tg__line_taking;
+cudaError_t tg__line_take(const tg__lines *lines, const tg__line_taking *t, cudaStream_t stream);
+
 #ifdef __cplusplus
 }
 #endif

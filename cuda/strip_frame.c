@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { AT_STRIPS = 4, STRIP_BYTES = 8 };
+enum { AT_STRIPS = 4, STRIP_BYTES = 8, PLAIN_SHARE = 32 };
 
 static size_t row_bytes(size_t cols)
 {
@@ -17,35 +17,48 @@ static size_t values_of(tg__strip_kind kind, const tg__strip *s)
 {
     if (s->rows == 0)
         return s->cols;
+    if (kind == TG__STRIP_ROWS)
+        return s->rows;
     const bool weighted = tg__strip_is_weighted(kind, s->rows, s->cols);
-    if (kind == TG__STRIP_ROWS || kind == TG__STRIP_FACTORS)
-        return s->rows + (weighted ? (size_t)s->cols : 0);
     return (s->rows == 1 ? 2 : 2 * (size_t)s->cols) + (weighted ? s->rows : 0);
 }
 
 /* ---- encoding -------------------------------------------------------------------------------- */
 
-static void add_strip(tg__strip_frame *f, const tg_segment *s, size_t min_rows)
+/* As in src/codec/sign/strips.c. */
+static bool vectors_are_few(const tg_coder *c)
+{
+    size_t all = 0, vectors = 0;
+    for (size_t i = 0; i < c->setup.nsegments; i++) {
+        all += c->setup.segments[i].n;
+        vectors += c->setup.segments[i].cols == 1 ? c->setup.segments[i].n : 0;
+    }
+    return vectors <= all / PLAIN_SHARE;
+}
+
+static void add_strip(tg__strip_frame *f, const tg_segment *s, size_t min_rows, bool plain)
 {
     const bool matrix = s->cols > 1 && s->n / s->cols >= min_rows;
-    const size_t rows = matrix ? s->n / s->cols : 1;
+    const size_t rows = matrix ? s->n / s->cols : plain && s->cols == 1 ? 0 : 1;
     tg__strip *strip = &f->strip[f->count++];
     *strip = (tg__strip){.begin = (uint32_t)s->begin,
                          .rows = (uint32_t)rows,
-                         .cols = (uint32_t)(s->n / rows),
+                         .cols = (uint32_t)(s->n / TG__MAX(rows, (size_t)1)),
                          .value = (uint32_t)f->nvalues,
                          .bit = (uint32_t)f->bit_bytes};
     f->nvalues += values_of(f->rows ? TG__STRIP_ROWS : TG__STRIP_COLUMNS, strip);
     f->bit_bytes += rows * row_bytes(strip->cols);
+    f->plain += rows == 0;
 }
 
-tg_status tg__strip_frame_make(tg_coder *c, tg__strip_frame *f, size_t min_rows)
+tg_status tg__strip_frame_make(tg_coder *c, tg__strip_frame *f, size_t min_rows, bool plain)
 {
     const size_t most = c->setup.nsegments;
+    plain = plain && vectors_are_few(c);
     TG_TRY(tg_alloc(most, sizeof *f->strip, &f->strip));
     for (size_t i = 0; i < most; i++)
         if (c->setup.segments[i].n > 0)
-            add_strip(f, &c->setup.segments[i], min_rows);
+            add_strip(f, &c->setup.segments[i], min_rows, plain);
     f->at_values = AT_STRIPS + STRIP_BYTES * f->count;
     const size_t coded = f->nvalues * sizeof(float) + f->bit_bytes;
     f->len = f->at_values + coded;
@@ -88,6 +101,11 @@ static float value_at(const tg__strip_frame *f, const tg__strip *s, const uint8_
                       const uint8_t *bits, size_t i)
 {
     const size_t row = i / s->cols, col = i % s->cols;
+    if (s->rows == 0) {
+        float element;
+        memcpy(&element, values + (s->value + col) * sizeof element, sizeof element);
+        return element;
+    }
     const bool minus = bits[s->bit + row * row_bytes(s->cols) + col / 8] >> col % 8 & 1;
     size_t at = row;
     if (!f->rows)
@@ -101,7 +119,8 @@ static void put_dense(const tg__strip_frame *f, uint8_t *to, const uint8_t *valu
 {
     const uint8_t *bits = values + f->nvalues * sizeof(float);
     for (size_t k = 0; k < f->count; k++)
-        for (size_t i = 0; i < (size_t)f->strip[k].rows * f->strip[k].cols; i++) {
+        for (size_t i = 0; i < TG__MAX((size_t)f->strip[k].rows, (size_t)1) * f->strip[k].cols;
+             i++) {
             const float value = value_at(f, &f->strip[k], values, bits, i);
             memcpy(to, &value, sizeof value);
             to += sizeof value;

@@ -8,9 +8,9 @@
 typedef struct tg__strip_frame {
     uint8_t id;
     uint16_t aux;
-    bool rows;        /* as in tg__strip_sum */
-    tg__strip *strip; /* (count) */
-    size_t count;
+    bool rows;           /* as in tg__strip_sum */
+    tg__strip *strip;    /* (count) */
+    size_t count, plain; /* plain: those with rows = 0 */
     size_t nvalues, bit_bytes;
     size_t at_values, len; /* offset of the values in the payload; its bytes */
     bool dense;            /* codes do not pay */
@@ -20,9 +20,10 @@ typedef struct tg__strip_frame {
     tg__gpu_buffer host; /* pinned */
 } tg__strip_frame;
 
-/* Lay out the strips of the coder's segments; fewer than min_rows rows are a vector. id, aux and
- * rows are set. */
-TG_NODISCARD tg_status tg__strip_frame_make(tg_coder *c, tg__strip_frame *f, size_t min_rows);
+/* Lay out the strips of the coder's segments; fewer than min_rows rows are a vector. plain: vectors
+ * are sent as they are, if they are few. id, aux and rows are set. */
+TG_NODISCARD tg_status tg__strip_frame_make(tg_coder *c, tg__strip_frame *f, size_t min_rows,
+                                            bool plain);
 void tg__strip_frame_free(tg__strip_frame *f);
 /* Before the passes. */
 TG_NODISCARD tg_status tg__strip_frame_begin(tg_coder *c, tg__strip_frame *f);

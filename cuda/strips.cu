@@ -20,19 +20,13 @@ __device__ inline float decoded(const tg__strip_sum &s, const tg__strip &strip, 
     if (strip.rows == 0)
         return value[col];
     const bool minus = bits[col / 8] >> col % 8 & 1;
-    const bool weighted = tg__strip_is_weighted(s.kind, strip.rows, strip.cols);
-    float weight = 1;
-    if (weighted) {
-        weight = value[row];
-        value += strip.rows;
-    }
-    if (s.kind == TG__STRIP_ROWS || s.kind == TG__STRIP_FACTORS) {
-        const float x = value[weighted ? col : row];
-        return __fmul_rn(minus ? 0 - x : x, weight);
-    }
+    if (s.kind == TG__STRIP_ROWS)
+        return minus ? 0 - value[row] : value[row];
     if (strip.rows == 1)
         return value[minus];
-    return __fmul_rn(value[minus ? strip.cols + col : col], weight);
+    if (!tg__strip_is_weighted(s.kind, strip.rows, strip.cols))
+        return value[minus ? strip.cols + col : col];
+    return __fmul_rn(value[strip.rows + (minus ? strip.cols + col : col)], value[row]);
 }
 
 __global__ void __launch_bounds__(THREADS) sum_strips(tg__strip_group group, tg__strip_sum to)

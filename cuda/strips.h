@@ -28,19 +28,16 @@ typedef struct tg__strip_group {
 typedef enum tg__strip_kind {
     TG__STRIP_ROWS,    /* sign: a scale for each row */
     TG__STRIP_COLUMNS, /* 1bit: two values for each column */
-    TG__STRIP_FACTORS, /* sign: weights of rows and factors of columns, or as the first */
     TG__STRIP_WEIGHTED /* 1bit: weights of rows, and two values for each column, or these alone */
 } tg__strip_kind;
 
-/* Whether a strip has weights, as in codec_sign.c and codec_onebit.c. */
+/* Whether a strip has weights, as in codec_onebit.c. */
 #ifdef __CUDACC__
 __host__ __device__
 #endif
     static inline bool
     tg__strip_is_weighted(tg__strip_kind kind, uint64_t rows, uint64_t cols)
 {
-    if (kind == TG__STRIP_FACTORS)
-        return rows > 1 && 3 * rows * cols >= 32 * (rows + cols);
     return kind == TG__STRIP_WEIGHTED && rows > 1 && cols >= 16;
 }
 

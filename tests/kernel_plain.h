@@ -98,18 +98,6 @@ static inline void plain_put_bit(uint8_t *bits, size_t i, bool bit)
     bits[i / 8] = (uint8_t)((i % 8 ? bits[i / 8] : 0) | bit << i % 8);
 }
 
-static inline void plain_column_weigh(const float *x, size_t stride, size_t rows, size_t cols,
-                                      const float *weights, double *sums)
-{
-    for (size_t begin = 0; begin < rows; begin += TG__COLUMN_BLOCK)
-        for (size_t c = 0; c < cols; c++) {
-            double sum = 0;
-            for (size_t r = begin; r < TG__MIN(rows, begin + TG__COLUMN_BLOCK); r++)
-                sum += (double)weights[r] * fabs((double)x[r * stride + c]);
-            sums[c] += sum;
-        }
-}
-
 static inline void plain_column_weigh_signs(const float *x, size_t stride, size_t rows, size_t cols,
                                             const float *weights, double *const sums[4])
 {
@@ -169,25 +157,18 @@ static inline void plain_sign_decode_add(float *dst, const uint8_t *bits, size_t
         dst[i] += plain_value(bits, first + i, &plus, &minus, 0);
 }
 
-static inline float plain_weighted(const uint8_t *bits, size_t i, float weight, const uint8_t *plus,
-                                   const uint8_t *minus, size_t at)
-{
-    const float x = plain_value(bits, i, plus, minus ? minus : plus, at);
-    return (!minus && bits[i / 8] >> i % 8 & 1 ? 0 - x : x) * weight;
-}
-
 static inline void plain_column_decode(float *dst, const uint8_t *bits, size_t first, size_t n,
                                        float weight, const uint8_t *plus, const uint8_t *minus)
 {
     for (size_t i = 0; i < n; i++)
-        dst[i] = plain_weighted(bits, first + i, weight, plus, minus, i);
+        dst[i] = plain_value(bits, first + i, plus, minus, i) * weight;
 }
 
 static inline void plain_column_decode_add(float *dst, const uint8_t *bits, size_t first, size_t n,
                                            float weight, const uint8_t *plus, const uint8_t *minus)
 {
     for (size_t i = 0; i < n; i++)
-        dst[i] += plain_weighted(bits, first + i, weight, plus, minus, i);
+        dst[i] += plain_value(bits, first + i, plus, minus, i) * weight;
 }
 
 static inline void plain_sign_settle(float *x, size_t n, float t, float plus, float minus)
@@ -288,7 +269,6 @@ static inline tg__kernels tg__plain_kernels(void)
     k.dot = plain_dot;
     k.split_sums = plain_split_sums;
     k.column_sums = plain_column_sums;
-    k.column_weigh = plain_column_weigh;
     k.column_weigh_signs = plain_column_weigh_signs;
     k.column_settle = plain_column_settle;
     k.sign_pack = plain_sign_pack;

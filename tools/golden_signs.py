@@ -8,8 +8,8 @@ import wire_decode
 import wire_signs
 
 LANES, BLOCK, PLAIN_SHARE = 16, 8, 32
-EQUAL = ("sign", "sign:scale=tensor", "sign:scale=row", "1bit", "1bit:threshold=mean")
-WEIGHTED = ("sign:scale=rank1", "1bit:weights=yes")
+WEIGHTED = "1bit:weights=yes"
+SPECS = ("sign", "sign:scale=tensor", "sign:scale=row", "1bit", "1bit:threshold=mean")
 
 HEADER = """/* Made by tools/make_golden.py (NumPy), never by the library. Bytes are hexadecimal; vectors are little-endian f32.
  * shape: rows and columns of two tensors that follow each other. */
@@ -74,30 +74,20 @@ def column_values(x, total, mean):
     return t, np.float32(high / (n - count) if count < n else 0), np.float32(low / count if count else 0)
 
 
-def weighted(m, two):
-    """Weights of the rows, values of the columns (two each, or one factor)."""
-    m64 = m.astype(np.float64)
-    weights = np.array([np.float32(lane_sum(np.abs(row)) / len(row)) for row in m], np.float32)
-    w = weights.astype(np.float64)[:, None] + np.zeros_like(m64)
-    squares = 0.0
-    for v in w[:, 0]:
-        squares += v * v
-    largest, most = float(weights.max()), float(np.finfo(np.float32).max)
+def weighted(m):
+    """Weights of the rows, two values of the columns."""
+    w = np.array([np.float32(lane_sum(np.abs(row)) / len(row)) for row in m], np.float32)
+    wide = w.astype(np.float64)[:, None] + np.zeros(m.shape)
+    largest, most = float(w.max()), float(np.finfo(np.float32).max)
     limit = min(most / largest * (1 - 2.0 ** -23), most) if largest > 0 else most
 
-    def value(x, by):
-        total = np.array([block_sum64(c) for c in x.T])
+    def value(chosen):
+        total = np.array([block_sum64(c) for c in np.where(chosen, wide * m, 0).T])
+        by = np.array([block_sum64(c) for c in np.where(chosen, wide * wide, 0).T])
         ratio = np.divide(total, by, out=np.zeros_like(total), where=by > 0)
         return np.clip(ratio, -limit, limit).astype(np.float32) + np.float32(0)
 
-    def squares_where(chosen):
-        return np.array([block_sum64(c) for c in np.where(chosen, w * w, 0).T])
-
-    if not two:
-        return [weights, value(w * np.abs(m64), np.full(m.shape[1], squares))]
-    below = m < 0
-    return [weights, value(np.where(below, 0, w * m64), squares_where(~below)),
-            value(np.where(below, w * m64, 0), squares_where(below))]
+    return np.concatenate([w, value(~(m < 0)), value(m < 0)])
 
 
 def pack(bits):
@@ -138,6 +128,8 @@ def frame(codec, x, strips, aux):
 
 def ordinary(m, sign, mean):
     """A strip without weights."""
+    if m.ndim == 1:
+        return m, m, np.zeros((0, len(m)), bool)
     if sign:
         return m, [np.float32(lane_sum(np.abs(row)) / len(row)) for row in m], m < 0
     columns = [m[0]] if len(m) == 1 else list(m.T)
@@ -152,20 +144,14 @@ def encode(spec, x, shapes):
     if spec == "sign":
         bits = pack((x < 0)[None])
         return struct.pack("<BBHII", 9, 0, 0, len(x), len(bits)) + bits
-    if spec in WEIGHTED:
-        sign = spec.startswith("sign")
-        strips = []
-        for m in strips_of(x, shapes, 2 if sign else 3, True):
-            if m.ndim == 1:
-                strips.append((m, m, np.zeros((0, len(m)), bool)))
-            elif len(m) > 1 and (wire_signs.has_factors(*m.shape) if sign else wire_signs.has_weights(m.shape[1])):
-                strips.append((m, np.concatenate(weighted(m, not sign)), m < 0))
-            else:
-                strips.append(ordinary(m, sign, False))
-        return frame(9 if sign else 10, x, strips, 2 if sign else 1)
     if spec.startswith("sign"):
-        strips = [ordinary(m, True, False) for m in strips_of(x, shapes, 1 << 30 if spec.endswith("tensor") else 2)]
+        row = spec.endswith("row")
+        strips = [ordinary(m, True, False) for m in strips_of(x, shapes, 2 if row else 1 << 30, row)]
         return frame(9, x, strips, 1)
+    if spec == WEIGHTED:
+        strips = [(m, weighted(m), m < 0) if m.ndim == 2 and len(m) > 1 and wire_signs.has_weights(m.shape[1]) else
+                  ordinary(m, False, False) for m in strips_of(x, shapes, 3, True)]
+        return frame(10, x, strips, 1)
     return frame(10, x, [ordinary(m, False, spec.endswith("mean")) for m in strips_of(x, shapes, 3)], 0)
 
 
@@ -182,8 +168,7 @@ def write(root, literal):
         x[:5] = 0
         if name == "zeros":
             x[:] = 0
-        specs = WEIGHTED if name == "plain" else EQUAL + WEIGHTED if name in ("zeros", "long") else EQUAL
-        for spec in specs:
+        for spec in (SPECS[2], WEIGHTED) if name == "plain" else SPECS + (WEIGHTED,) * (name in ("zeros", "long")):
             data = encode(spec, x, shape)
             decoded = wire_decode.decode_frame(data)[1]
             rows.append('    {"%s", "%s", {{%d, %d}, {%d, %d}},\n     %s,\n     %s,\n     %s},\n'

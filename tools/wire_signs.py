@@ -13,11 +13,6 @@ def unpack_bits(need, data, rows, cols):
     return bits[:, :cols].astype(bool)
 
 
-def has_factors(rows, cols):
-    """Whether a strip of sign, aux 2, has weights and factors."""
-    return rows > 1 and 3 * rows * cols >= 32 * (rows + cols)
-
-
 def has_weights(cols):
     """Whether a matrix of 1bit, aux 1, has weights."""
     return cols >= 16
@@ -48,28 +43,20 @@ def read_strips(need, n, payload, values_of, plain=False):
 
 
 def decode_sign(need, info, n, payload):
-    need(info["aux"] <= 2 and n > 0, "aux %#x, n=%d" % (info["aux"], n))
+    need(info["aux"] <= 1 and n > 0, "aux %#x, n=%d" % (info["aux"], n))
     if info["aux"] == 0:
         need(len(payload) == (n + 7) // 8, "sign payload of %d bytes for n=%d" % (len(payload), n))
         return np.where(unpack_bits(need, payload, 1, n)[0], np.float32(-1), np.float32(1))
-    factors = info["aux"] == 2
-    strips = read_strips(need, n, payload, lambda rows, cols: cols if rows == 0 else
-                         rows + cols if factors and has_factors(rows, cols) else rows, factors)
+    strips = read_strips(need, n, payload, lambda rows, cols: rows or cols, True)
     info["strips"] = [(rows, cols) for rows, cols, _, _ in strips]
     out = []
-    for rows, cols, values, bits in strips:
-        values = values.astype(np.float32)
+    for rows, _, scale, bits in strips:
         if rows == 0:
-            out.append(values)
+            out.append(scale)
             continue
-        need(not np.signbit(values).any(), "a scale is negative")
-        scale = values[:rows, None]
-        if len(values) > rows:
-            factor = values[None, rows:]
-            need(np.isfinite(scale.max() * factor.max()), "a product is not finite")
-            out.append((np.where(bits, np.float32(0) - factor, factor) * scale).ravel())
-        else:
-            out.append(np.where(bits, np.float32(0) - scale, scale).ravel())
+        need(not np.signbit(scale).any(), "a scale is negative")
+        scale = scale.astype(np.float32)[:, None]
+        out.append(np.where(bits, np.float32(0) - scale, scale).ravel())
     return np.concatenate(out).astype(np.float32)
 
 

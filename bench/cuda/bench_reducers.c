@@ -174,7 +174,7 @@ static int measure(const char *method, bool on_device)
 int main(int argc, char **argv)
 {
     static const char *const methods[] = {
-        "dgc:density=0.001,warmup=0",     "topk:density=0.01", "2bit", "efsign:scale=row",
+        "dgc:density=0.001,warmup=0",     "topk:density=0.01", "2bit", "efsign",
         "qsgd:bits=4,exchange=allgather", "powersgd:rank=4"};
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--elements") == 0)

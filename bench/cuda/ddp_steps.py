@@ -19,7 +19,7 @@ import torch.distributed as dist
 import torch.multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
-WAYS = ("none", "gloo", "fp16-hook", "powersgd-hook", "dgc:density=0.001,warmup=0", "topk:density=0.01", "2bit", "efsign:scale=row",
+WAYS = ("none", "gloo", "fp16-hook", "powersgd-hook", "dgc:density=0.001,warmup=0", "topk:density=0.01", "2bit", "efsign",
         "qsgd:bits=4,exchange=allgather", "powersgd:rank=4")
 
 

@@ -181,13 +181,10 @@ typedef struct tg__kernels {
      * below, above, nbelow  (cols) the sums and numbers are added to these */
     void (*column_sums)(float *x, const float *g, size_t stride, size_t rows, size_t cols,
                         const float *t, double *below, double *above, uint32_t *nbelow);
-    /* sums += for each column, the sum of weight * |x| in f64, in the same blocks.
+    /* sums += for each column, sums in f64 in the same blocks.
      * weights  (rows) finite, not negative
-     * sums     (cols) */
-    void (*column_weigh)(const float *x, size_t stride, size_t rows, size_t cols,
-                         const float *weights, double *sums);
-    /* The same of weight * x, for the elements below 0 and all others, and of weight^2.
-     * sums  (4)(cols) of x below 0, of the others, of weight^2 below 0, of the others */
+     * sums     (4)(cols) of weight * x of the elements below 0, of the others, of weight^2 below 0,
+     *          of the others */
     void (*column_weigh_signs)(const float *x, size_t stride, size_t rows, size_t cols,
                                const float *weights, double *const sums[4]);
     /* Bits of x < t, by rows. If subtract: x -= x < t ? minus : plus; else x is only read.
@@ -198,7 +195,7 @@ typedef struct tg__kernels {
                           const float *plus, const float *minus, const float *weights,
                           uint8_t *bits, size_t row_bytes, bool subtract);
     /* dst[i] = (add: +=) weight * (bit ? minus[i] : plus[i]). plus and minus are little-endian f32
-     * at any alignment; minus NULL: 0 - plus */
+     * at any alignment. */
     void (*column_decode)(float *dst, const uint8_t *bits, size_t first, size_t n, float weight,
                           const uint8_t *plus, const uint8_t *minus);
     void (*column_decode_add)(float *dst, const uint8_t *bits, size_t first, size_t n, float weight,

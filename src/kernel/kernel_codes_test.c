@@ -100,11 +100,10 @@ CALL(sign_decode_add,
 CALL(column_decode,
      k->column_decode(w->f[0], w->bytes, bits_from(w, v), w->n - bits_from(w, v), v % 3 ? 1 : 0.3f,
                       (const uint8_t *)w->f[1] + (w->n > 8 ? v : 0),
-                      v % 2 ? (const uint8_t *)w->f[2] + (w->n > 8 ? 2 * v : 0) : NULL))
+                      (const uint8_t *)w->f[2] + (w->n > 8 ? 2 * v : 0)))
 CALL(column_decode_add,
      k->column_decode_add(w->f[0], w->bytes, bits_from(w, v), w->n - bits_from(w, v),
-                          v % 3 ? 1 : 0.3f, (const uint8_t *)w->f[1],
-                          v % 2 ? (const uint8_t *)w->f[2] : NULL))
+                          v % 3 ? 1 : 0.3f, (const uint8_t *)w->f[1], (const uint8_t *)w->f[2]))
 
 static void run_sum_abs(const tg__kernels *k, world *w, unsigned v)
 {
@@ -140,7 +139,6 @@ static void run_columns(const tg__kernels *k, world *w, unsigned v)
     k->column_sums(w->f[0], v % 2 ? w->f[1] : NULL, stride, rows, cols, t, below, above, nbelow);
     for (size_t r = 0; r < rows; r++) /* weights are finite */
         w->f[2][r] = isfinite(w->f[2][r]) ? fabsf(w->f[2][r]) : 1;
-    k->column_weigh(w->f[0], stride, rows, cols, w->f[2], above);
     k->column_weigh_signs(w->f[0], stride, rows, cols, w->f[2],
                           (double *const[4]){below, above, squares, rest});
     for (size_t c = 0; c < cols; c++) {

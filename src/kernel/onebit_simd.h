@@ -182,22 +182,6 @@ static inline void wide_weigh(wide *sum, vec x, double y)
     wide_add_wide(sum, wide_times(wide_from(x), y));
 }
 
-static void column_weigh(const float *x, size_t stride, size_t rows, size_t cols,
-                         const float *weights, double *sums)
-{
-    for (size_t m; rows > 0; rows -= m, x += m * stride, weights += m) {
-        m = TG__MIN(rows, (size_t)TG__COLUMN_BLOCK);
-        EACH_VEC(cols, {
-            wide sum = wide_zero();
-            for (size_t r = 0; r < m; r++) {
-                const vec p = vec_abs(vec_get(x + r * stride + i, left));
-                wide_weigh(&sum, p, (double)weights[r]);
-            }
-            sum_put(sums + i, left, sum);
-        });
-    }
-}
-
 static void column_weigh_signs(const float *x, size_t stride, size_t rows, size_t cols,
                                const float *weights, double *const sums[4])
 {
@@ -260,7 +244,6 @@ static void fill_onebit(tg__kernels *table)
     table->sum_abs = sum_abs;
     table->split_sums = split_sums;
     table->column_sums = column_sums;
-    table->column_weigh = column_weigh;
     table->column_weigh_signs = column_weigh_signs;
     table->column_settle = column_settle;
 }

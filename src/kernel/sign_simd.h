@@ -30,26 +30,22 @@ static inline vec values(const uint8_t *p, size_t i, size_t left, bool columns)
     return vec_splat(tg__f32_from(tg__get32(p)));
 }
 
-/* dst = (add: +=) weight * (bit ? minus : plus). minus NULL: 0 - plus */
+/* dst = (add: +=) weight * (bit ? minus : plus) */
 TG__INLINED void decode(float *dst, const uint8_t *bits, size_t first, size_t n, float weight,
                         const uint8_t *plus, const uint8_t *minus, bool columns, bool add)
 {
     const size_t head = first % 8 ? TG__MIN(n, 8 - first % 8) : 0; /* before the first whole byte */
     for (size_t i = 0; i < head; i++) {
-        const bool bit = tg__bit(bits, first + i);
-        const uint8_t *value = bit && minus ? minus : plus;
-        float x = tg__f32_from(tg__get32(value + (columns ? 4 * i : 0)));
-        x = (bit && !minus ? 0 - x : x) * weight;
+        const uint8_t *value = tg__bit(bits, first + i) ? minus : plus;
+        const float x = tg__f32_from(tg__get32(value + (columns ? 4 * i : 0))) * weight;
         dst[i] = add ? dst[i] + x : x;
     }
     bits += (first + head) / 8;
     dst += head;
     EACH_VEC(n - head, {
         const vec up = values(plus, head + i, left, columns);
-        vec down = vec_splat(0) - up;
-        if (minus)
-            down = values(minus, head + i, left, columns);
-        vec x = vec_pick(mask_get(bits, i, left), down, up) * vec_splat(weight);
+        vec x = vec_pick(mask_get(bits, i, left), values(minus, head + i, left, columns), up);
+        x = x * vec_splat(weight);
         if (add)
             x = GET(dst) + x;
         PUT(dst, x);

@@ -231,9 +231,8 @@ static void residual_quant(void **state)
 static void residual_signs(void **state)
 {
     (void)state;
-    static const char *const codecs[] = {
-        "sign", "sign:scale=tensor",   "sign:scale=row",  "sign:scale=rank1",
-        "1bit", "1bit:threshold=mean", "1bit:weights=yes"};
+    static const char *const codecs[] = {"sign", "sign:scale=tensor",   "sign:scale=row",
+                                         "1bit", "1bit:threshold=mean", "1bit:weights=yes"};
     tg__feedback_params params = {.world = 1};
     for (size_t i = 0; i < TG_COUNT(codecs); i++)
         compare("residual", codecs[i], params);

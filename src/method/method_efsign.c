@@ -7,11 +7,10 @@
 #include "method/method_keys.h"
 
 static const tg_key keys[] = {
-    TG__CHOICE(
-        "scale", "rank1", "tensor|row|rank1",
-        "mean |p| per tensor, as in the paper, or per row of a matrix; rank1: a weight of the "
-        "row times a factor of the column, and vectors as they are, if they are at most a "
-        "32nd of the elements"),
+    TG__CHOICE("scale", "row", "tensor|row",
+               "mean |p| per tensor as in the paper, or per row of a matrix (rows of zeros stay "
+               "zero), with "
+               "vectors as they are, if they are at most a 32nd of the elements"),
     TG__KEY_RESCALE("yes"),
     TG__KEY_EXCHANGE_TWOWAY,
     {.name = NULL},
@@ -22,15 +21,16 @@ const tg__method_def tg__method_efsign = {
               "Karimireddy et al. 2019, arXiv:1901.09847, alg. 1", keys},
     .card = {.struct_size = sizeof(tg_method_card),
              .family = "signs",
-             .sends = "the sign of each element, and a scale for each row and each column",
-             .bits = "1 + 32 / row length + 32 / column length",
+             .sends =
+                 "the sign of each element, and the mean magnitude of each row; few vectors as "
+                 "they are",
+             .bits = "1 + 32 / row length",
              .keeps = "1 vector: the residual",
-             .cost = "2 passes; 1 round, 1 delay",
+             .cost = "1 pass; 1 round, 1 delay",
              .use =
                  "1 bit per element where signsgd loses accuracy; learns with SGD's learning rate",
-             .limit =
-                 "exact for magnitudes of rank one; sum of eta * sent + eta * r = sum of eta * "
-                 "g, to rounding"},
+             .limit = "exact for rows of one magnitude; sum of eta * sent + eta * r = sum of eta * "
+                      "g, to rounding"},
     .program = &tg__default_program,
     .codec = "sign",
     .feedback = "residual",

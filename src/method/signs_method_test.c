@@ -118,6 +118,16 @@ static void paper_step(float *w, float *e, double eta, size_t row, size_t n)
     }
 }
 
+/* A vector that is sent as it is. */
+static void whole_step(float *w, float *e, double eta, size_t begin, size_t n)
+{
+    for (size_t i = begin; i < begin + n; i++) {
+        w[i] -= (float)eta * g[i] + e[i];
+        e[i] = 0;
+    }
+}
+
+/* With a scale per row, the vector is sent as it is, because it is short. */
 static void efsign_is_the_papers(void **state)
 {
     (void)state;
@@ -135,7 +145,7 @@ static void efsign_is_the_papers(void **state)
                 w[i] -= (float)eta * sent[i];
             for (size_t r = 0; r < (rows ? ROWS : 1); r++)
                 paper_step(paper, e, eta, r * COLS, rows ? COLS : ROWS * COLS);
-            paper_step(paper, e, eta, ROWS * COLS, BIAS);
+            (rows ? whole_step : paper_step)(paper, e, eta, ROWS * COLS, BIAS);
         }
         const float *r = tg__feedback_pending(m->feedback);
         for (size_t i = 0; i < N; i++) {

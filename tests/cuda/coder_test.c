@@ -69,8 +69,10 @@ static void lay_out(pair *p, int layout)
         const bool last = k + 1 == 20;
         size_t n = layout == 1 ? k + 1 : rows * rows * 3, cols = layout == 1 ? 1 : 3;
         if (last || n > left) {
-            n = left;
-            cols = 1;
+            const bool few =
+                layout == 2 && p->n % 2 == 0 && left > 60; /* a short vector at the end */
+            n = few ? (left - left / 60) / 3 * 3 : left;
+            cols = few ? 3 : 1;
         }
         p->segments[p->nsegments++] = (tg_segment){at, n, n / cols, cols, cols > 1 ? 2 : 1};
         at += n;

@@ -227,7 +227,6 @@ static void test_bits(void **state)
         "1bit",
         "1bit:weights=no",
         "efsign",
-        "efsign:scale=row",
         "signsgd",
         "signum",
         "qsgd:bits=4",

@@ -10,7 +10,7 @@ import telegrad.torch
 
 RANK, SIZE, PORT = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 N, STEPS = 30011, 4
-SPECS = ("topk:density=0.01", "dgc:density=0.01,warmup=2", "2bit", "1bit:weights=no", "efsign:scale=row", "qsgd:bits=4", "int8:exchange=allgather",
+SPECS = ("topk:density=0.01", "dgc:density=0.01,warmup=2", "2bit", "1bit:weights=no", "efsign", "qsgd:bits=4", "int8:exchange=allgather",
          "fp16:exchange=allgather", "powersgd:rank=2", "randomk:density=0.1", "dense")
 
 

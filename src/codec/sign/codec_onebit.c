@@ -230,7 +230,6 @@ static void write_weighted(const onebit *own, tg__pool *pool, const job *j)
 {
     tg__rank1_write(&(tg__rank1){.k = j->k,
                                  .pool = pool,
-                                 .two = true,
                                  .x = j->x,
                                  .g = j->g,
                                  .rows = j->rows,

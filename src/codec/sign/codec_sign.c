@@ -2,21 +2,17 @@
  *
  *     scale=none     decoded = -1 or 1
  *     scale=tensor   decoded = -s or s, s = |x|_1 / n of the tensor
- *     scale=row      the same for each row of the tensor's matrix; a vector is one row
- *     scale=rank1    -w f or w f, a weight of the row times a factor of the column (rank1.h); small
- *                    matrices, for which these would be too many, have scale=row. Tensors that are
- *                    vectors are sent as they are, if they are few
+ *     scale=row      the same for each row of the tensor's matrix; a vector is one row. Tensors
+ *                    that are vectors are sent as they are, if they are few (strips.h)
  *
  * s is a mean, computed in f64 by lanes and chunks and sent as f32. If a part cuts a tensor or a
  * row, each piece has its own scale. A row of zeros stays zero: its scale is 0.
  *
- * payload: scale=none (aux 0): the bits; else strips.h, with a scale for each row (aux 1), or
- * weights and factors (aux 2).
+ * payload: scale=none (aux 0): the bits; else (aux 1) strips.h, a scale for each row.
  *
  * Source: Bernstein et al. 2018, arXiv:1802.04434; Karimireddy et al. 2019, arXiv:1901.09847 */
 #include "codec/sign/codec_sign.h"
 #include "base/mem.h"
-#include "codec/sign/rank1.h"
 #include "codec/sign/strips.h"
 #include "kernel/kernel.h"
 #include "telegrad/spec.h"
@@ -24,39 +20,23 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { AUX_NONE = 0, AUX_ROWS = 1, AUX_RANK1 = 2 };
+enum { AUX_NONE = 0, AUX_SCALED = 1 };
 
 typedef struct sign {
     tg__strip_coder strips; /* first member */
-    uint16_t aux;
+    bool scaled;
     double *partial; /* sums of the chunks of a long row */
-    double *room;    /* of the largest matrix (scale=rank1) */
 } sign;
 
 static size_t bound(const tg_codec *c, size_t n)
 {
     const sign *own = c->impl;
-    return TG__FRAME_HEAD + (own->aux ? n * sizeof(float) : tg__strip_row_bytes(n));
+    return TG__FRAME_HEAD + (own->scaled ? n * sizeof(float) : tg__strip_row_bytes(n));
 }
 
 static size_t one_a_row(size_t rows, size_t cols)
 {
-    (void)cols;
-    return rows;
-}
-
-/* Whether a strip of scale=rank1 has weights and factors: if these are at most 3 bits per
- * element. */
-static bool has_factors(size_t rows, size_t cols)
-{
-    return rows > 1 && 3 * rows * cols >= 32 * (rows + cols);
-}
-
-static size_t rank1_values(size_t rows, size_t cols)
-{
-    if (rows == 0)
-        return cols;
-    return has_factors(rows, cols) ? rows + cols : rows;
+    return rows == 0 ? cols : rows;
 }
 
 /* ---- encoding -------------------------------------------------------------------------------- */
@@ -161,33 +141,6 @@ static void write_strip(tg__pool *pool, job j, size_t rows)
     }
 }
 
-/* Allocate memory for the largest matrix of the part. */
-static tg_status make_room(tg_codec *c, const tg_encode_context *ctx, const tg__part *part)
-{
-    sign *own = c->impl;
-    size_t most = 0;
-    tg__strip strip;
-    for (tg__strips s = tg__strips_of(ctx, part, own->strips.min_rows, own->strips.plain);
-         tg__strips_next(&s, &strip);)
-        if (own->aux == AUX_RANK1 && has_factors(strip.rows, strip.cols))
-            most = TG__MAX(most, TG__RANK1_ROOM(strip.rows, strip.cols));
-    return tg__scratch(c, &own->room, most, 1);
-}
-
-static void write_matrix(const sign *own, tg__pool *pool, const job *j, size_t rows)
-{
-    tg__rank1_write(&(tg__rank1){.k = j->k,
-                                 .pool = pool,
-                                 .x = j->x,
-                                 .g = j->g,
-                                 .rows = rows,
-                                 .cols = j->cols,
-                                 .room = own->room,
-                                 .values = j->values,
-                                 .bits = j->bits,
-                                 .spoilt = j->spoilt});
-}
-
 static tg_status write_scaled(tg_codec *c, const tg_encode_context *ctx, float *x, const float *g,
                               tg__part *part)
 {
@@ -196,7 +149,6 @@ static tg_status write_scaled(tg_codec *c, const tg_encode_context *ctx, float *
     uint8_t *payload;
     const size_t chunks = (part->hi - part->lo) / TG__CHUNK + 1;
     TG_TRY(tg__scratch(c, &own->partial, chunks, sizeof(double)));
-    TG_TRY(make_room(c, ctx, part));
     TG_TRY(tg__strips_begin(c, ctx, part, &l, &payload));
     atomic_bool spoilt = false;
     job j = {.k = tg__kernel(),
@@ -212,16 +164,14 @@ static tg_status write_scaled(tg_codec *c, const tg_encode_context *ctx, float *
         j.cols = strip.cols;
         if (strip.rows == 0)
             tg__strip_put(j.k, j.x, j.g, j.cols, j.values, &spoilt);
-        else if (own->aux == AUX_RANK1 && has_factors(strip.rows, strip.cols))
-            write_matrix(own, c->pool, &j, strip.rows);
         else
             write_strip(c->pool, j, strip.rows);
-        j.values += own->strips.values(strip.rows, strip.cols) * sizeof(float);
+        j.values += one_a_row(strip.rows, strip.cols) * sizeof(float);
         j.bits += strip.rows * tg__strip_row_bytes(strip.cols);
     }
     if (spoilt)
         return tg__encode_spoilt(c);
-    tg__strips_end(c, part, &l, payload, own->aux);
+    tg__strips_end(c, part, &l, payload, AUX_SCALED);
     return TG_OK;
 }
 
@@ -232,7 +182,7 @@ static tg_status write_part(tg_codec *c, const tg_encode_context *ctx, float *x,
     size_t n = part->hi - part->lo;
     if (n == 0)
         tg__part_zero(part, TG__ID_sign);
-    else if (own->aux)
+    else if (own->scaled)
         return write_scaled(c, ctx, x, g, part);
     else {
         job j = {.k = tg__kernel(),
@@ -248,40 +198,22 @@ static tg_status write_part(tg_codec *c, const tg_encode_context *ctx, float *x,
 static tg_status init(tg_codec *c)
 {
     const char *scale = tg_spec_word(c->spec, "scale");
-    const bool rank1 = strcmp(scale, "rank1") == 0, row = strcmp(scale, "row") == 0;
-    const bool none = strcmp(scale, "none") == 0;
-    *(sign *)c->impl = (sign){.strips = {.values = rank1 ? rank1_values : one_a_row,
-                                         .min_rows = row || rank1 ? 2 : SIZE_MAX,
-                                         .plain = rank1,
+    const bool row = strcmp(scale, "row") == 0;
+    *(sign *)c->impl = (sign){.strips = {.values = one_a_row,
+                                         .min_rows = row ? 2 : SIZE_MAX,
+                                         .plain = row,
                                          .write = write_part},
-                              .aux = none    ? AUX_NONE
-                                     : rank1 ? AUX_RANK1
-                                             : AUX_ROWS};
+                              .scaled = strcmp(scale, "none") != 0};
     return TG_OK;
 }
 
 /* ---- decoding -------------------------------------------------------------------------------- */
 
-static tg__strip_values *values_of(const tg__frame *f)
-{
-    return f->aux == AUX_RANK1 ? rank1_values : one_a_row;
-}
-
-/* Check the values of a strip. */
-static tg_status check_values(const tg__frame *f, tg__strip s, const uint8_t *at)
-{
-    TG_TRY(tg__strip_check_floats("sign", at, values_of(f)(s.rows, s.cols), s.rows > 0));
-    if (f->aux == AUX_RANK1 && has_factors(s.rows, s.cols) && !tg__rank1_finite(at, s.rows, s.cols))
-        return tg_fail(TG_E_CORRUPT, "sign frame: the largest weight times the largest factor of a "
-                                     "strip is not finite");
-    return TG_OK;
-}
-
 static tg_status check(const tg__frame *f)
 {
-    if (f->aux > AUX_RANK1 || f->n == 0)
-        return tg_fail(TG_E_CORRUPT, "sign frame: aux=%#x n=%u: aux must be 0, 1 or 2, n > 0",
-                       f->aux, f->n);
+    if (f->aux > AUX_SCALED || f->n == 0)
+        return tg_fail(TG_E_CORRUPT, "sign frame: aux=%#x n=%u: aux must be 0 or 1, n > 0", f->aux,
+                       f->n);
     if (f->aux == AUX_NONE) {
         size_t want = tg__strip_row_bytes(f->n);
         if (f->payload_len != want)
@@ -292,12 +224,13 @@ static tg_status check(const tg__frame *f)
         return TG_OK;
     }
     tg__strip_layout l;
-    TG_TRY(tg__strips_check(f, "sign", values_of(f), f->aux == AUX_RANK1, &l));
+    TG_TRY(tg__strips_check(f, "sign", one_a_row, true, &l));
     const uint8_t *at = f->payload + l.values;
     for (size_t i = 0; i < l.strips; i++) {
         const tg__strip s = tg__strip_at(f, i);
-        TG_TRY(check_values(f, s, at));
-        at += values_of(f)(s.rows, s.cols) * sizeof(float);
+        const size_t n = one_a_row(s.rows, s.cols);
+        TG_TRY(tg__strip_check_floats("sign", at, n, s.rows > 0));
+        at += n * sizeof(float);
     }
     return TG_OK;
 }
@@ -306,35 +239,20 @@ static void decode_piece(const tg__strip_piece *p, float *dst, bool add_up)
 {
     const tg__kernels *k = tg__kernel();
     float scale;
+    if (p->rows == 0) {
+        tg__strip_get(p, dst, add_up);
+        return;
+    }
     tg__floats_get(&scale, p->values + p->row * sizeof(float), 1);
     (add_up ? k->sign_decode_add : k->sign_decode)(dst, p->bits, p->col % 8, p->n, scale,
                                                    0 - scale);
 }
 
-static void decode_matrix(const tg__strip_piece *p, float *dst, bool add_up)
-{
-    const tg__kernels *k = tg__kernel();
-    float weight;
-    if (p->rows == 0) {
-        tg__strip_get(p, dst, add_up);
-        return;
-    }
-    if (!has_factors(p->rows, p->cols)) {
-        decode_piece(p, dst, add_up);
-        return;
-    }
-    tg__floats_get(&weight, p->values + p->row * sizeof(float), 1);
-    (add_up ? k->column_decode_add
-            : k->column_decode)(dst, p->bits, p->col % 8, p->n, weight,
-                                p->values + (p->rows + p->col) * sizeof(float), NULL);
-}
-
 static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add_up)
 {
     const tg__kernels *k = tg__kernel();
-    if (f->aux != AUX_NONE)
-        tg__strips_decode(f, values_of(f), lo, hi, dst, add_up,
-                          f->aux == AUX_RANK1 ? decode_matrix : decode_piece);
+    if (f->aux == AUX_SCALED)
+        tg__strips_decode(f, one_a_row, lo, hi, dst, add_up, decode_piece);
     else
         (add_up ? k->sign_decode_add : k->sign_decode)(dst + lo, f->payload + lo / 8, 0, hi - lo, 1,
                                                        -1);
@@ -348,15 +266,13 @@ const uint8_t *tg__sign_bits(const uint8_t *frame)
 }
 
 static const tg_key keys[] = {
-    TG__CHOICE(
-        "scale", "none", "none|tensor|row|rank1",
-        "what the signs are multiplied by: nothing, the mean |x| of the tensor, of each row, "
-        "or a weight of the row times a factor of the column; rank1 sends vectors as they "
-        "are, if they are at most a 32nd of the elements"),
+    TG__CHOICE("scale", "none", "none|tensor|row",
+               "what the signs are multiplied by: nothing, the mean |x| of the tensor, or of each "
+               "row; row sends vectors as they are, if they are at most a 32nd of the elements"),
     {.name = NULL},
 };
 
-static const char *const settings[] = {"scale=tensor", "scale=row", "scale=rank1", NULL};
+static const char *const settings[] = {"scale=tensor", "scale=row", NULL};
 
 const tg__codec_ops tg__codec_sign = {
     .entry = {"sign", "signs, one bit each, with or without scales",

@@ -10,10 +10,10 @@ enum { SHARE = 128 }; /* the fewest columns for one core */
 
 typedef struct job {
     const tg__rank1 *m;
-    double *sums[4];         /* (cols) of column_weigh_signs; of column_weigh: the first one */
+    double *sums[4];         /* (cols) see column_weigh_signs */
     float *t, *plus, *minus; /* (cols) threshold, which is 0, and values, without weights */
     float *weights;          /* (rows) */
-    double squares, limit;   /* the sum of all weight^2; of values */
+    double limit;            /* of values */
     size_t first, rows;      /* those at work */
 } job;
 
@@ -53,10 +53,7 @@ static void weigh_range(void *arg, size_t lo, size_t hi)
     const tg__rank1 *m = j->m;
     const float *x = m->x + j->first * m->cols + lo, *weights = j->weights + j->first;
     double *const sums[] = {j->sums[0] + lo, j->sums[1] + lo, j->sums[2] + lo, j->sums[3] + lo};
-    if (m->two)
-        m->k->column_weigh_signs(x, m->cols, j->rows, hi - lo, weights, sums);
-    else
-        m->k->column_weigh(x, m->cols, j->rows, hi - lo, weights, sums[0]);
+    m->k->column_weigh_signs(x, m->cols, j->rows, hi - lo, weights, sums);
 }
 
 /* Each row is read twice, for its weight and for the columns' sums. In between come so few others
@@ -75,13 +72,11 @@ static void sum_up(job *j)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static void find_range(job *j)
+static void find_limit(job *j)
 {
     float largest = 0;
-    for (size_t r = 0; r < j->m->rows; r++) {
-        j->squares += (double)j->weights[r] * (double)j->weights[r];
+    for (size_t r = 0; r < j->m->rows; r++)
         largest = TG__MAX(largest, j->weights[r]);
-    }
     const double limit = (double)FLT_MAX / (double)largest * (1 - (double)FLT_EPSILON);
     j->limit = TG__MIN(limit, (double)FLT_MAX);
 }
@@ -97,14 +92,10 @@ static float value_of(const job *j, double sum, double squares)
 static void values_range(void *arg, size_t lo, size_t hi)
 {
     const job *j = arg;
-    for (size_t c = lo; c < hi; c++)
-        if (j->m->two) {
-            j->minus[c] = value_of(j, j->sums[0][c], j->sums[2][c]);
-            j->plus[c] = value_of(j, j->sums[1][c], j->sums[3][c]);
-        } else {
-            j->plus[c] = value_of(j, j->sums[0][c], j->squares);
-            j->minus[c] = 0 - j->plus[c];
-        }
+    for (size_t c = lo; c < hi; c++) {
+        j->minus[c] = value_of(j, j->sums[0][c], j->sums[2][c]);
+        j->plus[c] = value_of(j, j->sums[1][c], j->sums[3][c]);
+    }
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -124,13 +115,12 @@ void tg__rank1_write(const tg__rank1 *m)
     sum_up(&j);
     if (atomic_load(m->spoilt))
         return;
-    find_range(&j);
+    find_limit(&j);
     tg__pool_chunks(m->pool, m->cols, TG__CHUNK, values_range, &j);
     uint8_t *at = m->values + m->rows * sizeof(float);
     tg__floats_put(m->values, j.weights, m->rows);
     tg__floats_put(at, j.plus, m->cols);
-    if (m->two)
-        tg__floats_put(at + m->cols * sizeof(float), j.minus, m->cols);
+    tg__floats_put(at + m->cols * sizeof(float), j.minus, m->cols);
     tg__pool_chunks(m->pool, m->rows, TG__MAX(TG__CHUNK / m->cols, (size_t)1), settle_range, &j);
 }
 

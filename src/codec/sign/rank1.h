@@ -1,14 +1,12 @@
-/* Signs of a matrix with magnitudes of rank one: a weight of the row times a factor of the column,
- * or one of two values of the column. The weight is the mean |x| of the row. The factors and values
- * are the best ones for these weights: they minimise the sum of the squared errors of each column,
- * which is therefore not larger than that of zeros. With the weights w:
+/* A matrix as signs with magnitudes of rank one: a weight of the row times one of two values of the
+ * column. The weight is the mean |x| of the row. The values are the best ones for these weights:
+ * they minimise the sum of the squared errors of each column, which is therefore not larger than
+ * that of zeros:
  *
- *     factor_c = sum_r w_r |x_rc| / sum_r w_r^2
- *     value_c  = sum_r w_r x_rc / sum_r w_r^2, over the rows of its bit
+ *     value_c = sum_r w_r x_rc / sum_r w_r^2, over the rows of its bit
  *
- * Sums are in f64, those of columns by blocks of TG__COLUMN_BLOCK rows, each from 0. Weights,
- * factors and values are f32. Factors and values are limited, so that no product with a weight is
- * infinite.
+ * Sums are in f64, those of columns by blocks of TG__COLUMN_BLOCK rows, each from 0. Weights and
+ * values are f32. Values are limited, so that no product with a weight is infinite.
  *
  * Factored magnitudes as in Shazeer and Stern 2018, arXiv:1804.04235 (Adafactor); signs with scales
  * of rank one as in Xu et al. 2024, arXiv:2402.11295 (OneBit). */
@@ -22,12 +20,11 @@
 typedef struct tg__rank1 {
     const tg__kernels *k;
     tg__pool *pool;
-    bool two; /* values of the elements >= 0 and of those < 0; else one factor, of |x| */
     float *x;
     const float *g; /* NULL: x is not changed. Else x += g first, and x -= decoded afterwards */
     size_t rows, cols;
     void *room;          /* TG__RANK1_ROOM(rows, cols) bytes, aligned for doubles */
-    uint8_t *values;     /* [out] weights (rows), then factors (cols), or plus, minus (cols each) */
+    uint8_t *values;     /* [out] weights (rows), plus (cols), minus (cols) */
     uint8_t *bits;       /* [out] by rows, each beginning at a byte */
     atomic_bool *spoilt; /* [out] some x is not finite; then the rest is not written */
 } tg__rank1;

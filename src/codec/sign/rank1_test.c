@@ -19,7 +19,7 @@ enum { ALL = 130984, PARTS = 4 };
 static const tg_segment tensors[] = {{0, 1000, 20, 50, 0},       {1000, 7, 7, 1, 0},
                                      {1007, 70000, 70, 1000, 0}, {71007, 6, 2, 3, 0},
                                      {71013, 900, 900, 1, 0},    {71913, 59071, 19, 3109, 0}};
-static const char *const specs[] = {"sign:scale=rank1", "1bit:weights=yes"};
+static const char *const specs[] = {"sign:scale=row", "1bit:weights=yes"};
 
 static float x[ALL], g[ALL], r[ALL], out[ALL], want[ALL];
 static double weight[ALL];
@@ -68,13 +68,10 @@ static void rank_one_is_exact(void **state)
         for (size_t c = 0; c < COLS; c++, i++)
             x[i] = (test_random(&seed) & 1 ? 1.0f : -1.0f) * own * column[c];
     }
-    for (size_t s = 0; s < TG_COUNT(specs); s++) {
-        encode(specs[s], &matrix, 1, ROWS * COLS, 1);
-        for (size_t i = 0; i < (size_t)ROWS * COLS; i++)
-            if (fabsf(out[i] - x[i]) > 2e-7f * fabsf(x[i]))
-                fail_msg("%s: element %zu is %g, not %g", specs[s], i, (double)out[i],
-                         (double)x[i]);
-    }
+    encode("1bit:weights=yes", &matrix, 1, ROWS * COLS, 1);
+    for (size_t i = 0; i < (size_t)ROWS * COLS; i++)
+        if (fabsf(out[i] - x[i]) > 2e-7f * fabsf(x[i]))
+            fail_msg("element %zu is %g, not %g", i, (double)out[i], (double)x[i]);
 }
 
 /* ---- plain loops ----------------------------------------------------------------------------- */
@@ -109,7 +106,7 @@ static void plain_column(const char *spec, size_t lo, size_t rows, size_t stride
 static void plain_matrix(const char *spec, size_t lo, size_t rows, size_t cols)
 {
     const bool sign = spec[0] == 's';
-    const bool fits = sign ? rows > 1 && 3 * rows * cols >= 32 * (rows + cols) : cols >= 16;
+    const bool fits = !sign && cols >= 16;
     if (!sign && rows < 3) {
         plain_column(spec, lo, rows * cols, 1, true);
         return;
@@ -239,18 +236,15 @@ static void columns_never_grow(void **state)
             x[i] = i < SIDE || i % SIDE == 0 ? 1 : 0;
         if (kind < TG_COUNT(kinds))
             test_vector(x, (size_t)SIDE * SIDE, kinds[kind], 8);
-        for (size_t s = 0; s < TG_COUNT(specs); s++) {
-            encode(specs[s], &matrix, 1, (size_t)SIDE * SIDE, 1);
-            for (size_t c = 0; c < SIDE; c++) {
-                double norm = 0, error = 0;
-                for (size_t i = c; i < (size_t)SIDE * SIDE; i += SIDE) {
-                    norm += (double)x[i] * (double)x[i];
-                    error += ((double)x[i] - (double)out[i]) * ((double)x[i] - (double)out[i]);
-                }
-                if (!(error <= norm * (1 + 1e-6)))
-                    fail_msg("%s, kind %zu: column %zu: error %g, norm %g", specs[s], kind, c,
-                             error, norm);
+        encode("1bit:weights=yes", &matrix, 1, (size_t)SIDE * SIDE, 1);
+        for (size_t c = 0; c < SIDE; c++) {
+            double norm = 0, error = 0;
+            for (size_t i = c; i < (size_t)SIDE * SIDE; i += SIDE) {
+                norm += (double)x[i] * (double)x[i];
+                error += ((double)x[i] - (double)out[i]) * ((double)x[i] - (double)out[i]);
             }
+            if (!(error <= norm * (1 + 1e-6)))
+                fail_msg("kind %zu: column %zu: error %g, norm %g", kind, c, error, norm);
         }
     }
 }
@@ -332,7 +326,7 @@ static void damage_is_found(void **state)
     /* a vector of 40 and a matrix of 40 x 50 */
     static const tg_segment two[] = {{0, 40, 40, 1, 0}, {40, 2000, 40, 50, 0}};
     enum { STRIPS = 12, ROWS = 16, COLS = 20, ROWS_2 = 24, PLAIN = 32, WEIGHTS = 192 };
-    enum { FACTORS = WEIGHTS + 160 };
+    enum { VALUES = WEIGHTS + 160 };
     test_vector(x, 2040, TEST_GRADIENT, 4);
     for (size_t s = 0; s < TG_COUNT(specs); s++) {
         refused(specs[s], two, 2, STRIPS, 0, "0 strips");
@@ -346,15 +340,14 @@ static void damage_is_found(void **state)
         refused(specs[s], two, 2, PLAIN, 0x7fc00001, "must be finite");
         refused(specs[s], two, 2, WEIGHTS, 0x80000000, ">= 0");
         refused(specs[s], two, 2, WEIGHTS, 0x7f800000, "must be finite");
-        refused(specs[s], two, 2, FACTORS, 0x7f800000, "must be finite");
-        refused(specs[s], two, 2, WEIGHTS, 0x7f7fffff, "is not finite");
     }
-    for (size_t s = 0; s < TG_COUNT(specs); s++) { /* rows = 0 without the aux that allows it */
-        const size_t len = encode(specs[s], two, 2, 2040, 1);
-        tg__put32(frame, tg__get32(frame) - (UINT32_C(1) << 16));
-        assert_int_equal(tg__frame_check(frame, len, 2040, -1), TG_E_CORRUPT);
-        assert_non_null(strstr(tg_error(), "rows=0"));
-    }
+    refused("1bit:weights=yes", two, 2, VALUES, 0x7f800000, "must be finite");
+    refused("1bit:weights=yes", two, 2, WEIGHTS, 0x7f7fffff, "is not finite");
+    /* rows = 0 without the aux that allows it */
+    const size_t len = encode("1bit:weights=yes", two, 2, 2040, 1);
+    tg__put32(frame, tg__get32(frame) - (UINT32_C(1) << 16));
+    assert_int_equal(tg__frame_check(frame, len, 2040, -1), TG_E_CORRUPT);
+    assert_non_null(strstr(tg_error(), "rows=0"));
 }
 
 /* Infinity in a vector that is sent as it is. */

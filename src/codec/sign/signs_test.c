@@ -292,7 +292,7 @@ static void damage_is_found(void **state)
     for (size_t s = 0; s < 2; s++) {
         refused(specs[s], 60, &matrix, STRIPS, 0, "0 strips");
         refused(specs[s], 60, &matrix, STRIPS, 0xffffffff, "strips do not fit");
-        refused(specs[s], 60, &matrix, ROWS, 0, "rows=0");
+        refused(specs[s], 60, &matrix, ROWS, 0, s == 0 ? "n=60" : "rows=0");
         refused(specs[s], 60, &matrix, COLS, 0, "cols=0");
         refused(specs[s], 60, &matrix, ROWS, 0xffffffff, "rows=4294967295");
         refused(specs[s], 60, &matrix, COLS, 14, "n=60");
