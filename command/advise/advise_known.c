@@ -39,7 +39,7 @@ static const struct known_row rows[] = {
     {&lenet_methods, "ssgd", "fp16", "98.93 %"},
     {&lenet_methods, "ssgd", "qsgd:bits=4", "98.98 %"},
     {&lenet_methods, "updates", "2bit:lookahead=0", "98.90 %"},
-    {&lenet_methods, "updates", "1bit", "98.97 %"},
+    {&lenet_methods, "updates", "1bit:weights=no", "98.97 %"},
     {&lenet_methods, "updates", "topk:density=0.01,lookahead=0", "98.94 %"},
     {&lenet_methods, "ssgd", "dgc:density=0.001,warmup=1ep,lookahead=0", "98.94 %"},
     {&lenet_delays, "od", "dense", "99.10, 99.04 %"},
@@ -53,7 +53,7 @@ static const struct known_row rows[] = {
     {&resnet_compression, "ssgd", "topk:density=0.001,lookahead=0", "74.81 %"},
     {&resnet_momentum, "updates", "2bit", "76.1 %"},
     {&resnet_momentum, "updates", "topk:density=0.01", "75.2 %"},
-    {&resnet_momentum, "updates", "1bit", "72.1 %"},
+    {&resnet_momentum, "updates", "1bit:weights=no", "72.1 %"},
     {&resnet_momentum, "cd:k=5", "2bit:lookahead=0", "75.1 %"},
     {&resnet_delays, "od", "dense", "84.48 %"},
     {&resnet_delays, "dga:delay=5", "dense", "83.02 %"},
@@ -71,7 +71,7 @@ static const struct known_row rows[] = {
     {&gpt_delays, "dga:delay=20,every=5", "dense", "1.770"},
     {&gpt_updates, "cd:k=5", "2bit:lookahead=0", "1.512"},
     {&gpt_updates, "updates", "2bit", "1.507"},
-    {&gpt_updates, "updates", "1bit", "1.523"},
+    {&gpt_updates, "updates", "1bit:weights=no", "1.523"},
     {&gpt_updates, "updates", "topk:density=0.01", "1.530"},
 };
 
