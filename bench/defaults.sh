@@ -42,6 +42,10 @@ for model in gpt resnet20 charlstm lstm; do
         esac
         $model $method --method $method
     done
+    if [ $model = charlstm ]; then # 1bit as in the paper, and the same with vectors as they are
+        charlstm 1bit-paper --method 1bit:weights=no
+        charlstm 1bit-vectors --method 1bit:weights=no --rule '*bias*=f32'
+    fi
     $model post-local --strategy "local:every=8,after=$(echo "${EPOCHS:-$epochs}" | awk '{ print $1 / 2 }')ep"
     for strategy in od cd dga:delay=4 local:every=8 diloco streaming; do
         $model "$(echo $strategy | sed 's/:[a-z]*=//')" --strategy $strategy
