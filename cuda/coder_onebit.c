@@ -1,6 +1,6 @@
-/* 1bit on a GPU: see src/codec/sign/codec_onebit.c. weights=yes is left to the host, but for
- * decoding. A matrix with few columns and very many rows is slow, because each 32 columns are the
- * work of one block. */
+/* 1bit on a GPU: see src/codec/sign/codec_onebit.c. weights=yes is left to the host; frames with
+ * weights are decoded here. A matrix with few columns and very many rows is slow, because each 32
+ * columns are the work of one block. */
 #include "base/mem.h"
 #include "line_table.h"
 #include "onebit.h"
@@ -106,9 +106,9 @@ static tg_status init(tg_coder *c)
     if (!own->residual && strcmp(c->setup.feedback, "none") != 0)
         return tg_fail(TG_E_UNSUPPORTED, "codec 1bit with feedback=%s: not on a GPU",
                        c->setup.feedback);
-    if (tg_spec_flag(c->setup.spec, "weights"))
-        return tg_fail(TG_E_UNSUPPORTED, "codec 1bit: weights=yes: not on a GPU");
     own->mean = strcmp(tg_spec_word(c->setup.spec, "threshold"), "mean") == 0;
+    if (!own->mean && tg_spec_flag(c->setup.spec, "weights"))
+        return tg_fail(TG_E_UNSUPPORTED, "codec 1bit: weights=yes: not on a GPU");
     own->frame.id = ID;
     TG_TRY(tg__strip_frame_make(c, &own->frame, MIN_ROWS, false));
     TG_TRY(make_lines(c, own));

@@ -70,9 +70,10 @@ static tg_status init_scaled(tg_coder *c, sign *own, bool rows)
 {
     own->frame = (tg__strip_frame){.id = ID, .aux = AUX_SCALED, .rows = true};
     TG_TRY(tg__strip_frame_make(c, &own->frame, rows ? 2 : SIZE_MAX, rows));
-    if (own->frame.nvalues > c->setup.n / FEWEST + ROWS_FREE + plain_values(&own->frame))
+    const size_t scales = own->frame.nvalues - plain_values(&own->frame);
+    if (scales > c->setup.n / FEWEST + ROWS_FREE)
         return tg_fail(TG_E_UNSUPPORTED, "codec sign: scale=row: not on a GPU with %zu short rows",
-                       own->frame.nvalues);
+                       scales);
     if (own->frame.plain > 0)
         TG_TRY(make_plain(c, own));
     return make_lines(c, own);

@@ -111,8 +111,9 @@ int main(int argc, char **argv)
         "blocktopk:keep=5",
         "dct:keep=5,values=fp16",
     };
-    static const char *const of_matrices[] = {"atomo",          "1bit",      "1bit:threshold=mean",
-                                              "sign:scale=row", "blocktopk", "dct"};
+    static const char *const of_matrices[] = {
+        "atomo",     "1bit", "1bit:threshold=mean", "1bit:weights=yes", "sign:scale=row",
+        "blocktopk", "dct"};
     static const size_t ns[] = {0, 1, 2, 63, 64, 65, 500, MAX_N};
     static float x[MAX_N];
     FILE *file = argc == 2 ? fopen(argv[1], "wb") : NULL;

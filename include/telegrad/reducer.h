@@ -126,7 +126,7 @@ TG_API TG_NODISCARD tg_status tg_reducer_start_as(tg_reducer *r, tg_dtype dtype,
 /* The same for vectors in the memory that the reducer was created for.
  *
  * On a GPU: the method's memory is there, too. Methods with exchange=allgather and a codec that the
- * GPU has (topk, dgc, 2bit, 1bit, efsign, qsgd, int8, fp16, ...) code and decode there, so only
+ * GPU has (topk, dgc, 2bit, efsign, qsgd, int8, fp16, ...) code and decode there, so only
  * frames go to the host; vectors of others are copied to the host and coded there. Both give the
  * same bits. g is read by work that begins after what g->stream has been given before this call.
  * When the operation is done, mean is valid for work that mean->stream is given from then on. Until

@@ -181,7 +181,7 @@ typedef struct tg__kernels {
      * below, above, nbelow  (cols) the sums and numbers are added to these */
     void (*column_sums)(float *x, const float *g, size_t stride, size_t rows, size_t cols,
                         const float *t, double *below, double *above, uint32_t *nbelow);
-    /* sums += for each column, sums in f64 in the same blocks.
+    /* Adds to sums, for each column; in f64, in the same blocks.
      * weights  (rows) finite, not negative
      * sums     (4)(cols) of weight * x of the elements below 0, of the others, of weight^2 below 0,
      *          of the others */

@@ -7,10 +7,11 @@
 #include "method/method_keys.h"
 
 static const tg_key keys[] = {
-    TG__CHOICE("scale", "row", "tensor|row",
-               "mean |p| per tensor as in the paper, or per row of a matrix (rows of zeros stay "
-               "zero), with "
-               "vectors as they are, if they are at most a 32nd of the elements"),
+    TG__CHOICE(
+        "scale", "row", "tensor|row",
+        "mean |p| of each row of a matrix (rows of zeros stay zero; vectors are sent as they "
+        "are, if they are at most a 32nd of the bucket's elements), or of each tensor, as in "
+        "the paper"),
     TG__KEY_RESCALE("yes"),
     TG__KEY_EXCHANGE_TWOWAY,
     {.name = NULL},

@@ -22,9 +22,8 @@ const tg__method_def tg__method_onebit = {
     .card =
         {.struct_size = sizeof(tg_method_card),
          .family = "quantisation",
-         .sends =
-             "a bit per element, which selects one of two means of its column, and a weight for "
-             "each row",
+         .sends = "a bit per element, which selects one of two means of its column; a "
+                  "weight for each row; few vectors as they are",
          .bits = "1 + 64 / column length + 32 / row length",
          .keeps = "1 vector: the residual; twoway=yes: also 2/P of a vector, for the owner's block",
          .cost = "2 passes; 1 round, 1 delay; twoway: 2 rounds, 2 delays, 2 n/8 bytes for any P",

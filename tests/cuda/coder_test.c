@@ -71,7 +71,7 @@ static void lay_out(pair *p, int layout)
         if (last || n > left) {
             const bool few =
                 layout == 2 && p->n % 2 == 0 && left > 60; /* a short vector at the end */
-            n = few ? (left - left / 60) / 3 * 3 : left;
+            n = few ? (left - left / 35) / 3 * 3 : left;
             cols = few ? 3 : 1;
         }
         p->segments[p->nsegments++] = (tg_segment){at, n, n / cols, cols, cols > 1 ? 2 : 1};

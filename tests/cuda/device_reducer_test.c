@@ -226,6 +226,7 @@ static void test_bits(void **state)
         "2bit:threshold=0.5,lookahead=0.3",
         "1bit",
         "1bit:weights=no",
+        "1bit:threshold=mean",
         "efsign",
         "signsgd",
         "signum",

@@ -280,9 +280,10 @@ static tg_status make_room(tg_codec *c, const tg_encode_context *ctx, const tg__
     for (tg__strips s = strips_of(own, ctx, part); tg__strips_next(&s, &strip);)
         if (strip.rows > 1) {
             widest = TG__MAX(widest, strip.cols);
-            most = TG__MAX(most, TG__RANK1_ROOM(strip.rows, strip.cols));
+            if (own->weights && has_weights(strip.rows, strip.cols))
+                most = TG__MAX(most, TG__RANK1_ROOM(strip.rows, strip.cols));
         }
-    most = own->weights ? TG__MAX(most, widest * COLUMN_BYTES) : widest * COLUMN_BYTES;
+    most = TG__MAX(most, widest * COLUMN_BYTES);
     TG_TRY(tg__scratch(c, &own->columns, most, 1));
     of->below = own->columns;
     of->above = of->below + widest;

@@ -93,11 +93,11 @@ static void plain_column(const char *spec, size_t lo, size_t rows, size_t stride
     sums s = {{0, 0}, {0, 0}};
     for (size_t i = lo; i < lo + rows * stride; i += stride)
         add_up(&s, equal ? 1 : weight[i], x[i]);
-    const double factor = (s.x[0] - s.x[1]) / (s.squares[0] + s.squares[1]);
+    const double scale = (s.x[0] - s.x[1]) / (s.squares[0] + s.squares[1]);
     for (size_t i = lo; i < lo + rows * stride; i += stride) {
         const double w = equal ? 1 : weight[i];
         if (spec[0] == 's')
-            want[i] = (float)((x[i] < 0 ? -w : w) * factor);
+            want[i] = (float)((x[i] < 0 ? -scale : scale));
         else
             want[i] = (float)(w * s.x[x[i] < 0] / s.squares[x[i] < 0]);
     }
@@ -106,7 +106,7 @@ static void plain_column(const char *spec, size_t lo, size_t rows, size_t stride
 static void plain_matrix(const char *spec, size_t lo, size_t rows, size_t cols)
 {
     const bool sign = spec[0] == 's';
-    const bool fits = !sign && cols >= 16;
+    const bool weighted = cols >= 16;
     if (!sign && rows < 3) {
         plain_column(spec, lo, rows * cols, 1, true);
         return;
@@ -117,11 +117,11 @@ static void plain_matrix(const char *spec, size_t lo, size_t rows, size_t cols)
             sum += fabs((double)x[i]) / (double)cols;
         for (size_t i = lo + row * cols; i < lo + (row + 1) * cols; i++)
             weight[i] = sum;
-        if (sign && !fits)
+        if (sign)
             plain_column(spec, lo + row * cols, cols, 1, true);
     }
-    for (size_t c = 0; (fits || !sign) && c < cols; c++)
-        plain_column(spec, lo + c, rows, cols, !fits);
+    for (size_t c = 0; !sign && c < cols; c++)
+        plain_column(spec, lo + c, rows, cols, !weighted);
 }
 
 /* A piece [lo, hi) of the tensor: the end of a row, whole rows, the beginning of a row; a vector as
@@ -292,7 +292,7 @@ static void threads_and_ranges(void **state)
 
 /* ---- extremes and damage --------------------------------------------------------------------- */
 
-/* A row and a column of the largest floats: their weight times their factor would be infinite. */
+/* A row and a column of the largest floats: their weight times their value would be infinite. */
 static void huge_values(void **state)
 {
     (void)state;

@@ -247,7 +247,8 @@ static void decode_strip(tg__strip s, const uint8_t *values, const uint8_t *bits
                              .col = col,
                              .n = n,
                              .values = values,
-                             .bits = bits + row * tg__strip_row_bytes(s.cols) + col / 8};
+                             .bits = s.rows > 0 ? bits + row * tg__strip_row_bytes(s.cols) + col / 8
+                                                : bits};
         decode(&p, dst + at, add);
     }
 }
