@@ -5,42 +5,48 @@
 
 enum { JOBS = 4 };
 
+/* Of one model, the longest job is the last. */
 static const struct {
+    const char *model; /* how the model's name begins */
     const char *name, *unit;
     int digits;
-} jobs[JOBS] = {{"GPT, 4 epochs", "nats", 2},
-                {"GPT, 12 epochs", "nats", 2},
-                {"ResNet-20, 4 epochs", "points", 1},
-                {"character LSTM, 3 epochs", "nats", 2}};
+    double seeds;
+} jobs[JOBS] = {{"gpt", "GPT, 4 epochs", "nats", 2, 0.04},
+                {"gpt", "GPT, 12 epochs", "nats", 2, 0.04},
+                {"resnet", "ResNet-20, 4 epochs", "points", 1, 1},
+                {"lstm", "character LSTM, 3 epochs", "nats", 2, 0.04}};
 
 #define NONE (double)NAN /* was not trained */
 
-static const struct known_loss {
+static const struct trained {
     tg_kind kind;
     const char *spec;
     double loss[JOBS];
 } known[] = {
     {TG_KIND_METHOD, "topk", {0.12, 0.03, 0.1, 0.03}},
     {TG_KIND_METHOD, "adacomp", {0.09, 0.04, 1.5, 0.03}},
-    {TG_KIND_METHOD, "dgc", {NONE, NONE, 3.7, NONE}},
+    {TG_KIND_METHOD, "cltk", {0.61, NONE, NONE, 0.08}},
+    {TG_KIND_METHOD, "cltk:beta=0.1", {0.29, NONE, NONE, 0.19}},
+    {TG_KIND_METHOD, "cltk:density=0.04", {0.45, NONE, NONE, NONE}},
+    {TG_KIND_METHOD, "dgc", {NONE, NONE, 3.7, 0.11}},
     {TG_KIND_METHOD, "2bit", {0.09, 0.01, -0.8, 0.01}},
     {TG_KIND_METHOD, "1bit", {0.09, NONE, 0.5, 0.00}},
     {TG_KIND_METHOD, "1bit:weights=no", {0.10, 0.02, 3.2, 0.46}},
-    {TG_KIND_METHOD, "efsign", {NONE, NONE, NONE, 0.01}},
-    {TG_KIND_METHOD, "powersgd", {NONE, 0.10, NONE, NONE}},
-    {TG_KIND_METHOD, "qsgd", {NONE, -0.01, NONE, 0.01}},
+    {TG_KIND_METHOD, "efsign", {0.08, NONE, NONE, 0.01}},
+    {TG_KIND_METHOD, "powersgd", {0.25, 0.10, NONE, 0.06}},
+    {TG_KIND_METHOD, "qsgd", {-0.01, 0.02, NONE, 0.01}},
     {TG_KIND_STRATEGY, "cd", {0.06, 0.01, 0.2, -0.01}},
     {TG_KIND_STRATEGY, "od", {0.02, NONE, -1.2, 0.00}},
     {TG_KIND_STRATEGY, "dga:delay=4", {0.17, NONE, NONE, 0.10}},
-    {TG_KIND_STRATEGY, "local:every=8", {0.13, 0.02, 3.5, 0.02}},
-    {TG_KIND_STRATEGY, "local:every=8,after=2ep", {0.03, NONE, NONE, NONE}},
+    {TG_KIND_STRATEGY, "local:every=8", {0.13, 0.05, 3.5, 0.02}},
+    {TG_KIND_STRATEGY, "local:every=8,after=2ep", {0.03, NONE, NONE, 0.00}},
     {TG_KIND_STRATEGY, "diloco", {0.26, 0.09, NONE, 0.06}},
     {TG_KIND_STRATEGY, "diloco:every=20", {0.09, NONE, NONE, NONE}},
     {TG_KIND_STRATEGY, "streaming", {0.26, NONE, NONE, 0.07}},
 };
 enum { KNOWN = sizeof known / sizeof *known };
 
-static bool is_of(const struct known_loss *k, tg_kind kind, const char *name)
+static bool is_of(const struct trained *k, tg_kind kind, const char *name)
 {
     return k->kind == kind && strcspn(k->spec, ":") == strlen(name) &&
            strncmp(k->spec, name, strlen(name)) == 0;
@@ -78,4 +84,42 @@ json_t *known_losses_json(tg_kind kind, const char *name)
             }
         }
     return list;
+}
+
+/* Compare the normal forms without the exchange, which is the last key if there is one. */
+static bool mean_the_same(const tg_spec *spec, const char *other)
+{
+    const char *text = tg_spec_text(spec), *end = strstr(text, "exchange=");
+    const size_t len = end ? (size_t)(end - text) : strlen(text);
+    return strncmp(text, other, len) == 0 &&
+           (end ? strncmp(other + len, "exchange=", 9) == 0 : other[len] == '\0');
+}
+
+static bool is_meant(const struct trained *k, tg_kind kind, const tg_spec *spec)
+{
+    tg_spec *other;
+    if (!is_of(k, kind, tg_spec_name(spec)) || tg_registry_parse(kind, k->spec, &other) != TG_OK)
+        return false;
+    const bool same = mean_the_same(spec, tg_spec_text(other));
+    tg_spec_free(other);
+    return same;
+}
+
+bool known_losses_find(tg_kind kind, const tg_spec *spec, const char *model, known_loss *k)
+{
+    bool found = false;
+    for (size_t i = 0; i < KNOWN; i++)
+        for (size_t j = 0; j < JOBS; j++) {
+            if (isnan(known[i].loss[j]) || !is_meant(&known[i], kind, spec) ||
+                strncmp(model, jobs[j].model, strlen(jobs[j].model)) != 0)
+                continue;
+            *k = (known_loss){.spec = known[i].spec,
+                              .job = jobs[j].name,
+                              .unit = jobs[j].unit,
+                              .digits = jobs[j].digits,
+                              .loss = known[i].loss[j],
+                              .seeds = jobs[j].seeds};
+            found = true;
+        }
+    return found;
 }

@@ -6,6 +6,7 @@
 #include "telegrad/registry.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 /* A line for each spec of the entry that was trained, in its card. */
@@ -13,5 +14,17 @@ void known_losses_print(tg_kind kind, const char *name, FILE *out);
 
 /* The same as an array of objects with spec, job, loss and unit. NULL: out of memory */
 json_t *known_losses_json(tg_kind kind, const char *name);
+
+typedef struct known_loss {
+    const char *spec, *job, *unit;
+    int digits; /* of the loss, to print */
+    double loss;
+    double seeds; /* losses up to this may be due to the seed */
+} known_loss;
+
+/* What a spec lost, in the longest job with a model of this kind. The specs of the table mean a
+ * spec that gives the same keys the same values, its exchange aside. Returns false: none does.
+ * model  a model's spec */
+bool known_losses_find(tg_kind kind, const tg_spec *spec, const char *model, known_loss *k);
 
 #endif

@@ -1,5 +1,6 @@
 #include "command/train/run_defaults.h"
 #include "command/job/launch.h"
+#include "command/train/loss_notes.h"
 #include "command/train/optimizer_default.h"
 #include "command/train/rate_hints.h"
 #include "command/train/run_notes.h"
@@ -259,5 +260,6 @@ tg_status run_defaults_settle(struct run_options *o)
     check_fusion(o);
     check_slow(o);
     TG_TRY(check_optimizer(o));
-    return rate_hints_check(o);
+    TG_TRY(rate_hints_check(o));
+    return loss_notes_check(o);
 }

@@ -329,6 +329,28 @@ class Defaults(CliTest):
         self.assertRegex(tuned.stdout, r"--optimizer adamw:lr=0\.00[12] ")  # completed as below
         self.assertEqual(optimizer("--optimizer", "adamw:lr=0.002")[0], "adamw:lr=0.002,weight_decay=0.1")
 
+    def test_known_losses_are_warned_of(self):
+        """With a model of the kind that was trained, the same values of keys, and more than one worker."""
+        with open(self.path("text"), "w", encoding="utf-8") as file:
+            file.write("to be or not to be\n" * 200)
+        job = ["train", "--model", "gpt:layers=1,heads=1,embed=8", "--data", "text:" + self.path("text"), "--context", "16", "--batch", "2",
+               "--workers", "2", "--steps", "2", "--dry-run"]
+
+        def said(*args):
+            done = run(*over(*job, *args))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stderr
+
+        lost = "warning: method powersgd lost 0.10 nats beside dense training (GPT, 12 epochs): see telegrad methods powersgd\n"
+        self.assertIn(lost, said("--method", "powersgd"))
+        self.assertIn(lost, said("--method", "powersgd:rank=4,exchange=ring"))
+        self.assertIn("strategy diloco lost 0.06 nats beside dense training (character LSTM, 3 epochs): see telegrad strategies diloco",
+                      said("--model", "lstm:hidden=4,embed=4", "--strategy", "diloco"))
+        for args in (["--method", "powersgd:rank=8"], ["--method", "powersgd", "--workers", "1"], ["--method", "qsgd"],
+                     ["--method", "2bit"], ["--strategy", "od"]):
+            self.assertNotIn(" lost ", said(*args))
+        self.assertNotIn(" lost ", run("train", *TINY, "--model", "mlp", "--workers", "2", "--method", "powersgd", "--dry-run").stderr)
+
     def test_a_single_node_is_warned_of(self):
         self.started("--nodes", "2", "--method", "topk", said=["warning: --nodes 2 with 2 workers: all workers are in one node", "method topk saves no bytes"])
         self.started("--nodes", "1", "--method", "topk")

@@ -1,0 +1,27 @@
+#include "command/train/loss_notes.h"
+#include "command/catalog/known_losses.h"
+#include "command/job/launch.h"
+#include "command/train/run_notes.h"
+
+#include <string.h>
+
+static tg_status check(struct run_options *o, tg_kind kind, const char *text)
+{
+    tg_spec *spec;
+    known_loss k;
+    TG_TRY(tg_registry_parse(kind, text, &spec));
+    if (known_losses_find(kind, spec, o->model, &k) && k.loss > k.seeds)
+        run_notes_add(o, true, "%s %s lost %.*f %s beside dense training (%s): see telegrad %s %s",
+                      tg_kind_name(kind), k.spec, k.digits, k.loss, k.unit, k.job,
+                      kind == TG_KIND_METHOD ? "methods" : "strategies", tg_spec_name(spec));
+    tg_spec_free(spec);
+    return TG_OK;
+}
+
+tg_status loss_notes_check(struct run_options *o)
+{
+    if (launch_ranks_told(&o->net, o->workers) == 1 && o->servers == 0)
+        return TG_OK;
+    TG_TRY(check(o, TG_KIND_METHOD, options_method(o)));
+    return check(o, TG_KIND_STRATEGY, o->strategy);
+}
