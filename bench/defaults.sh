@@ -42,7 +42,12 @@ for model in gpt resnet20 charlstm lstm; do
         esac
         $model $method --method $method
     done
-    if [ $model = charlstm ]; then # 1bit as in the paper, and the same with vectors as they are
+    case $model in gpt | charlstm) $model cltk-filter --method cltk:beta=0.1 ;; esac
+    if [ $model = gpt ]; then
+        gpt cltk-density --method cltk:density=0.04
+    fi
+    if [ $model = charlstm ]; then # powersgd with steps; 1bit as in the paper, and the same with vectors as they are
+        charlstm powersgd-updates --method powersgd --strategy updates
         charlstm 1bit-paper --method 1bit:weights=no
         charlstm 1bit-vectors --method 1bit:weights=no --rule '*bias*=f32'
     fi

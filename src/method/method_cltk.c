@@ -7,9 +7,9 @@
 static const tg_key keys[] = {
     TG__KEY_DENSITY("0.01"),
     TG__KEY_WARMUP("0"),
-    TG__KEY(REAL, "beta", "0.1", 0, 1,
+    TG__KEY(REAL, "beta", "1", 0, 1,
             "low-pass filter of the residual: the share of what was not sent that enters it in a "
-            "step; 1: all, common error feedback",
+            "step; 1: all; with Adam try 0.1, which is ScaleCom's",
             .min_open = true),
     TG__KEY_LOOKAHEAD_LEADER,
     TG__CHOICE("values", "f32", "f32|fp16",
@@ -28,13 +28,12 @@ const tg__method_def tg__method_cltk = {
             .sends = "the leader, a different rank each step: k indices; all ranks: k values at "
                      "these places",
             .bits = "32 density, and 9 density at the leader: 0.41 at 1 %",
-            .keeps =
-                "1 vector: the residual, and another one within a step (beta=1: only the first)",
+            .keeps = "1 vector: the residual (beta below 1: another one within a step)",
             .cost = "r += g, the leader's selection, a gather; 3 rounds, 3 delays (4 from 9 ranks "
                     "on), 8 k (P-1)/P bytes and the coded indices",
             .use = "many ranks with similar gradients: bytes do not grow with P, and the choice is "
                    "not random as in randomk",
-            .limit = "density=1: synchronous SGD, exactly; beta=1: common error feedback, on one "
+            .limit = "density=1: synchronous SGD, exactly; beta=1 is common error feedback: on one "
                      "rank topk:values=f32",
         },
     .program = &tg__leader_support_program,

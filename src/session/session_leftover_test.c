@@ -18,7 +18,7 @@ static const char *const methods[] = {
     "topk:density=0.1,values=f32,exchange=reducescatter",
     "topk:density=0.1,values=fp16,scope=tensor,exchange=reducescatter",
     "topk:density=0.2,values=fp16,exchange=gtopk",
-    "cltk:density=0.1,beta=1",
+    "cltk:density=0.1",
     "csc:chunk=64,density=0.2,warmup=4,momentum=0",
     "dgc:density=0.1,values=f32,warmup=6,momentum=0,exchange=reducescatter",
 };
