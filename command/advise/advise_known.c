@@ -15,6 +15,9 @@ static const struct known_runs resnet_compression = {
 static const struct known_runs resnet_momentum = {
     "ResNet-20 on CIFAR-10, 4 workers, 4 epochs, one seed", "resnet20", "test accuracy", "76.7 %",
     "docs/results/compression.md"};
+static const struct known_runs resnet_defaults = {
+    "ResNet-20 on CIFAR-10, 4 workers, 4 epochs, one seed", "resnet20", "test accuracy", "76.7 %",
+    "docs/results/defaults.md"};
 static const struct known_runs resnet_delays = {
     "ResNet-20 on CIFAR-10, 4 workers, 10 epochs, one seed", "resnet20", "test accuracy", "84.74 %",
     "docs/results/delays.md"};
@@ -24,6 +27,9 @@ static const struct known_runs mlp_untuned = {
 static const struct known_runs lstm_compression = {
     "LSTM on WikiText-2, 4 workers, 2 epochs, bf16, one seed", "lstm", "test perplexity", "154.3",
     "docs/results/compression.md"};
+static const struct known_runs lstm_signs = {
+    "LSTM on the characters of tiny Shakespeare, 4 workers, 3 epochs, one seed", "lstm",
+    "test loss, nats", "1.565", "docs/decisions/0010-signs.md"};
 static const struct known_runs gpt_rounds = {
     "GPT on tiny Shakespeare, 4 workers, 12 epochs, bf16, one seed", "gpt", "test loss, nats",
     "1.535", "docs/results/delays.md"};
@@ -53,7 +59,9 @@ static const struct known_row rows[] = {
     {&resnet_compression, "ssgd", "topk:density=0.001,lookahead=0", "74.81 %"},
     {&resnet_momentum, "updates", "2bit", "76.1 %"},
     {&resnet_momentum, "updates", "topk:density=0.01", "75.2 %"},
-    {&resnet_momentum, "updates", "1bit:weights=no", "72.1 %"},
+    {&resnet_defaults, "updates", "1bit", "74.8 %"},
+    {&resnet_momentum, "updates", "adacomp", "73.8 %"},
+    {&resnet_momentum, "ssgd", "dgc:density=0.001", "71.6 %"},
     {&resnet_momentum, "cd:k=5", "2bit:lookahead=0", "75.1 %"},
     {&resnet_delays, "od", "dense", "84.48 %"},
     {&resnet_delays, "dga:delay=5", "dense", "83.02 %"},
@@ -65,6 +73,8 @@ static const struct known_row rows[] = {
     {&mlp_untuned, "ssgd", "dgc:density=0.001,warmup=1ep,lookahead=0", "87.01 %"},
     {&mlp_untuned, "ssgd", "2bit:lookahead=0", "83.73 %"},
     {&lstm_compression, "ssgd", "dgc:density=0.001,warmup=3000,clip=0.5,lookahead=0", "173.9"},
+    {&lstm_signs, "updates", "1bit", "1.568"},
+    {&lstm_signs, "updates", "efsign", "1.577"},
     {&gpt_rounds, "local:every=30", "dense", "1.634"},
     {&gpt_rounds, "streaming:every=30,fragments=3,overlap=3,warmup=0,rescale=no", "qsgd:bits=4",
      "1.590"},
@@ -73,6 +83,7 @@ static const struct known_row rows[] = {
     {&gpt_updates, "updates", "2bit", "1.507"},
     {&gpt_updates, "updates", "1bit:weights=no", "1.523"},
     {&gpt_updates, "updates", "topk:density=0.01", "1.530"},
+    {&gpt_updates, "updates", "adacomp", "1.544"},
 };
 
 const char advise_known_async[] =
