@@ -1,5 +1,5 @@
 #include "command/catalog/entry.h"
-#include "command/catalog/known_losses.h"
+#include "command/job/known_losses.h"
 #include "command/catalog/methods_card.h"
 #include <math.h>
 #include <string.h>

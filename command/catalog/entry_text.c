@@ -1,6 +1,6 @@
 /* The card of an entry: its description and its keys. */
 #include "command/catalog/entry.h"
-#include "command/catalog/known_losses.h"
+#include "command/job/known_losses.h"
 #include "command/catalog/methods_card.h"
 #include <limits.h>
 #include <math.h>

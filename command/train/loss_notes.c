@@ -1,5 +1,5 @@
 #include "command/train/loss_notes.h"
-#include "command/catalog/known_losses.h"
+#include "command/job/known_losses.h"
 #include "command/job/launch.h"
 #include "command/train/run_notes.h"
 

@@ -1,7 +1,7 @@
 /* What methods and strategies lose with their defaults beside dense training: the table in
  * docs/results/defaults.md, which cli_methods_test compares with this one. */
-#ifndef COMMAND_CATALOG_KNOWN_LOSSES_H
-#define COMMAND_CATALOG_KNOWN_LOSSES_H
+#ifndef COMMAND_JOB_KNOWN_LOSSES_H
+#define COMMAND_JOB_KNOWN_LOSSES_H
 
 #include "telegrad/registry.h"
 
