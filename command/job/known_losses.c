@@ -33,7 +33,7 @@ static const struct trained {
     {TG_KIND_METHOD, "1bit", {0.09, NONE, 1.9, 0.00}},
     {TG_KIND_METHOD, "1bit:weights=no", {0.10, 0.02, 4.6, 0.46}},
     {TG_KIND_METHOD, "efsign", {0.08, NONE, 2.4, 0.01}},
-    {TG_KIND_METHOD, "powersgd", {0.25, 0.10, NONE, 0.06}},
+    {TG_KIND_METHOD, "powersgd", {0.25, 0.10, 3.3, 0.06}},
     {TG_KIND_METHOD, "qsgd", {-0.01, 0.02, NONE, 0.01}},
     {TG_KIND_STRATEGY, "cd", {0.06, 0.01, 1.6, -0.01}},
     {TG_KIND_STRATEGY, "od", {0.02, NONE, 0.2, 0.00}},
