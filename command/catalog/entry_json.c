@@ -1,6 +1,6 @@
 #include "command/catalog/entry.h"
-#include "command/job/known_losses.h"
 #include "command/catalog/methods_card.h"
+#include "command/job/known_losses.h"
 #include <math.h>
 #include <string.h>
 

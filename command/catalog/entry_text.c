@@ -1,7 +1,7 @@
 /* The card of an entry: its description and its keys. */
 #include "command/catalog/entry.h"
-#include "command/job/known_losses.h"
 #include "command/catalog/methods_card.h"
+#include "command/job/known_losses.h"
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>

@@ -106,21 +106,26 @@ static bool is_meant(const struct trained *k, tg_kind kind, const tg_spec *spec)
     return same;
 }
 
+static bool is_model(const char *spec, const char *beginning)
+{
+    return strncmp(spec, beginning, strlen(beginning)) == 0;
+}
+
 bool known_losses_find(tg_kind kind, const tg_spec *spec, const char *model, known_loss *k)
 {
-    bool found = false;
-    for (size_t i = 0; i < KNOWN; i++)
-        for (size_t j = 0; j < JOBS; j++) {
-            if (isnan(known[i].loss[j]) || !is_meant(&known[i], kind, spec) ||
-                strncmp(model, jobs[j].model, strlen(jobs[j].model)) != 0)
-                continue;
-            *k = (known_loss){.spec = known[i].spec,
-                              .job = jobs[j].name,
-                              .unit = jobs[j].unit,
-                              .digits = jobs[j].digits,
-                              .loss = known[i].loss[j],
-                              .seeds = jobs[j].seeds};
-            found = true;
-        }
-    return found;
+    const struct trained *t = known, *const end = known + KNOWN;
+    size_t j = JOBS;
+    while (t < end && !is_meant(t, kind, spec))
+        t++;
+    while (t < end && j > 0 && (isnan(t->loss[j - 1]) || !is_model(model, jobs[j - 1].model)))
+        j--;
+    if (t == end || j == 0)
+        return false;
+    *k = (known_loss){.spec = t->spec,
+                      .job = jobs[j - 1].name,
+                      .unit = jobs[j - 1].unit,
+                      .digits = jobs[j - 1].digits,
+                      .loss = t->loss[j - 1],
+                      .seeds = jobs[j - 1].seeds};
+    return true;
 }

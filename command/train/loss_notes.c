@@ -3,8 +3,6 @@
 #include "command/job/launch.h"
 #include "command/train/run_notes.h"
 
-#include <string.h>
-
 static tg_status check(struct run_options *o, tg_kind kind, const char *text)
 {
     tg_spec *spec;

@@ -9,7 +9,7 @@ static const tg_key keys[] = {
     TG__KEY_WARMUP("0"),
     TG__KEY(REAL, "beta", "1", 0, 1,
             "low-pass filter of the residual: the share of what was not sent that enters it in a "
-            "step; 1: all; with Adam try 0.1, which is ScaleCom's",
+            "step; 1: all; with Adam try 0.1, the value of ScaleCom",
             .min_open = true),
     TG__KEY_LOOKAHEAD_LEADER,
     TG__CHOICE("values", "f32", "f32|fp16",
