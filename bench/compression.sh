@@ -36,6 +36,7 @@ for method in topk 2bit dgc; do # EPOCHS=4
     resnet20 $method-ahead --method $method
 done
 resnet20 topk-ahead-ssgd --method topk --strategy ssgd # EPOCHS=4
+resnet20 1bit-weights-ssgd --method 1bit --strategy ssgd # EPOCHS=4
 for average in gradients updates; do
     resnet20 cd5-$average --method 2bit:lookahead=0 --strategy cd:k=5,average=$average
 done

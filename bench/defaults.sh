@@ -45,6 +45,7 @@ for model in gpt resnet20 charlstm lstm; do
     case $model in gpt | charlstm) $model cltk-filter --method cltk:beta=0.1 ;; esac
     if [ $model = gpt ]; then
         gpt cltk-density --method cltk:density=0.04
+        gpt powersgd-rank --method powersgd:rank=16
     fi
     if [ $model = charlstm ]; then # powersgd with steps; 1bit as in the paper, and the same with vectors as they are
         charlstm powersgd-updates --method powersgd --strategy updates

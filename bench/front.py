@@ -3,12 +3,14 @@
 
     bench/front.py OUT_DIR           needs matplotlib, tiny Shakespeare and CIFAR-10 (TELEGRAD_DATA or data/); some minutes
 
-front.svg has a point for each row below, from the records in docs/results: bytes that a worker sends per step in the run's second half, and the accuracy or loss
-at the end, of several seeds the mean. A line joins the runs that no other run beats in both. times.svg has the seconds until a test first
-reaches the panel's goal, over each link: steps are simulated (`train --clock virtual --sim-only`), computing takes as long as the panel
-says, and coding no time. A simulation has the final density in all steps; what a warm-up of the density sends in addition is added, at
-the rate of the link. Prints these times as Markdown tables.
+front.svg has a point for each row below, from the records in docs/results: bytes that a worker sends per step in the run's second half (in
+the whole run of post-local SGD, which begins with dense steps), and the accuracy or loss at the end, of several seeds the mean. A line joins the runs
+that no other run beats in both. times.svg has the seconds until the panel's goal, over each link, for panels that have one: the step is
+interpolated between two tests, steps are simulated (`train --clock virtual --sim-only`), computing takes as long as the panel says, and
+coding no time. A simulation has the final density in all steps; what a warm-up of the density sends in addition is added, at the rate of
+the link. Prints these times as Markdown tables.
 TELEGRAD=build/release/telegrad"""
+import math
 import pathlib
 import re
 import statistics
@@ -22,7 +24,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 from labels import write_titles  # noqa: E402
 from over_links import clock, simulate  # noqa: E402
 from runs import by_row, joined  # noqa: E402
-from summarise import sent  # noqa: E402
+from summarise import is_complete, sent  # noqa: E402
 
 RESULTS = pathlib.Path(__file__).resolve().parent.parent / "docs" / "results"
 LINKS = {"1 Gbit/s, 0.1 ms": "1gbit,100us", "100 Mbit/s, 5 ms": "100mbit,5ms", "20 Mbit/s, 20 ms": "20mbit,20ms", "5 Mbit/s, 50 ms": "5mbit,50ms"}
@@ -32,24 +34,47 @@ COMPRESSION, DELAY, BOTH, NONE = "#1f5fa8", "#c2480c", "#6b4aa0", "#222222"
 IMAGES = [
     ("defaults/resnet20-dense", "dense", NONE), ("compression/resnet20-2bit-ahead", "2bit", COMPRESSION),
     ("defaults/resnet20-1bit", "1bit", COMPRESSION), ("defaults/resnet20-efsign", "efsign", COMPRESSION),
-    ("compression/resnet20-topk-ahead", "topk 1 %", COMPRESSION), ("compression/resnet20-dgc-ahead", "dgc 0.1 %", COMPRESSION),
-    ("compression/resnet20-adacomp-updates", "adacomp", COMPRESSION), ("defaults/resnet20-powersgd", "powersgd", COMPRESSION),
+    ("defaults/resnet20-qsgd", "qsgd", COMPRESSION), ("compression/resnet20-topk-ahead", "topk 1 %", COMPRESSION),
+    ("compression/resnet20-dgc-ahead", "dgc 0.1 %", COMPRESSION), ("compression/resnet20-adacomp-updates", "adacomp", COMPRESSION),
+    ("defaults/resnet20-cltk", "cltk 1 %", COMPRESSION), ("defaults/resnet20-powersgd", "powersgd", COMPRESSION),
     ("compression/resnet20-cd5-updates", "cd k=5, 2bit", BOTH), ("compression/resnet20-dga4-2bit", "dga 4 late, 2bit", BOTH),
-    ("defaults/resnet20-od", "od", DELAY), ("defaults/resnet20-local8", "local, 8 steps", DELAY),
+    ("defaults/resnet20-od", "od", DELAY), ("defaults/resnet20-dga4", "dga, 4 late", DELAY),
+    ("defaults/resnet20-local8", "local, 8 steps", DELAY), ("defaults/resnet20-post-local", "post-local", DELAY),
+    ("defaults/resnet20-diloco", "diloco, 100 steps", DELAY), ("defaults/resnet20-streaming", "streaming", DELAY),
 ]
 TEXT = [
-    ("delays/gpt-ssgd", "dense", NONE), ("updates/updates12-1bit", "1bit", COMPRESSION), ("updates/cd12", "cd k=5, 2bit", BOTH),
+    ("updates/ssgd12-dense", "dense", NONE), ("defaults/gpt12-1bit", "1bit", COMPRESSION), ("updates/cd12", "cd k=5, 2bit", BOTH),
     ("updates/updates12-2bit-ahead", "2bit", COMPRESSION), ("updates/updates12-topk-ahead", "topk 1 %", COMPRESSION),
-    ("updates/updates12-adacomp", "adacomp", COMPRESSION),
-    ("delays/gpt-demo", "demo", COMPRESSION), ("delays/gpt-local", "local, 30 steps", DELAY),
-    ("delays/gpt-diloco", "diloco, 30 steps", DELAY), ("delays/gpt-streaming", "streaming, 30 steps, 4 bits", BOTH),
-    ("delays/gpt-sparseloco", "sparseloco, 30 steps", BOTH), ("delays/gpt-fedavg5-iid", "fedavg, 5 steps", DELAY),
-    ("delays/gpt-fedavg20-iid", "fedavg, 20 steps", DELAY), ("delays/gpt-dga20-5-iid", "dga 20 late, 5 steps", DELAY),
+    ("updates/updates12-adacomp", "adacomp", COMPRESSION), ("defaults/gpt12-diloco", "diloco, 100 steps", DELAY),
+    ("delays/gpt-demo", "demo", COMPRESSION), ("delays/gpt-local", "local, 30 steps *", DELAY),
+    ("delays/gpt-diloco", "diloco, 30 steps *", DELAY), ("delays/gpt-streaming", "streaming, 30 steps, 4 bits *", BOTH),
+    ("delays/gpt-sparseloco", "sparseloco, 30 steps *", BOTH), ("delays/gpt-fedavg5-iid", "fedavg, 5 steps *", DELAY),
+    ("delays/gpt-fedavg20-iid", "fedavg, 20 steps *", DELAY), ("delays/gpt-dga20-5-iid", "dga 20 late, 5 steps *", DELAY),
 ]
-# Title, rows, field, name of the axis, whether more is better, goal, computing of a step.
+SHORT_TEXT = [
+    ("updates/ssgd-dense", "dense", NONE), ("updates/updates-2bit-ahead", "2bit", COMPRESSION), ("defaults/gpt-1bit", "1bit", COMPRESSION),
+    ("defaults/gpt-efsign", "efsign", COMPRESSION), ("defaults/gpt-qsgd", "qsgd", COMPRESSION),
+    ("updates/updates-topk-ahead", "topk 1 %", COMPRESSION), ("defaults/gpt-adacomp", "adacomp", COMPRESSION),
+    ("defaults/gpt-cltk", "cltk 1 %", COMPRESSION), ("defaults/gpt-powersgd", "powersgd", COMPRESSION),
+    ("defaults/gpt-powersgd-rank", "powersgd:rank=16", COMPRESSION), ("updates/cd5-ahead", "cd k=5, 2bit", BOTH), ("updates/od", "od", DELAY),
+    ("updates/dga4", "dga, 4 late", DELAY), ("updates/local8", "local, 8 steps", DELAY), ("defaults/gpt-post-local", "post-local", DELAY),
+    ("defaults/gpt-diloco", "diloco, 100 steps", DELAY), ("updates/diloco20", "diloco, 20 steps", DELAY),
+    ("defaults/gpt-streaming", "streaming", DELAY),
+]
+CHARACTERS = [
+    (f"defaults/charlstm-{row}", title, colour) for row, title, colour in (
+        ("dense", "dense", NONE), ("2bit", "2bit", COMPRESSION), ("1bit", "1bit", COMPRESSION), ("efsign", "efsign", COMPRESSION),
+        ("qsgd", "qsgd", COMPRESSION), ("topk", "topk 1 %", COMPRESSION), ("adacomp", "adacomp", COMPRESSION), ("cltk", "cltk 1 %", COMPRESSION),
+        ("powersgd", "powersgd", COMPRESSION), ("cd", "cd k=5, 2bit", BOTH), ("od", "od", DELAY), ("dga4", "dga, 4 late", DELAY),
+        ("local8", "local, 8 steps", DELAY), ("post-local", "post-local", DELAY), ("diloco", "diloco, 100 steps", DELAY),
+        ("streaming", "streaming", DELAY))
+]
+# Title, rows, field, name of the axis, whether more is better, goal, computing of a step; goal None: only in front.svg.
 PANELS = [
     ("ResNet-20 on CIFAR-10, 4 epochs", IMAGES, "test_accuracy", "test accuracy, %", True, 70, "85ms"),
     ("GPT on tiny Shakespeare, 12 epochs", TEXT, "test_loss", "test loss, nats", False, 1.7, "43ms"),
+    ("GPT on tiny Shakespeare, 4 epochs", SHORT_TEXT, "test_loss", "test loss, nats", False, None, None),
+    ("LSTM on tiny Shakespeare, 3 epochs", CHARACTERS, "test_loss", "test loss, nats", False, None, None),
 ]
 
 
@@ -58,13 +83,22 @@ def value(record, field):
 
 
 def load(rows):
-    """[(title, colour, runs of the row's seeds)] of the rows that there are."""
+    """[(title, colour, complete runs of the row's seeds)] of the rows that there are; dense training, the first, must be."""
     found = []
     for name, title, colour in rows:
-        files = sorted(RESULTS.glob(f"{name}-[0-9].jsonl*"))
-        if files:
-            found.append((title, colour, next(iter(by_row(files).values()))))
+        runs = [run for each in by_row(sorted(RESULTS.glob(f"{name}-[0-9].jsonl*"))).values() for run in each if is_complete(run)]
+        if runs:
+            found.append((title, colour, runs))
+        elif name == rows[0][0]:
+            sys.exit(f"front.py: {name}: no complete run")
+        else:
+            print(f"front.py: {name}: no complete run", file=sys.stderr)
     return found
+
+
+def bytes_per_step(records):
+    begins_dense = re.search(r"after=[0.]*[1-9]", records[0]["strategy"])
+    return joined(records)[-2]["bytes_sent"] / records[-1]["steps"] if begins_dense else sent(records)
 
 
 def front(points, more):
@@ -79,7 +113,7 @@ def front(points, more):
 
 def draw(axes, panel):
     name, rows, field, label, more, _, _ = panel
-    points = [(sent(runs[0]), statistics.mean(value(r[-1], field) for r in runs), title, colour) for title, colour, runs in load(rows)]
+    points = [(bytes_per_step(runs[0]), statistics.mean(value(r[-1], field) for r in runs), title, colour) for title, colour, runs in load(rows)]
     for x, y, _, colour in points:
         axes.plot(x, y, "o", color=colour, markersize=5)
     line = front([p[:2] for p in points], more)
@@ -95,11 +129,15 @@ def draw(axes, panel):
 
 
 def reaches(records, field, more, goal):
-    """The step of the first test that is as good as the goal; None: none is."""
+    """(step, bytes sent until then) where a line between two tests meets the goal; None: it is not met."""
+    before = None
     for record in joined(records):
         if record["type"] == "epoch" and record.get(field) is not None:
-            if value(record, field) >= goal if more else value(record, field) <= goal:
-                return record["step"]
+            test = (value(record, field), record["step"], record["bytes_sent"])
+            if test[0] >= goal if more else test[0] <= goal:
+                share = 1 if before is None else (goal - before[0]) / (test[0] - before[0])
+                return tuple(now if before is None else old + share * (now - old) for now, old in zip(test[1:], (before or test)[1:]))
+            before = test
     return None
 
 
@@ -109,12 +147,16 @@ def rate(link):
     return float(text[:-4]) * {"g": 1e9, "m": 1e6}[text[-4]] / 8
 
 
-def warm_up(records, step):
-    """Bytes that a warm-up of the density has added until the step."""
-    if not re.search(r"warmup=[1-9]", records[0]["method"]):
-        return 0
-    done = next(record for record in joined(records) if record["type"] == "epoch" and record["step"] == step)
-    return max(0, done["bytes_sent"] - sent(records) * step)
+def warm_up(records, step, bytes_sent):
+    """Bytes that a warm-up of the density has added until the step, beside the initial parameters, which the first worker sends to the others."""
+    parameters = 4 * records[0]["params"] * (records[0]["workers"] - 1)
+    return max(0, bytes_sent - parameters - sent(records) * step) if re.search(r"warmup=[1-9]", records[0]["method"]) else 0
+
+
+def end_of_round(start, step):
+    """The end of the round of this step: averages count from there on."""
+    every = re.search(r"every=(\d+)", start["strategy"])
+    return min(start["steps"], int(every[1]) * math.ceil(step / int(every[1]))) if every else round(step)
 
 
 def measure(panel, answer):
@@ -122,13 +164,14 @@ def measure(panel, answer):
     _, rows, field, _, more, goal, tau = panel
     found = []
     for title, colour, runs in load(rows):
-        start, end = runs[0][0], runs[0][-1]
-        step = reaches(runs[0], field, more, goal)
+        start = runs[0][0]
+        met = [reaches(run, field, more, goal) for run in runs]
+        step, bytes_sent = (statistics.mean(each) for each in zip(*met)) if all(met) else (None, None)
         seconds = []
         for link in LINKS.values() if step and not start["method"].startswith(ADAPTING) else ():
-            total = simulate(answer, start, start["steps"], "--tau", tau, "--link", link)
-            seconds.append(total * step / start["steps"] + warm_up(runs[0], step) / rate(link))
-        found.append((title, colour, value(end, field), step, seconds))
+            total = simulate(answer, start, end_of_round(start, step), "--tau", tau, "--link", link)
+            seconds.append(total + warm_up(runs[0], step, bytes_sent) / rate(link))
+        found.append((title, colour, statistics.mean(value(r[-1], field) for r in runs), step, seconds))
     return found
 
 
@@ -156,11 +199,13 @@ def print_times(panel, found):
     print("| run | at the end | steps until then |" + "".join(f" {link} |" for link in LINKS) + "\n|---|---|---|" + "---|" * len(LINKS))
     for title, _, last, step, seconds in found:
         cells = [clock(s) for s in seconds] or ["-"] * len(LINKS)
-        print(f"| {title} | {f'{last:.2f} %' if panel[4] else f'{last:.3f}'} | {f'{step:,}' if step else 'never'} | {' | '.join(cells)} |")
+        print(f"| {title} | {f'{last:.2f} %' if panel[4] else f'{last:.3f}'} | {f'{step:,.0f}' if step else 'never'} | {' | '.join(cells)} |")
 
 
 def picture(path, draw_panel, arguments):
-    figure, axes = plt.subplots(1, len(arguments), figsize=(6.2 * len(arguments), 4.2))
+    """Two panels a line."""
+    lines = (len(arguments) + 1) // 2
+    figure, axes = plt.subplots(lines, 2, figsize=(12.4, 4.2 * lines))
     for place, each in zip(axes.flat, arguments):
         draw_panel(place, *each)
     figure.tight_layout()
@@ -174,7 +219,7 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     picture(out / "front.svg", draw, [(panel,) for panel in PANELS])
     with tempfile.TemporaryDirectory() as folder:
-        found = [(panel, measure(panel, f"{folder}/answer.jsonl")) for panel in PANELS]
+        found = [(panel, measure(panel, f"{folder}/answer.jsonl")) for panel in PANELS if panel[5] is not None]
     picture(out / "times.svg", draw_times, found)
     for each in found:
         print_times(*each)

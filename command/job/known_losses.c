@@ -1,6 +1,7 @@
 #include "command/job/known_losses.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { JOBS = 4 };
@@ -23,27 +24,28 @@ static const struct trained {
     const char *spec;
     double loss[JOBS];
 } known[] = {
-    {TG_KIND_METHOD, "topk", {0.12, 0.03, 1.5, 0.03}},
+    {TG_KIND_METHOD, "topk", {0.12, 0.02, 1.5, 0.03}},
     {TG_KIND_METHOD, "adacomp", {0.09, 0.04, 2.9, 0.03}},
-    {TG_KIND_METHOD, "cltk", {0.61, NONE, NONE, 0.08}},
+    {TG_KIND_METHOD, "cltk", {0.61, NONE, 8.7, 0.08}},
     {TG_KIND_METHOD, "cltk:beta=0.1", {0.29, NONE, NONE, 0.19}},
-    {TG_KIND_METHOD, "cltk:density=0.04", {0.45, NONE, NONE, NONE}},
-    {TG_KIND_METHOD, "dgc", {NONE, NONE, 5.1, NONE}},
+    {TG_KIND_METHOD, "cltk:density=0.04", {0.44, NONE, NONE, NONE}},
+    {TG_KIND_METHOD, "dgc", {NONE, NONE, 5.2, NONE}},
     {TG_KIND_METHOD, "dgc:clip=0.25", {NONE, NONE, NONE, 0.11}},
-    {TG_KIND_METHOD, "2bit", {0.09, 0.01, 0.6, 0.01}},
-    {TG_KIND_METHOD, "1bit", {0.09, NONE, 1.9, 0.00}},
+    {TG_KIND_METHOD, "2bit", {0.09, 0.00, 0.6, 0.01}},
+    {TG_KIND_METHOD, "1bit", {0.09, 0.02, 1.9, 0.00}},
     {TG_KIND_METHOD, "1bit:weights=no", {0.10, 0.02, 4.6, 0.46}},
     {TG_KIND_METHOD, "efsign", {0.08, NONE, 2.4, 0.01}},
     {TG_KIND_METHOD, "powersgd", {0.25, 0.10, 3.3, 0.06}},
-    {TG_KIND_METHOD, "qsgd", {-0.01, 0.02, NONE, 0.01}},
-    {TG_KIND_STRATEGY, "cd", {0.06, 0.01, 1.6, -0.01}},
+    {TG_KIND_METHOD, "powersgd:rank=16", {0.04, NONE, NONE, NONE}},
+    {TG_KIND_METHOD, "qsgd", {-0.01, 0.01, 1.4, 0.01}},
+    {TG_KIND_STRATEGY, "cd", {0.06, 0.01, 1.7, -0.01}},
     {TG_KIND_STRATEGY, "od", {0.02, NONE, 0.2, 0.00}},
-    {TG_KIND_STRATEGY, "dga:delay=4", {0.17, NONE, NONE, 0.10}},
-    {TG_KIND_STRATEGY, "local:every=8", {0.13, 0.05, 4.8, 0.02}},
-    {TG_KIND_STRATEGY, "local:every=8,after=2ep", {0.03, NONE, NONE, 0.00}},
-    {TG_KIND_STRATEGY, "diloco", {0.26, 0.09, NONE, 0.06}},
+    {TG_KIND_STRATEGY, "dga:delay=4", {0.17, NONE, 4.6, 0.10}},
+    {TG_KIND_STRATEGY, "local:every=8", {0.13, 0.05, 4.9, 0.02}},
+    {TG_KIND_STRATEGY, "local:every=8,after=2ep", {0.03, NONE, 1.0, 0.00}},
+    {TG_KIND_STRATEGY, "diloco", {0.26, 0.09, 11.0, 0.06}},
     {TG_KIND_STRATEGY, "diloco:every=20", {0.09, NONE, NONE, NONE}},
-    {TG_KIND_STRATEGY, "streaming", {0.26, NONE, NONE, 0.07}},
+    {TG_KIND_STRATEGY, "streaming", {0.26, NONE, 10.6, 0.07}},
 };
 enum { KNOWN = sizeof known / sizeof *known };
 
@@ -87,45 +89,102 @@ json_t *known_losses_json(tg_kind kind, const char *name)
     return list;
 }
 
-/* Compare the normal forms without the exchange, which is the last key if there is one. */
-static bool mean_the_same(const tg_spec *spec, const char *other)
+/* Keys whose loss grows with the value, or falls. */
+static const struct harder {
+    const char *key, *change;
+    bool grows;
+} harder[] = {{"delay=", "longer delay", true},
+              {"density=", "lower density", false},
+              {"rank=", "lower rank", false}};
+
+static bool begins(const char *text, const char *beginning)
 {
-    const char *text = tg_spec_text(spec), *end = strstr(text, "exchange=");
-    const size_t len = end ? (size_t)(end - text) : strlen(text);
-    return strncmp(text, other, len) == 0 &&
-           (end ? strncmp(other + len, "exchange=", 9) == 0 : other[len] == '\0');
+    return strncmp(text, beginning, strlen(beginning)) == 0;
 }
 
-static bool is_meant(const struct trained *k, tg_kind kind, const tg_spec *spec)
+static const struct harder *harder_key(const char *pair)
+{
+    for (size_t i = 0; i < sizeof harder / sizeof *harder; i++)
+        if (begins(pair, harder[i].key))
+            return &harder[i];
+    return NULL;
+}
+
+/* How a spec relates to one that was trained. */
+typedef enum likeness { UNLIKE, ALIKE, HARDER } likeness;
+
+/* Compare a pair KEY=VALUE of each. If it is harder, set k's change and trained. */
+static likeness compare_pair(const char *pair, size_t len, const char *other, size_t other_len,
+                             known_loss *k)
+{
+    if (len == other_len && strncmp(pair, other, len) == 0)
+        return ALIKE;
+    if (begins(pair, "exchange=") && begins(other, "exchange="))
+        return begins(pair, "exchange=none") ? UNLIKE : ALIKE;
+    const struct harder *h = harder_key(pair);
+    if (h == NULL || !begins(other, h->key))
+        return UNLIKE;
+    const double value = strtod(pair + strlen(h->key), NULL);
+    const double trained = strtod(other + strlen(h->key), NULL);
+    if (h->grows ? value <= trained : value >= trained)
+        return UNLIKE;
+    k->change = h->change;
+    k->trained = trained;
+    return HARDER;
+}
+
+/* Compare normal forms of one name, whose keys are in one order. */
+static likeness compare(const char *text, const char *other, known_loss *k)
+{
+    likeness all = ALIKE;
+    while (all != UNLIKE && *text != '\0' && *other != '\0') {
+        const size_t len = strcspn(text, ":,"), other_len = strcspn(other, ":,");
+        const likeness pair = compare_pair(text, len, other, other_len, k);
+        all = pair == ALIKE ? all : pair;
+        text += len + (text[len] != '\0');
+        other += other_len + (other[other_len] != '\0');
+    }
+    return *text == '\0' && *other == '\0' ? all : UNLIKE;
+}
+
+static likeness relate(const struct trained *t, tg_kind kind, const tg_spec *spec, known_loss *k)
 {
     tg_spec *other;
-    if (!is_of(k, kind, tg_spec_name(spec)) || tg_registry_parse(kind, k->spec, &other) != TG_OK)
-        return false;
-    const bool same = mean_the_same(spec, tg_spec_text(other));
+    if (!is_of(t, kind, tg_spec_name(spec)) || tg_registry_parse(kind, t->spec, &other) != TG_OK)
+        return UNLIKE;
+    const likeness found = compare(tg_spec_text(spec), tg_spec_text(other), k);
     tg_spec_free(other);
-    return same;
+    return found;
 }
 
-static bool is_model(const char *spec, const char *beginning)
+/* The longest of the jobs with such a model in which it was trained; JOBS: none. */
+static size_t find_job(const struct trained *t, const char *model)
 {
-    return strncmp(spec, beginning, strlen(beginning)) == 0;
+    size_t j = JOBS;
+    while (j > 0 && (isnan(t->loss[j - 1]) || !begins(model, jobs[j - 1].model)))
+        j--;
+    return j > 0 ? j - 1 : JOBS;
 }
 
 bool known_losses_find(tg_kind kind, const tg_spec *spec, const char *model, known_loss *k)
 {
-    const struct trained *t = known, *const end = known + KNOWN;
-    size_t j = JOBS;
-    while (t < end && !is_meant(t, kind, spec))
-        t++;
-    while (t < end && j > 0 && (isnan(t->loss[j - 1]) || !is_model(model, jobs[j - 1].model)))
-        j--;
-    if (t == end || j == 0)
-        return false;
-    *k = (known_loss){.spec = t->spec,
-                      .job = jobs[j - 1].name,
-                      .unit = jobs[j - 1].unit,
-                      .digits = jobs[j - 1].digits,
-                      .loss = t->loss[j - 1],
-                      .seeds = jobs[j - 1].seeds};
-    return true;
+    bool found = false;
+    for (size_t i = 0; i < KNOWN; i++) {
+        known_loss now = {.change = NULL};
+        const likeness like = relate(&known[i], kind, spec, &now);
+        const size_t j = like == UNLIKE ? JOBS : find_job(&known[i], model);
+        if (j == JOBS || (like == HARDER && found && known[i].loss[j] <= k->loss))
+            continue;
+        now.spec = known[i].spec;
+        now.job = jobs[j].name;
+        now.unit = jobs[j].unit;
+        now.digits = jobs[j].digits;
+        now.loss = known[i].loss[j];
+        now.seeds = jobs[j].seeds;
+        *k = now;
+        if (like == ALIKE)
+            return true;
+        found = true;
+    }
+    return found;
 }

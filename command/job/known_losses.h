@@ -17,13 +17,17 @@ json_t *known_losses_json(tg_kind kind, const char *name);
 
 typedef struct known_loss {
     const char *spec, *job, *unit;
-    int digits; /* of the loss, to print */
+    const char *change; /* how the spec asked for differs ("lower rank"); NULL: it does not */
+    double trained;     /* the value of that key which was trained */
+    int digits;         /* of the loss, to print */
     double loss;
     double seeds; /* losses up to this may be due to the seed */
 } known_loss;
 
-/* What a spec lost, in the longest job with a model of this kind. The specs of the table mean a
- * spec that gives the same keys the same values, its exchange aside. Returns false: none does.
+/* What a spec lost, in the longest job with a model of this kind. A spec of the table counts if it
+ * gives the same keys the same values, its exchange aside (`none` is never meant). If there is no
+ * such spec, one counts that differs only in a shorter delay, a higher density or a higher rank; of
+ * several, the one that lost most. Returns false: none counts.
  * model  a model's spec */
 bool known_losses_find(tg_kind kind, const tg_spec *spec, const char *model, known_loss *k);
 

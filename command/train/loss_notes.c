@@ -3,23 +3,41 @@
 #include "command/job/launch.h"
 #include "command/train/run_notes.h"
 
+#include <stdio.h>
+
+static void warn(struct run_options *o, tg_kind kind, const char *name, const known_loss *k)
+{
+    char more[64] = "";
+    if (k->change)
+        snprintf(more, sizeof more, ", and a %s than %g may lose more", k->change, k->trained);
+    run_notes_add(o, true, "%s %s lost %.*f %s beside dense training (%s)%s: see telegrad %s %s",
+                  tg_kind_name(kind), k->spec, k->digits, k->loss, k->unit, k->job, more,
+                  kind == TG_KIND_METHOD ? "methods" : "strategies", name);
+}
+
 static tg_status check(struct run_options *o, tg_kind kind, const char *text)
 {
     tg_spec *spec;
     known_loss k;
     TG_TRY(tg_registry_parse(kind, text, &spec));
     if (known_losses_find(kind, spec, o->model, &k) && k.loss > k.seeds)
-        run_notes_add(o, true, "%s %s lost %.*f %s beside dense training (%s): see telegrad %s %s",
-                      tg_kind_name(kind), k.spec, k.digits, k.loss, k.unit, k.job,
-                      kind == TG_KIND_METHOD ? "methods" : "strategies", tg_spec_name(spec));
+        warn(o, kind, tg_spec_name(spec), &k);
     tg_spec_free(spec);
     return TG_OK;
+}
+
+/* Whether the strategy never uses the method. */
+static bool is_dense(const char *strategy)
+{
+    const tg_rate_hint *hint = tg_registry_rate_hint(TG_KIND_STRATEGY, strategy);
+    return hint && hint->dense && !hint->dense_if;
 }
 
 tg_status loss_notes_check(struct run_options *o)
 {
     if (launch_ranks_told(&o->net, o->workers) == 1 && o->servers == 0)
         return TG_OK;
-    TG_TRY(check(o, TG_KIND_METHOD, options_method(o)));
+    if (!is_dense(o->strategy))
+        TG_TRY(check(o, TG_KIND_METHOD, options_method(o)));
     return check(o, TG_KIND_STRATEGY, o->strategy);
 }

@@ -5,8 +5,9 @@
 #include "command/job/options.h"
 
 /* Add warnings to o->settled, once its method and strategy are settled, if the table in
- * docs/results/defaults.md has a network like the run's in which they lost more than seeds differ
- * by. Errors TG_E_SPEC */
+ * docs/results/defaults.md has a network like the run's in which they, or others that differ only
+ * in a shorter delay, a higher density or a higher rank, lost more than seeds differ by.
+ * Errors TG_E_SPEC */
 TG_NODISCARD tg_status loss_notes_check(struct run_options *o);
 
 #endif
