@@ -4,11 +4,11 @@
     bench/front.py OUT_DIR           needs matplotlib, tiny Shakespeare and CIFAR-10 (TELEGRAD_DATA or data/); some minutes
 
 front.svg has a point for each row below, from the records in docs/results: bytes that a worker sends per step in the run's second half (in
-the whole run of post-local SGD, which begins with dense steps), and the accuracy or loss at the end, of several seeds the mean. A line joins the runs
-that no other run beats in both. times.svg has the seconds until the panel's goal, over each link, for panels that have one: the step is
-interpolated between two tests, steps are simulated (`train --clock virtual --sim-only`), computing takes as long as the panel says, and
-coding no time. A simulation has the final density in all steps; what a warm-up of the density sends in addition is added, at the rate of
-the link. Prints these times as Markdown tables.
+the whole run of post-local SGD, which begins with dense steps), and the accuracy or loss at the end, of several seeds the mean. A line joins
+the runs that no other run beats in both. times.svg has the seconds until the panel's goal, over each link, for panels that have one: the step
+is interpolated between two tests, of several seeds the mean, and put off to the end of its round. Steps are simulated
+(`train --clock virtual --sim-only`), computing takes as long as the panel says, and coding no time. A simulation has the final density in all
+steps; what a warm-up of the density sends in addition is added, at the rate of the link. Prints these times as Markdown tables.
 TELEGRAD=build/release/telegrad"""
 import math
 import pathlib
@@ -83,7 +83,7 @@ def value(record, field):
 
 
 def load(rows):
-    """[(title, colour, complete runs of the row's seeds)] of the rows that there are; dense training, the first, must be."""
+    """[(title, colour, complete runs of the row's seeds)] of the rows that there are; dense training, the first, is needed."""
     found = []
     for name, title, colour in rows:
         runs = [run for each in by_row(sorted(RESULTS.glob(f"{name}-[0-9].jsonl*"))).values() for run in each if is_complete(run)]
@@ -133,10 +133,12 @@ def reaches(records, field, more, goal):
     before = None
     for record in joined(records):
         if record["type"] == "epoch" and record.get(field) is not None:
-            test = (value(record, field), record["step"], record["bytes_sent"])
-            if test[0] >= goal if more else test[0] <= goal:
-                share = 1 if before is None else (goal - before[0]) / (test[0] - before[0])
-                return tuple(now if before is None else old + share * (now - old) for now, old in zip(test[1:], (before or test)[1:]))
+            reached, step, bytes_sent = test = value(record, field), record["step"], record["bytes_sent"]
+            if reached >= goal if more else reached <= goal:
+                if before is None:
+                    return step, bytes_sent
+                share = (goal - before[0]) / (reached - before[0])
+                return before[1] + share * (step - before[1]), before[2] + share * (bytes_sent - before[2])
             before = test
     return None
 

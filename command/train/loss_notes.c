@@ -1,6 +1,7 @@
 #include "command/train/loss_notes.h"
 #include "command/job/known_losses.h"
 #include "command/job/launch.h"
+#include "command/train/rate_hints.h"
 #include "command/train/run_notes.h"
 
 #include <stdio.h>
@@ -26,18 +27,13 @@ static tg_status check(struct run_options *o, tg_kind kind, const char *text)
     return TG_OK;
 }
 
-/* Whether the strategy never uses the method. */
-static bool is_dense(const char *strategy)
-{
-    const tg_rate_hint *hint = tg_registry_rate_hint(TG_KIND_STRATEGY, strategy);
-    return hint && hint->dense && !hint->dense_if;
-}
-
 tg_status loss_notes_check(struct run_options *o)
 {
+    bool dense;
     if (launch_ranks_told(&o->net, o->workers) == 1 && o->servers == 0)
         return TG_OK;
-    if (!is_dense(o->strategy))
+    TG_TRY(rate_hint_is_dense(o->strategy, &dense));
+    if (!dense)
         TG_TRY(check(o, TG_KIND_METHOD, options_method(o)));
     return check(o, TG_KIND_STRATEGY, o->strategy);
 }

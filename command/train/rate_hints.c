@@ -165,18 +165,26 @@ static tg_status check_sent(struct run_options *o, const char *coding)
     return TG_OK;
 }
 
+tg_status rate_hint_is_dense(const char *strategy, bool *dense_p)
+{
+    const tg_rate_hint *hint = tg_registry_rate_hint(TG_KIND_STRATEGY, strategy);
+    tg_spec *spec;
+    *dense_p = hint && hint->dense;
+    if (*dense_p && hint->dense_if) {
+        TG_TRY(tg_registry_parse(TG_KIND_STRATEGY, strategy, &spec));
+        *dense_p = holds(spec, hint->dense_if);
+        tg_spec_free(spec);
+    }
+    return TG_OK;
+}
+
 /* Warn if the strategy never uses the method, or that of a rule. */
 static tg_status check_used(struct run_options *o)
 {
     const tg_rate_hint *hint = tg_registry_rate_hint(TG_KIND_STRATEGY, o->strategy);
     const char *coding = coding_of(o);
-    bool dense = hint && hint->dense;
-    tg_spec *spec;
-    if (dense && hint->dense_if) {
-        TG_TRY(tg_registry_parse(TG_KIND_STRATEGY, o->strategy, &spec));
-        dense = holds(spec, hint->dense_if);
-        tg_spec_free(spec);
-    }
+    bool dense;
+    TG_TRY(rate_hint_is_dense(o->strategy, &dense));
     if (!dense)
         return check_sent(o, coding);
     if (coding && (o->method || coding != options_method(o)))

@@ -18,6 +18,10 @@ rate_wish rate_wish_of(const struct run_options *o);
 /* The optimizer that a hint asks for, by the name of OPT_OPTIMIZER, whose rate is `rate`. */
 void rate_hint_optimizer(const tg_rate_hint *hint, double rate, char text[64]);
 
+/* Whether all that a strategy exchanges is dense, so that it never uses the method.
+ * Errors TG_E_SPEC */
+TG_NODISCARD tg_status rate_hint_is_dense(const char *strategy, bool *dense_p);
+
 /* Add warnings to o->settled, once its optimizer is settled: about the method, and those of rules,
  * at a rate for which they are not known to learn; about strategies and methods that learn worse at
  * their defaults, whatever the rate. Errors TG_E_SPEC */

@@ -358,7 +358,8 @@ class Defaults(CliTest):
                  "powersgd lost 0.10 nats beside dense training (GPT, 12 epochs), and a lower rank than 4 may lose more: see")):
             self.assertIn(f"warning: {args[0][2:]} {warning} telegrad ", said(*args))
         for args in (["--method", "powersgd:rank=8"], ["--method", "powersgd:rank=2,warm=no"], ["--method", "powersgd:exchange=none"],
-                     ["--strategy", "dga:delay=2"], ["--strategy", "od", "--method", "powersgd"], ["--method", "powersgd", "--workers", "1"],
+                     ["--strategy", "dga:delay=2"], ["--strategy", "od", "--method", "powersgd"], ["--strategy", "cd:k=1", "--method", "cltk"],
+                     ["--method", "powersgd", "--workers", "1"],
                      ["--method", "qsgd"], ["--method", "2bit"], ["--strategy", "od"],
                      ["--model", "lstm:hidden=4,embed=4", "--method", "cltk:density=0.02"]):
             self.assertNotIn(" lost ", said(*args))
