@@ -23,7 +23,7 @@ charlstm() { # characters in place of words: its epochs are short
     row=charlstm-$1
     shift
     run "$row" --workers 4 --log-every 50 --model lstm:dropout=0.2 --data shakespeare --batch 8 --context 64 --epochs "${EPOCHS:-3}" \
-        --optimizer sgd:lr=4,momentum=0.9,clip=0.25 --lr-schedule cosine "$@"
+        --optimizer sgd:lr=4,momentum=0.9,clip=0.25 --lr-schedule "${schedule:-cosine}" "$@"
 }
 
 lstm() {
@@ -46,11 +46,21 @@ for model in gpt resnet20 charlstm lstm; do
     if [ $model = gpt ]; then
         gpt cltk-density --method cltk:density=0.04
         gpt powersgd-rank --method powersgd:rank=16
+        gpt sparseloco --strategy sparseloco
+        gpt sparseloco15 --strategy sparseloco:every=15
+        gpt sparseloco-decay1 --strategy sparseloco --method blocktopk:decay=1
     fi
+    case $model in gpt | resnet20) $model local8-reset --strategy local:every=8,momentum=reset ;; esac
     if [ $model = charlstm ]; then # powersgd with steps; 1bit as in the paper, and the same with vectors as they are
         charlstm powersgd-updates --method powersgd --strategy updates
         charlstm 1bit-paper --method 1bit:weights=no
         charlstm 1bit-vectors --method 1bit:weights=no --rule '*bias*=f32'
+        charlstm dense-updates --strategy updates # clips each worker's gradient in place of their average
+        charlstm topk-ssgd --method topk --strategy ssgd
+        schedule=cosine:warmup=0.3ep
+        charlstm dense-warm
+        charlstm topk-warm --method topk
+        schedule=cosine
     fi
     $model post-local --strategy "local:every=8,after=$(echo "${EPOCHS:-$epochs}" | awk '{ print $1 / 2 }')ep"
     for strategy in od cd dga:delay=4 local:every=8 diloco streaming; do

@@ -41,9 +41,12 @@ for shard in iid dirichlet:alpha=0.5; do
     kind=${shard%%:*}
     [ $kind = iid ] || images "ssgd-$kind" 4 32 --shard $shard
     for every in 5 10 20; do
-        images "fedavg$every-$kind" 4 32 --strategy fedavg:every=$every --shard $shard
+        images "fedavg$every-$kind" 4 32 --strategy fedavg:every=$every,momentum=reset --shard $shard
     done
     images "dga20-5-$kind" 4 32 --strategy dga:delay=20,every=5 --shard $shard
+done
+for state in keep reset; do # EPOCHS=4
+    images "fedavg8-$state-dirichlet" 4 32 --strategy fedavg:every=8,momentum=$state --shard dirichlet:alpha=0.5
 done
 for every in 5 10 20; do
     digits "lenet5-fedavg$every" 4 --strategy fedavg:every=$every
@@ -52,7 +55,7 @@ digits lenet5-dga20-5 4 --strategy dga:delay=20,every=5
 for shard in iid contiguous; do
     [ $shard = iid ] || text "gpt-ssgd-$shard" --shard $shard
     for every in 5 10 20; do
-        text "gpt-fedavg$every-$shard" --strategy fedavg:every=$every --shard $shard
+        text "gpt-fedavg$every-$shard" --strategy fedavg:every=$every,momentum=reset --shard $shard
     done
     text "gpt-dga20-5-$shard" --strategy dga:delay=20,every=5 --shard $shard
 done

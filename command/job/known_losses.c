@@ -42,10 +42,13 @@ static const struct trained {
     {TG_KIND_STRATEGY, "od", {0.02, NONE, 0.2, 0.00}},
     {TG_KIND_STRATEGY, "dga:delay=4", {0.17, NONE, 4.6, 0.10}},
     {TG_KIND_STRATEGY, "local:every=8", {0.13, 0.05, 4.9, 0.02}},
+    {TG_KIND_STRATEGY, "local:every=8,momentum=reset", {0.40, NONE, 8.6, NONE}},
     {TG_KIND_STRATEGY, "local:every=8,after=2ep", {0.03, NONE, 1.0, 0.00}},
     {TG_KIND_STRATEGY, "diloco", {0.26, 0.09, 11.0, 0.06}},
     {TG_KIND_STRATEGY, "diloco:every=20", {0.09, NONE, NONE, NONE}},
     {TG_KIND_STRATEGY, "streaming", {0.26, NONE, 10.6, 0.07}},
+    {TG_KIND_STRATEGY, "sparseloco", {0.54, NONE, NONE, NONE}},
+    {TG_KIND_STRATEGY, "sparseloco:every=15", {0.41, NONE, NONE, NONE}},
 };
 enum { KNOWN = sizeof known / sizeof *known };
 

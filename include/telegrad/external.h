@@ -36,8 +36,8 @@ typedef struct tg_turn {
     /* 1: update the parameters. 0: leave them as they are, because this rank sits the step out, a
      * gradient of some rank was not finite, or no mean has arrived yet (pipe, od, cd) */
     uint32_t moves;
-    /* 1: before that, reset the optimizer's state (momentum, moments): fedavg, and
-     * local:momentum=reset, at the start of a round */
+    /* 1: before that, reset the optimizer's state (momentum, moments): momentum=reset of
+     * local and fedavg, at the start of a round */
     uint32_t resets;
 } tg_turn;
 

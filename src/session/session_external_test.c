@@ -58,6 +58,7 @@ static const char *const strategies[] = {
     "local:every=3,after=2",
     "local:every=3,after=1ep,momentum=reset",
     "fedavg:every=3,clients=0.75",
+    "fedavg:every=3,clients=0.75,momentum=reset",
     "diloco:every=4",
     "streaming:every=4,fragments=3,overlap=2,alpha=0.5",
     "eager:every=3",

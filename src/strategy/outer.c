@@ -153,7 +153,16 @@ static uint32_t fragments(const tg__strategy *s)
     return (uint32_t)(tg_spec_given(s->spec, "fragments") ? wanted : TG__MIN(wanted, s->nbuckets));
 }
 
-tg_status tg__outer_init_as(tg__strategy *s, tg__outer_momentum state)
+/* What happens to the optimizer's memory at an average. */
+static tg__outer_momentum state_of(const tg_spec *spec)
+{
+    const char *word = tg_spec_has(spec, "momentum") ? tg_spec_word(spec, "momentum") : "";
+    return strcmp(word, "average") == 0 ? TG__OUTER_AVERAGE
+           : strcmp(word, "reset") == 0 ? TG__OUTER_RESET
+                                        : TG__OUTER_KEEP;
+}
+
+tg_status tg__outer_init(tg__strategy *s)
 {
     outer *o;
     TG_TRY(tg__owned_alloc(&s->owned, 1, sizeof *o, &o));
@@ -165,7 +174,7 @@ tg_status tg__outer_init_as(tg__strategy *s, tg__outer_momentum state)
         .alpha = number(s->spec, "alpha", 0),
         .clients = number(s->spec, "clients", 1),
         .weighted = tg_spec_has(s->spec, "weighted") && tg_spec_flag(s->spec, "weighted"),
-        .state = state};
+        .state = state_of(s->spec)};
     if (tg_spec_has(s->spec, "warmup"))
         c->outer.warmup = (uint64_t)tg_spec_int(s->spec, "warmup");
     c->rescale = tg_spec_has(s->spec, "rescale") && tg_spec_flag(s->spec, "rescale");
@@ -181,16 +190,11 @@ tg_status tg__outer_init_as(tg__strategy *s, tg__outer_momentum state)
     s->weighted = c->weighted;
     s->needs_mean = s->some_absent || s->weighted;
     s->tags = OF_STATE + (uint32_t)tg_optimizer_slots(s->optimizer);
-    if (state == TG__OUTER_AVERAGE) {
+    if (c->state == TG__OUTER_AVERAGE) {
         s->in_flight = 1 + tg_optimizer_slots(s->optimizer);
         s->coded_in_flight = 1;
     }
     return add_slots(s, o);
-}
-
-tg_status tg__outer_init(tg__strategy *s)
-{
-    return tg__outer_init_as(s, TG__OUTER_KEEP);
 }
 
 /* ---- results --------------------------------------------------------------------------------- */

@@ -26,10 +26,9 @@ typedef struct tg__outer {
 } tg__outer;
 
 /* Read the keys of s->spec that are members of tg__outer: those it lacks are a mean of all ranks'
- * changes, waited for. init: state is TG__OUTER_KEEP.
+ * changes, waited for, and TG__OUTER_KEEP.
  * Errors TG_E_SPEC (overlap, fragments), TG_E_NOMEM */
 TG_NODISCARD tg_status tg__outer_init(tg__strategy *s);
-TG_NODISCARD tg_status tg__outer_init_as(tg__strategy *s, tg__outer_momentum state);
 void tg__outer_ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out);
 void tg__outer_result(tg__strategy *s, const tg__result *r);
 void tg__outer_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out);

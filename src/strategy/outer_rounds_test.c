@@ -41,10 +41,11 @@ static void local_after_ssgd(void **state)
 static void what_optimizers_remember(void **state)
 {
     (void)state;
-    static const char *const strategies[] = {"local:every=3,momentum=keep",
-                                             "local:every=3,momentum=average",
-                                             "local:every=3,momentum=reset"};
+    static const char *const strategies[] = {
+        "local:every=3,momentum=keep", "local:every=3,momentum=average",
+        "local:every=3,momentum=reset", "fedavg:every=3", "fedavg:every=3,momentum=reset"};
     for (size_t s = 0; s < TG_COUNT(strategies); s++) {
+        const bool resets = strstr(strategies[s], "reset") != NULL;
         play p;
         play_create(&p, strategies[s], "adam:lr=0.01", 3);
         play_begin_run(&p);
@@ -57,7 +58,7 @@ static void what_optimizers_remember(void **state)
         }
         assert_int_equal(p.rank[1].updates[0][0], 3);
         play_step(&p);
-        assert_int_equal(p.rank[1].updates[0][0], s == 2 ? 1 : 4);
+        assert_int_equal(p.rank[1].updates[0][0], resets ? 1 : 4);
         play_drain(&p);
         assert_agreed(&p);
         play_destroy(&p);
@@ -287,6 +288,43 @@ static void clients_by_turns(void **state)
     assert_true(took_part[0] && took_part[1] && took_part[2]);
 }
 
+/* A rank that is not drawn keeps the optimizer's state of its last round, or begins the next one
+ * with none. */
+static void clients_remember(void **state)
+{
+    (void)state;
+    for (int resets = 0; resets < 2; resets++) {
+        uint64_t steps[3] = {0};
+        int idle_rounds = 0;
+        play p;
+        play_create(&p,
+                    resets ? "fedavg:every=2,clients=0.34,momentum=reset"
+                           : "fedavg:every=2,clients=0.34",
+                    "adam:lr=0.01", 3);
+        play_begin_run(&p);
+        for (int round = 0; round < 8; round++) {
+            float before[3][PLAY_N];
+            bool idle[3];
+            for (int j = 0; j < 3; j++) {
+                idle[j] = p.rank[j].s->ops->weight(p.rank[j].s, p.t, j) == 0;
+                steps[j] = (resets ? 0 : steps[j]) + (idle[j] ? 0 : 2);
+                memcpy(before[j], p.rank[j].slot[0], sizeof before[j]);
+            }
+            play_step(&p);
+            play_step(&p);
+            for (int j = 0; j < 3; j++) {
+                assert_int_equal(p.rank[j].updates[0][0], steps[j]);
+                idle_rounds += idle[j] && steps[j] > 0;
+                if (idle[j] && !resets)
+                    assert_memory_equal(p.rank[j].slot[0], before[j], sizeof before[j]);
+            }
+            assert_agreed(&p);
+        }
+        assert_int_equal(idle_rounds > 0, !resets);
+        play_destroy(&p);
+    }
+}
+
 /* One object that is asked for every rank, as a simulation does, and for rounds back and forth,
  * says what each rank's own says of one round alone. */
 static void one_draws_for_all(void **state)
@@ -354,6 +392,7 @@ int main(void)
         cmocka_unit_test(eager_begins_anew),
         cmocka_unit_test(lost_memory),
         cmocka_unit_test(clients_by_turns),
+        cmocka_unit_test(clients_remember),
         cmocka_unit_test(one_draws_for_all),
         cmocka_unit_test(lost_rounds),
     };

@@ -45,7 +45,9 @@ static void they_are_one_another(void **state)
                          14);
         assert_same_runs("sparseloco:every=4,lr=0.5", "diloco:every=4,lr=0.5,momentum=0", optimizer,
                          13);
-        assert_same_runs("fedavg:every=3", "local:every=3,momentum=reset", optimizer, 11);
+        assert_same_runs("fedavg:every=3", "local:every=3", optimizer, 11);
+        assert_same_runs("fedavg:every=3,momentum=reset", "local:every=3,momentum=reset", optimizer,
+                         11);
         assert_same_runs("local:every=3,after=1000", "ssgd", optimizer, 8);
     }
 }

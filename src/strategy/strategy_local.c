@@ -1,8 +1,6 @@
 /* Local SGD (K-AVG, post-local SGD): own steps, then the mean of the changes. */
 #include "strategy/outer.h"
 
-#include <string.h>
-
 static const tg_key keys[] = {
     TG__KEY(INT, "every", "8", 1, 1e9, "local steps between two averages"),
     TG__DURATION("after", "0",
@@ -12,18 +10,10 @@ static const tg_key keys[] = {
                "(uncompressed), or reset (also before the first round)"),
     {.name = NULL}};
 
-static tg_status init(tg__strategy *s)
-{
-    const char *state = tg_spec_word(s->spec, "momentum");
-    return tg__outer_init_as(s, strcmp(state, "keep") == 0      ? TG__OUTER_KEEP
-                                : strcmp(state, "average") == 0 ? TG__OUTER_AVERAGE
-                                                                : TG__OUTER_RESET);
-}
-
 const tg__strategy_ops tg__strategy_local = {
     .entry = {"local", "local steps, and every few of them the average of their changes",
               "Stich 2019, arXiv:1805.09767; Lin et al. 2020, arXiv:1808.07217", keys},
     .tested = "every=3,after=2",
-    .init = init,
+    .init = tg__outer_init,
     TG__OUTER_OPS,
 };

@@ -306,7 +306,8 @@ static void alone_they_are_sequential(void **state)
                  {"local:every=4", ALL},
                  {"local:every=4,momentum=average", ALL},
                  {"local:every=4,momentum=reset", PLAIN},
-                 {"fedavg:every=4", PLAIN},
+                 {"fedavg:every=4", ALL},
+                 {"fedavg:every=4,momentum=reset", PLAIN},
                  {"diloco:every=4,lr=1,momentum=0", ALL},
                  {"streaming:every=4,fragments=2,overlap=0,lr=1,momentum=0", ALL},
                  {"streaming:every=4,fragments=2,overlap=2,alpha=1,lr=1,momentum=0", ALL},
@@ -329,7 +330,7 @@ static void alone_they_are_not_sequential(void **state)
     static const struct {
         const char *strategy, *optimizer;
     } cases[] = {{"pipe:width=2", "sgd:lr=0.1"},
-                 {"fedavg:every=4", "sgd:lr=0.1,momentum=0.9"},
+                 {"fedavg:every=4,momentum=reset", "sgd:lr=0.1,momentum=0.9"},
                  {"local:every=4,momentum=reset", "sgd:lr=0.1,momentum=0.9"},
                  {"diloco:every=4", "sgd:lr=0.1"},
                  {"streaming:every=4,fragments=2,overlap=2,lr=1,momentum=0", "sgd:lr=0.1"},
