@@ -19,11 +19,12 @@ resnet20() {
         --optimizer sgd:lr=0.1,momentum=0.9,weight_decay=0.0005 --lr-schedule cosine:warmup=1ep "$@"
 }
 
+schedule=cosine
 charlstm() { # characters in place of words: its epochs are short
     row=charlstm-$1
     shift
     run "$row" --workers 4 --log-every 50 --model lstm:dropout=0.2 --data shakespeare --batch 8 --context 64 --epochs "${EPOCHS:-3}" \
-        --optimizer sgd:lr=4,momentum=0.9,clip=0.25 --lr-schedule "${schedule:-cosine}" "$@"
+        --optimizer sgd:lr=4,momentum=0.9,clip=0.25 --lr-schedule "$schedule" "$@"
 }
 
 lstm() {

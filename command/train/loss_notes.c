@@ -5,6 +5,7 @@
 #include "command/train/run_notes.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static void warn(struct run_options *o, tg_kind kind, const char *name, const known_loss *k)
 {
@@ -27,6 +28,15 @@ static tg_status check(struct run_options *o, tg_kind kind, const char *text)
     return TG_OK;
 }
 
+/* Whether the strategy was trained with a method of its own, and the run has another. */
+static bool has_other_method(const struct run_options *o)
+{
+    const char *own = tg_registry_strategy_method(o->strategy), *method = options_method(o);
+    const size_t len = strcspn(own, ":");
+    return strcmp(own, "dense") != 0 &&
+           (strcspn(method, ":") != len || strncmp(method, own, len) != 0);
+}
+
 tg_status loss_notes_check(struct run_options *o)
 {
     bool dense;
@@ -35,5 +45,5 @@ tg_status loss_notes_check(struct run_options *o)
     TG_TRY(rate_hint_is_dense(o->strategy, &dense));
     if (!dense)
         TG_TRY(check(o, TG_KIND_METHOD, options_method(o)));
-    return check(o, TG_KIND_STRATEGY, o->strategy);
+    return has_other_method(o) ? TG_OK : check(o, TG_KIND_STRATEGY, o->strategy);
 }

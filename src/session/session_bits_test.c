@@ -42,9 +42,10 @@ static bool has_key(const tg_entry *entry, const char *key)
  * density that keeps some elements of small tensors. */
 static void spec_of(const tg_entry *entry, char *text, size_t cap)
 {
-    static const char *const keys[][2] = {{"warmup", "3"}, {"density", "0.125"}, {"every", "4"}};
+    static const char *const keys[][2] = {
+        {"warmup", "3"}, {"density", "0.125"}, {"every", "4"}, {"clients", "0.5"}};
     size_t used = (size_t)snprintf(text, cap, "%s", entry->name);
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < TG_COUNT(keys); i++)
         if (has_key(entry, keys[i][0]) && !has_key(entry, "delay"))
             used += (size_t)snprintf(text + used, cap - used, "%c%s=%s",
                                      strchr(text, ':') ? ',' : ':', keys[i][0], keys[i][1]);

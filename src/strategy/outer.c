@@ -399,13 +399,22 @@ void tg__outer_drained(tg__strategy *s, uint64_t t, tg__actions *out)
 }
 
 /* Own steps of an unfinished round are kept by the rank that takes over, unless the ranks of the
- * round have different weights, because the successor's weight would be another. */
+ * round have different weights, because the successor's weight would be another. So are optimizers'
+ * states, unless some were drawn more often than others: a mean of moments of different ages
+ * belongs to no number of updates. */
 const char *tg__outer_regroup(tg__strategy *s, uint64_t t)
 {
     const outer *o = s->impl;
     const bool alike = o->c.clients == 1 && (!o->c.weighted || s->samples == NULL);
-    if (alike || t <= o->c.after || since_sent(o, 0, t - o->c.after) == 0)
-        return NULL;
-    take_all_global(s);
-    return "the round under way";
+    const bool cut = !alike && t > o->c.after && since_sent(o, 0, t - o->c.after) != 0;
+    const bool ages = o->c.clients < 1 && o->c.state == TG__OUTER_KEEP && t > o->c.after &&
+                      tg_optimizer_slots(s->optimizer) > 0;
+    if (ages)
+        forget(s);
+    if (cut)
+        take_all_global(s);
+    return cut && ages ? "the round under way and the optimizers' states"
+           : cut       ? "the round under way"
+           : ages      ? "the optimizers' states"
+                       : NULL;
 }

@@ -352,6 +352,7 @@ class Defaults(CliTest):
                  "cltk lost 0.61 nats beside dense training (GPT, 4 epochs), and a lower density than 0.01 may lose more: see"),
                 (["--method", "cltk:density=0.02"],
                  "cltk:density=0.04 lost 0.44 nats beside dense training (GPT, 4 epochs), and a lower density than 0.04 may lose more: see"),
+                (["--strategy", "sparseloco"], "sparseloco lost 0.54 nats beside dense training (GPT, 4 epochs): see"),
                 (["--strategy", "dga:delay=20"],
                  "dga:delay=4 lost 0.17 nats beside dense training (GPT, 4 epochs), and a longer delay than 4 may lose more: see"),
                 (["--method", "powersgd:rank=2"],
@@ -359,6 +360,7 @@ class Defaults(CliTest):
             self.assertIn(f"warning: {args[0][2:]} {warning} telegrad ", said(*args))
         for args in (["--method", "powersgd:rank=8"], ["--method", "powersgd:rank=2,warm=no"], ["--method", "powersgd:exchange=none"],
                      ["--strategy", "dga:delay=2"], ["--strategy", "od", "--method", "powersgd"], ["--strategy", "cd:k=1", "--method", "cltk"],
+                     ["--strategy", "sparseloco", "--method", "dense"],
                      ["--method", "powersgd", "--workers", "1"],
                      ["--method", "qsgd"], ["--method", "2bit"], ["--strategy", "od"],
                      ["--model", "lstm:hidden=4,embed=4", "--method", "cltk:density=0.02"]):

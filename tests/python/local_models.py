@@ -9,6 +9,7 @@ except ImportError:
     sys.exit(77)
 
 SPECS = ("local:every=1", "local:every=3", "local:every=3,after=4", "local:every=2,momentum=reset", "fedavg:every=3,clients=0.5",
+         "fedavg:every=3,clients=0.5,momentum=reset",
          "diloco:every=4", "streaming:every=4,fragments=2,overlap=2,alpha=0.5", "eager:every=3", "sparseloco:every=4",
          "gossip:overlap=2,mean=5", "dga:delay=4,every=2", "dga:delay=2", "ssgd", "pipe:width=3",
          "cd:warmup=3,k=2,local=sgd,eta_loc=0.01", "od:warmup=3,local=sgd,eta_loc=0.01")
