@@ -59,7 +59,7 @@ SHORT_TEXT = [
     ("defaults/gpt-powersgd-rank", "powersgd:rank=16", COMPRESSION), ("updates/cd5-ahead", "cd k=5, 2bit", BOTH), ("updates/od", "od", DELAY),
     ("updates/dga4", "dga, 4 late", DELAY), ("updates/local8", "local, 8 steps", DELAY), ("defaults/gpt-post-local", "post-local", DELAY),
     ("defaults/gpt-diloco", "diloco, 100 steps", DELAY), ("updates/diloco20", "diloco, 20 steps", DELAY),
-    ("defaults/gpt-streaming", "streaming", DELAY),
+    ("defaults/gpt-streaming", "streaming", DELAY), ("defaults/gpt-sparseloco", "sparseloco, 30 steps", BOTH),
 ]
 CHARACTERS = [
     (f"defaults/charlstm-{row}", title, colour) for row, title, colour in (
