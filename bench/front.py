@@ -8,7 +8,8 @@ the whole run of post-local SGD, which begins with dense steps), and the accurac
 the runs that no other run beats in both. times.svg has the seconds until the panel's goal, over each link, for panels that have one: the step
 is interpolated between two tests, of several seeds the mean, and put off to the end of its round. Steps are simulated
 (`train --clock virtual --sim-only`), computing takes as long as the panel says, and coding no time. A simulation has the final density in all
-steps; what a warm-up of the density sends in addition is added, at the rate of the link. Prints these times as Markdown tables.
+steps; what a warm-up of the density sends in addition is added, at the rate of the link. Prints these times as Markdown tables, and of the other panels
+the values and bytes.
 TELEGRAD=build/release/telegrad"""
 import math
 import pathlib
@@ -204,6 +205,13 @@ def print_times(panel, found):
         print(f"| {title} | {f'{last:.2f} %' if panel[4] else f'{last:.3f}'} | {f'{step:,.0f}' if step else 'never'} | {' | '.join(cells)} |")
 
 
+def print_bytes(panel):
+    print(f"\n{panel[0]}: at the end, and the bytes that a worker sends per step\n")
+    print("| run | at the end | bytes per step |\n|---|---|---|")
+    for title, _, runs in load(panel[1]):
+        print(f"| {title} | {statistics.mean(value(r[-1], panel[2]) for r in runs):.3f} | {bytes_per_step(runs[0]):,.0f} |")
+
+
 def picture(path, draw_panel, arguments):
     """Two panels a line."""
     lines = (len(arguments) + 1) // 2
@@ -225,6 +233,9 @@ def main():
     picture(out / "times.svg", draw_times, found)
     for each in found:
         print_times(*each)
+    for panel in PANELS:
+        if panel[5] is None:
+            print_bytes(panel)
 
 
 if __name__ == "__main__":

@@ -26,9 +26,8 @@ enum { ADVISE_KNOWN_MOST = 4 };
  * accuracy. */
 size_t advise_known(const char *model, const advice_way *way, const struct known_row **row);
 
-/* Whether there is a row for this model with the given strategy (a name) and the given method; NULL
- * matches any. */
-bool advise_is_known(const char *model, const char *strategy, const char *method);
+/* Whether a row that says something about the way has its strategy, or its method. */
+bool advise_is_known(const char *model, const advice_way *way, bool method);
 
 /* A sentence: what asynchronous steps cost, and the page that measured it. */
 extern const char advise_known_async[];

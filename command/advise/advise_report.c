@@ -214,10 +214,8 @@ static void print_accuracy(const struct advise_answer *a)
         return;
     }
     const size_t count = advise_known(model, w, row);
-    const bool strategy_known =
-        w->family == ADVICE_SSGD || advise_is_known(model, w->strategy, NULL);
-    const bool method_known =
-        advise_same_name(method, "dense") || advise_is_known(model, NULL, method);
+    const bool strategy_known = w->family == ADVICE_SSGD || advise_is_known(model, w, false);
+    const bool method_known = advise_same_name(method, "dense") || advise_is_known(model, w, true);
     if (count > 0)
         printf("\nWhat it costs in accuracy, by the nearest runs of docs/results (your data, "
                "rates and epochs will differ):\n");
