@@ -24,9 +24,6 @@ static const struct known_runs resnet_delays = {
 static const struct known_runs mlp_untuned = {
     "MLP on Fashion-MNIST, 3 workers, 3 epochs, untuned, one seed", "mlp", "test accuracy",
     "86.15 %", "docs/results/untuned.md"};
-static const struct known_runs lstm_compression = {
-    "LSTM on WikiText-2, 4 workers, 2 epochs, bf16, one seed", "lstm", "test perplexity", "154.3",
-    "docs/results/compression.md"};
 static const struct known_runs lstm_defaults = {
     "LSTM on the characters of tiny Shakespeare, 4 workers, 3 epochs, one seed", "lstm",
     "test loss, nats", "1.565", "docs/results/front.md"};
@@ -88,7 +85,6 @@ static const struct known_row rows[] = {
     {&mlp_untuned, "ssgd", "topk:density=0.01,lookahead=0", "85.01 %"},
     {&mlp_untuned, "ssgd", "dgc:density=0.001,warmup=1ep,lookahead=0", "87.01 %"},
     {&mlp_untuned, "ssgd", "2bit:lookahead=0", "83.73 %"},
-    {&lstm_compression, "ssgd", "dgc:density=0.001,warmup=3000,clip=0.5,lookahead=0", "173.9"},
     {&lstm_defaults, "updates", "2bit", "1.576"},
     {&lstm_defaults, "updates", "1bit", "1.568"},
     {&lstm_defaults, "updates", "efsign", "1.577"},

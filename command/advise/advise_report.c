@@ -220,9 +220,9 @@ static void print_accuracy(const struct advise_answer *a)
         printf("\nWhat it costs in accuracy, by the nearest runs of docs/results (your data, "
                "rates and epochs will differ):\n");
     for (size_t i = 0; i < count; i++)
-        printf("  %s with %s: %s, plain SGD %s (%s; %s; %s)\n", row[i]->strategy, row[i]->method,
-               row[i]->result, row[i]->runs->dense, row[i]->runs->what, row[i]->runs->about,
-               row[i]->runs->document);
+        printf("  %s with %s: %s, dense training %s (%s; %s; %s)\n", row[i]->strategy,
+               row[i]->method, row[i]->result, row[i]->runs->dense, row[i]->runs->what,
+               row[i]->runs->about, row[i]->runs->document);
     if (!strategy_known || !method_known)
         printf("%sWhat %.*s%s%.*s costs %.*s in accuracy is not known: nothing of it is in "
                "docs/results. Compare a short run of each\nwith plain SGD: docs/strategies.md, "

@@ -159,6 +159,15 @@ class Advise(CliTest):
         text = self.ok(*ADVISE, "--link", "100gbit,0ms", "--workers", "2")
         self.assertTrue(text.splitlines()[-1].startswith("telegrad train --model mlp:hidden=32 --workers 2 "), text)
 
+    def test_language_models_are_trained_with_adam(self):
+        """So dgc, which accumulates SGD's momentum, is left out; and what is recommended has known runs."""
+        for model in ("gpt:layers=1,heads=1,embed=8", "lstm:hidden=4,embed=4"):
+            a = json.loads(self.ok("advise", "--json", "--model", model, "--tau", "20ms", "--link", "100kbit,50ms", "--workers", "4"))
+            methods = {way["method"] for way in a["ways"]}
+            self.assertIn("topk:density=0.01", methods)
+            self.assertNotIn("dgc", methods)
+            self.assertTrue(a["accuracy"], a["recommended"])
+
     def test_known_accuracies_are_in_their_documents(self):
         source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
         with open(os.path.join(source, "command/advise/advise_known.c"), encoding="utf-8") as file:

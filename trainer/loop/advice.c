@@ -4,6 +4,7 @@
 #include "telegrad/registry.h"
 #include "telegrad/spec.h"
 #include "telegrad/tools.h"
+#include "trainer/model/model.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +55,20 @@ bool advice_has_exchange(size_t method, const char *exchange)
     return has;
 }
 
+/* Leave out methods that accumulate SGD's momentum if the model has an optimizer of its own. */
+static tg_status find_unfit(advice *a, const char *spec_of_model)
+{
+    const char *usual;
+    TG_TRY(model_usual_optimizer(spec_of_model, &usual));
+    for (size_t i = 0; usual && i < advice_method_count; i++) {
+        tg_spec *spec;
+        TG_TRY(tg_registry_parse(TG_KIND_METHOD, advice_methods[i], &spec));
+        a->unfit[i] = tg_spec_has(spec, "momentum");
+        tg_spec_free(spec);
+    }
+    return TG_OK;
+}
+
 /* also: the same without servers that code; NULL: there is none */
 static tg_status measure_coding(tg_simulation *sim, tg_simulation *also)
 {
@@ -78,6 +93,7 @@ static tg_status create(advice *a, const advice_request *request)
     a->spare = job.driver != TG_DRIVER_INLINE;
     job.strategy = "ssgd";
     TG_TRY(train_sim_create(&job, request->data, &a->steps));
+    TG_TRY(find_unfit(a, job.model));
     for (size_t i = 0; i < advice_method_count; i++) {
         job.method = advice_methods[i];
         TG_TRY(train_sim_exchanges(a->steps, &job, 1000, 0, &a->sim[i]));
@@ -197,6 +213,11 @@ static tg_status least_step(const advice *a, const tg_link *link, const advice_w
 tg_status advice_predict(const advice *a, const tg_link *link, advice_way *w)
 {
     double least = 0;
+    if (a->unfit[w->method])
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "method %s accumulates SGD's momentum: another optimizer "
+                       "trains the model",
+                       advice_methods[w->method]);
     const train_sim_info about = train_sim_about(a->steps);
     char spec[48];
     const uint64_t period = name_way(w, w->strategy, spec),

@@ -13,6 +13,7 @@ struct advice {
     /* the same with exchange=twoway; NULL: the method does not have it */
     tg_simulation *twoway[ADVICE_METHODS];
     char twoway_text[ADVICE_METHODS][48];
+    bool unfit[ADVICE_METHODS]; /* the model's usual optimizer does not take it */
     int world;
     bool spare;
 };

@@ -109,7 +109,7 @@ static tg_status best_with(const advice *a, const advice_network *net, unsigned 
     for (size_t i = 0; i < TG_COUNT(way); i++) {
         const size_t m = i / TG_COUNT(stars), star = i % TG_COUNT(stars);
         advice_served *w = &way[count];
-        if (servers > 0 ? !advice_has_exchange(m, stars[star]) : star > 0)
+        if (a->unfit[m] || (servers > 0 ? !advice_has_exchange(m, stars[star]) : star > 0))
             continue;
         *w = (advice_served){.servers = servers,
                              .method = m,
