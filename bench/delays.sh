@@ -2,7 +2,7 @@
 # What delay and rounds of own steps cost in accuracy: docs/results/delays.md.
 #   bench/delays.sh OUT_DIR [ROW...]       needs the data sets (TELEGRAD_DATA or data/); hours
 #   SEEDS="1 2" EPOCHS=10 PRECISION=bf16 bench/delays.sh OUT_DIR dga5 dga5-plain
-#                                          EPOCHS is for images and digits; texts have 12
+#                                          EPOCHS is for images (fedavg8-*: 4 by default) and digits; texts have 12
 # Four workers where a row does not say x2. The rows ssgd, bit, cd2, cd5, cd10 of ResNet-20 with four are those of bench/compression.sh
 # (resnet20-dense, ...), which has the same settings.
 . "$(dirname "$0")/rows.sh"
@@ -45,8 +45,8 @@ for shard in iid dirichlet:alpha=0.5; do
     done
     images "dga20-5-$kind" 4 32 --strategy dga:delay=20,every=5 --shard $shard
 done
-for state in keep reset; do # EPOCHS=4
-    images "fedavg8-$state-dirichlet" 4 32 --strategy fedavg:every=8,momentum=$state --shard dirichlet:alpha=0.5
+for state in keep reset; do # 4 epochs, as in defaults.sh
+    (EPOCHS=${EPOCHS:-4} && images "fedavg8-$state-dirichlet" 4 32 --strategy fedavg:every=8,momentum=$state --shard dirichlet:alpha=0.5)
 done
 for every in 5 10 20; do
     digits "lenet5-fedavg$every" 4 --strategy fedavg:every=$every

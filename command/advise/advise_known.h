@@ -8,7 +8,7 @@ struct known_runs {
     const char *about; /* "LeNet-5 on MNIST, 4 workers, 3 epochs, mean of three seeds" */
     const char *model; /* "lenet5" */
     const char *what;  /* "test accuracy" */
-    const char *dense; /* result of plain SGD in the same setting; several: one per seed */
+    const char *dense; /* result of dense training in the same setting; several: one per seed */
     const char *document;
 };
 
@@ -26,7 +26,8 @@ enum { ADVISE_KNOWN_MOST = 4 };
  * accuracy. */
 size_t advise_known(const char *model, const advice_way *way, const struct known_row **row);
 
-/* Whether a row that says something about the way has its strategy, or its method. */
+/* Whether some row that says something about the way has the same method (method: true), or the
+ * same strategy (false). */
 bool advise_is_known(const char *model, const advice_way *way, bool method);
 
 /* A sentence: what asynchronous steps cost, and the page that measured it. */

@@ -210,7 +210,7 @@ static void print_accuracy(const struct advise_answer *a)
     const int name = (int)strcspn(model, ":");
     const struct known_row *row[ADVISE_KNOWN_MOST];
     if (advise_costs_nothing(w)) {
-        printf("\nIn accuracy it costs nothing: every step is that of plain SGD.\n");
+        printf("\nIn accuracy it costs nothing: every step is that of dense training.\n");
         return;
     }
     const size_t count = advise_known(model, w, row);
@@ -224,12 +224,13 @@ static void print_accuracy(const struct advise_answer *a)
                row[i]->method, row[i]->result, row[i]->runs->dense, row[i]->runs->what,
                row[i]->runs->about, row[i]->runs->document);
     if (!strategy_known || !method_known)
-        printf("%sWhat %.*s%s%.*s costs %.*s in accuracy is not known: nothing of it is in "
-               "docs/results. Compare a short run of each\nwith plain SGD: docs/strategies.md, "
-               "docs/methods.md.\n",
-               count > 0 ? "" : "\n", strategy_known ? 0 : (int)strcspn(w->strategy, ":"),
-               w->strategy, !strategy_known && !method_known ? " or " : "",
-               method_known ? 0 : (int)strcspn(method, ":"), method, name, model);
+        printf(
+            "%sWhat %.*s%s%.*s costs %.*s in accuracy is not known: nothing of it is in "
+            "docs/results. Compare a short run of each\nwith dense training: docs/strategies.md, "
+            "docs/methods.md.\n",
+            count > 0 ? "" : "\n", strategy_known ? 0 : (int)strcspn(w->strategy, ":"), w->strategy,
+            !strategy_known && !method_known ? " or " : "",
+            method_known ? 0 : (int)strcspn(method, ":"), method, name, model);
 }
 
 static tg_status print_command(const struct advise_answer *a)

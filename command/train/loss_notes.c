@@ -28,7 +28,8 @@ static tg_status check(struct run_options *o, tg_kind kind, const char *text)
     return TG_OK;
 }
 
-/* Whether the strategy was trained with a method of its own, and the run has another. */
+/* Whether the strategy has a default method of its own (cd, demo, sparseloco), with which its loss
+ * was measured, and the run has another. */
 static bool has_other_method(const struct run_options *o)
 {
     const char *own = tg_registry_strategy_method(o->strategy), *method = options_method(o);

@@ -365,7 +365,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         """Continue from the `state_dict` of this rank: with the same bits. It sets the parameters, too. All ranks call it. In a job with
         another number of ranks, give each rank a list (or another iterable) of what all old ranks saved, in order of ranks. A rank's own
         parameters, optimizer memory and what it has not yet sent become the mean over the old ranks that it takes over; the last average
-        stays (docs/checkpoints.md).
+        stays (docs/checkpoints.md). With fedavg:clients= below 1, or deadline=, the optimizer starts again without memory.
 
         Raises  MismatchError: it is of another rank, strategy or model, or the ranks' are of different steps, or some are missing
         """
@@ -404,8 +404,11 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         check(_c.tg_session_take_memory(self.handle(), where, lengths, ranks))
         resumed = _c.tg_resumed(struct_size=ctypes.sizeof(_c.tg_resumed))
         check(_c.tg_session_resumed(self.handle(), ctypes.byref(resumed)))
-        if resumed.anew and self.net.rank == 0:
-            warnings.warn(f"load_state_dict: with {self.net.size} ranks instead of {ranks}, these begin anew: {resumed.anew.decode()}")
+        anew = resumed.anew.decode() if resumed.anew else ""
+        if "optimizers' states" in anew:
+            self.optimizer.state.clear()
+        if anew and self.net.rank == 0:
+            warnings.warn(f"load_state_dict: with {self.net.size} ranks instead of {ranks}, these begin anew: {anew}")
 
     def close(self) -> None:
         """Free what the optimizer holds of the library. An exchange under way is lost, and ends the network for all ranks; call

@@ -39,7 +39,7 @@ static bool has_key(const tg_entry *entry, const char *key)
 }
 
 /* Warm-ups that end within the run, rounds of a few steps (with no delay that must fit in), and a
- * density that keeps some elements of small tensors. */
+ * density that keeps some elements of small tensors; half of the clients. */
 static void spec_of(const tg_entry *entry, char *text, size_t cap)
 {
     static const char *const keys[][2] = {

@@ -321,7 +321,7 @@ static void send(tg__strategy *s, uint32_t fragment, bool absent, uint64_t due, 
         }
 }
 
-/* Reset the optimizers' memory if they start each round with none. */
+/* Reset the optimizers' memory. */
 static void forget(tg__strategy *s)
 {
     const tg__memory *m = &s->memory[0];
@@ -400,16 +400,17 @@ void tg__outer_drained(tg__strategy *s, uint64_t t, tg__actions *out)
 
 /* Own steps of an unfinished round are kept by the rank that takes over, unless the ranks of the
  * round have different weights, because the successor's weight would be another. So are optimizers'
- * states, unless some were drawn more often than others: a mean of moments of different ages
- * belongs to no number of updates. */
+ * states, unless some ranks may have taken more steps than others (clients, deadline): a mean of
+ * such moments belongs to no number of updates. */
 const char *tg__outer_regroup(tg__strategy *s, uint64_t t)
 {
     const outer *o = s->impl;
     const bool alike = o->c.clients == 1 && (!o->c.weighted || s->samples == NULL);
     const bool cut = !alike && t > o->c.after && since_sent(o, 0, t - o->c.after) != 0;
-    const bool ages = o->c.clients < 1 && o->c.state == TG__OUTER_KEEP && t > o->c.after &&
-                      tg_optimizer_slots(s->optimizer) > 0;
-    if (ages)
+    const bool uneven = o->c.clients < 1 || s->deadline_ns > 0;
+    const bool stateful = s->external || tg_optimizer_slots(s->optimizer) > 0;
+    const bool ages = uneven && stateful && o->c.state == TG__OUTER_KEEP && t > o->c.after;
+    if (ages && !s->external) /* the caller resets its own */
         forget(s);
     if (cut)
         take_all_global(s);

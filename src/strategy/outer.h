@@ -25,8 +25,8 @@ typedef struct tg__outer {
     tg__outer_momentum state;
 } tg__outer;
 
-/* Read the keys of s->spec that are members of tg__outer: those it lacks are a mean of all ranks'
- * changes, waited for, and TG__OUTER_KEEP.
+/* Read the keys of s->spec that are members of tg__outer. Without them, all ranks take part, the
+ * mean of their changes is waited for and applied as it is, and each keeps its optimizer's state.
  * Errors TG_E_SPEC (overlap, fragments), TG_E_NOMEM */
 TG_NODISCARD tg_status tg__outer_init(tg__strategy *s);
 void tg__outer_ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out);

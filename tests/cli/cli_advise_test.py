@@ -162,7 +162,11 @@ class Advise(CliTest):
     def test_language_models_are_trained_with_adam(self):
         """So dgc, which accumulates SGD's momentum, is left out; and what is recommended has known runs."""
         for model in ("gpt:layers=1,heads=1,embed=8", "lstm:hidden=4,embed=4"):
-            a = json.loads(self.ok("advise", "--json", "--model", model, "--tau", "20ms", "--link", "100kbit,50ms", "--workers", "4"))
+            a = json.loads(self.ok("advise", "--json", "--model", model, "--tau", "20ms", "--link", "100kbit,50ms", "--workers", "4",
+                                   "--servers", "1", "--server-link", "1gbit,1ms"))
+            served = a["servers"]
+            for way in (served["without"], *served["counts"], *served["modes"]):
+                self.assertFalse(way["method"].startswith("dgc"), way)
             methods = {way["method"] for way in a["ways"]}
             self.assertIn("topk:density=0.01", methods)
             self.assertNotIn("dgc", methods)

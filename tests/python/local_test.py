@@ -176,6 +176,9 @@ class Runs(unittest.TestCase):
                 if "local:every=3" == spec:
                     mean = sum(state["optimizer"]["state"][0]["exp_avg"] for state, _ in before) / 2
                     self.assertTrue(torch.allclose(sum(moment for _, moment, _, _ in found) / size, mean))
+                if spec == "fedavg:every=3,clients=0.5":  # of ranks that were drawn more or less often
+                    self.assertTrue(any(state["optimizer"]["state"] for state, _ in before))
+                    self.assertFalse(any(bool(moment.any()) for _, moment, _, _ in found))
 
     def test_four_ranks_agree(self):
         def body(net):
