@@ -82,7 +82,9 @@ typedef struct advice_way {
 extern const char *const advice_methods[];
 extern const size_t advice_method_count;
 
-/* Errors  those of train_sim_create and of the simulations; TG_E_ARG (world) */
+/* Methods that accumulate SGD's momentum are left out if the model has a usual optimizer of its own
+ * (model_usual_optimizer).
+ * Errors  those of train_sim_create and of the simulations; TG_E_ARG (world) */
 TG_NODISCARD tg_status advice_create(const advice_request *request, advice **a_p);
 void advice_destroy(advice *a);     /* NULL is fine */
 double advice_tau(const advice *a); /* seconds */
