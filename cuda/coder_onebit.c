@@ -1,6 +1,5 @@
-/* 1bit on a GPU: see src/codec/sign/codec_onebit.c. weights=yes is left to the host; frames with
- * weights are decoded here. A matrix with few columns and very many rows is slow, because each 32
- * columns are the work of one block. */
+/* 1bit on a GPU: see src/codec/sign/codec_onebit.c. A matrix with few columns and very many rows is
+ * slow, because each 32 columns are the work of one block. */
 #include "base/mem.h"
 #include "line_table.h"
 #include "onebit.h"
@@ -16,83 +15,93 @@ enum { ID = 10, AUX_WEIGHTS = 1, MIN_ROWS = 3 };
 typedef struct onebit {
     bool mean, residual;
     tg__strip_frame frame;
-    tg__lines lines;    /* vectors */
-    tg__matrices table; /* matrices */
-    char *tables;       /* the memory of `table`, and then: */
-    float *t;           /* thresholds (lines), then (columns) */
+    tg__lines lines, plain;         /* vectors; those that are sent as they are */
+    tg__matrices table, weighted;   /* matrices without and with weights */
+    char *tables, *weighted_tables; /* their memory */
+    float *t;                       /* mean: thresholds (lines), then (columns of table) */
 } onebit;
 
-static tg_status make_lines(tg_coder *c, onebit *own)
+/* Where the lists of matrices are in one block of memory. */
+typedef struct layout {
+    size_t panel, tile, band, bytes;
+} layout;
+
+static layout layout_of(const tg__matrices *m, size_t matrices)
 {
-    const tg__strip_frame *f = &own->frame;
-    size_t count = 0;
-    tg__line *line = NULL;
-    TG_TRY(tg_alloc(f->count, sizeof *line, &line));
-    for (size_t i = 0; i < f->count; i++) {
-        const tg__strip *s = &f->strip[i];
-        if (s->rows == 1)
-            line[count++] =
-                (tg__line){.begin = s->begin, .n = s->cols, .at = s->bit, .value = s->value};
-    }
-    const tg_status status = tg__lines_make(c->queue, line, count, &own->lines);
-    free(line);
-    return status;
+    layout at = {.panel = matrices * sizeof *m->matrix};
+    at.tile = at.panel + m->panels * sizeof *m->panel;
+    at.band = at.tile + m->tiles * sizeof *m->tile;
+    at.bytes = at.band + m->bands * sizeof *m->band;
+    return at;
 }
 
-/* Fill the tables of matrices, if there are any; they are counted in any case. */
-static size_t list_matrices(const tg__strip_frame *f, tg__matrix *matrix, tg__panel *panel,
-                            tg__panel *tile, tg__matrices *counts)
+static void put_panel(char *to, size_t i, size_t matrix, size_t col, size_t row)
+{
+    if (to != NULL)
+        ((tg__panel *)(void *)to)[i] =
+            (tg__panel){.matrix = (uint32_t)matrix, .col = (uint32_t)col, .row = (uint32_t)row};
+}
+
+/* Count the panels, tiles and bands of a matrix; with `to`, list them. */
+static void list_parts(tg__matrices *m, char *to, const layout *at, size_t matrix,
+                       const tg__strip *s)
+{
+    for (size_t col = 0; col < s->cols; col += TG__PANEL_COLS) {
+        put_panel(to ? to + at->panel : NULL, m->panels++, matrix, col, 0);
+        for (size_t row = 0; row < s->rows; row += TG__PANEL_ROWS)
+            put_panel(to ? to + at->tile : NULL, m->tiles++, matrix, col, row);
+    }
+    for (size_t row = 0; m->weighted && row < s->rows; row += TG__BAND_ROWS)
+        put_panel(to ? to + at->band : NULL, m->bands++, matrix, 0, row);
+}
+
+/* The number of columns, and (count_p) of matrices. */
+static size_t list_matrices(const tg__strip_frame *f, tg__matrices *m, char *to, const layout *at,
+                            size_t *count_p)
 {
     size_t count = 0, columns = 0;
-    counts->panels = counts->tiles = 0;
+    m->panels = m->tiles = m->bands = 0;
     for (size_t i = 0; i < f->count; i++) {
         const tg__strip *s = &f->strip[i];
-        if (s->rows == 1)
+        if (s->rows < 2 || tg__strip_is_weighted(f->kind, s->rows, s->cols) != m->weighted)
             continue;
-        if (matrix != NULL)
-            matrix[count] = (tg__matrix){.begin = s->begin,
-                                         .rows = s->rows,
-                                         .cols = s->cols,
-                                         .value = s->value,
-                                         .bit = s->bit,
-                                         .column = (uint32_t)columns};
-        for (size_t col = 0; col < s->cols; col += TG__PANEL_COLS) {
-            tg__panel p = {.matrix = (uint32_t)count, .col = (uint32_t)col};
-            if (matrix != NULL)
-                panel[counts->panels] = p;
-            counts->panels++;
-            for (size_t row = 0; row < s->rows; row += TG__PANEL_ROWS) {
-                p.row = (uint32_t)row;
-                if (matrix != NULL)
-                    tile[counts->tiles] = p;
-                counts->tiles++;
-            }
-        }
+        if (to != NULL)
+            ((tg__matrix *)(void *)to)[count] = (tg__matrix){.begin = s->begin,
+                                                             .rows = s->rows,
+                                                             .cols = s->cols,
+                                                             .value = s->value,
+                                                             .bit = s->bit,
+                                                             .column = (uint32_t)columns};
+        list_parts(m, to, at, count, s);
         columns += s->cols;
         count++;
     }
+    *count_p = count;
     return columns;
 }
 
-static tg_status make_matrices(tg_coder *c, onebit *own)
+/* floats: of more memory behind the tables, for each column, and for so many others. */
+static tg_status make_matrices(tg_coder *c, const tg__strip_frame *f, tg__matrices *m,
+                               char **memory_p, size_t others, float **floats_p)
 {
-    const tg__strip_frame *f = &own->frame;
-    tg__matrices *m = &own->table;
-    const size_t columns = list_matrices(f, NULL, NULL, NULL, m);
-    const size_t at_panel = f->count * sizeof *m->matrix;
-    const size_t at_tile = at_panel + m->panels * sizeof *m->panel;
-    const size_t bytes = at_tile + m->tiles * sizeof *m->tile;
-    char *host = NULL;
-    TG__GPU(
-        cudaMalloc((void **)&own->tables, bytes + (own->lines.count + columns) * sizeof *own->t));
-    TG_TRY(tg_alloc(bytes, 1, &host));
-    list_matrices(f, (tg__matrix *)(void *)host, (tg__panel *)(void *)(host + at_panel),
-                  (tg__panel *)(void *)(host + at_tile), m);
-    m->matrix = (tg__matrix *)(void *)own->tables;
-    m->panel = (tg__panel *)(void *)(own->tables + at_panel);
-    m->tile = (tg__panel *)(void *)(own->tables + at_tile);
-    own->t = (float *)(void *)(own->tables + bytes);
-    tg_status status = tg__gpu_copy_in(c->queue, own->tables, host, bytes);
+    size_t count;
+    const size_t columns = list_matrices(f, m, NULL, NULL, &count);
+    const layout at = layout_of(m, count);
+    const size_t more = floats_p != NULL ? (columns + others) * sizeof(float) : 0;
+    if (at.bytes + more == 0)
+        return TG_OK;
+    char *host = NULL, *memory;
+    TG__GPU(cudaMalloc((void **)memory_p, at.bytes + more));
+    memory = *memory_p;
+    if (floats_p != NULL)
+        *floats_p = (float *)(void *)(memory + at.bytes);
+    TG_TRY(tg_alloc(at.bytes, 1, &host));
+    list_matrices(f, m, host, &at, &count);
+    m->matrix = (tg__matrix *)(void *)memory;
+    m->panel = (tg__panel *)(void *)(memory + at.panel);
+    m->tile = (tg__panel *)(void *)(memory + at.tile);
+    m->band = (tg__panel *)(void *)(memory + at.band);
+    tg_status status = tg__gpu_copy_in(c->queue, memory, host, at.bytes);
     if (status == TG_OK)
         status = tg__gpu_finish(c->queue);
     free(host);
@@ -107,21 +116,29 @@ static tg_status init(tg_coder *c)
         return tg_fail(TG_E_UNSUPPORTED, "codec 1bit with feedback=%s: not on a GPU",
                        c->setup.feedback);
     own->mean = strcmp(tg_spec_word(c->setup.spec, "threshold"), "mean") == 0;
-    if (!own->mean && tg_spec_flag(c->setup.spec, "weights"))
-        return tg_fail(TG_E_UNSUPPORTED, "codec 1bit: weights=yes: not on a GPU");
-    own->frame.id = ID;
-    TG_TRY(tg__strip_frame_make(c, &own->frame, MIN_ROWS, false));
-    TG_TRY(make_lines(c, own));
-    return make_matrices(c, own);
+    const bool weights = !own->mean && tg_spec_flag(c->setup.spec, "weights");
+    tg__strip_frame *f = &own->frame;
+    f->id = ID;
+    f->kind = weights ? TG__STRIP_WEIGHTED : TG__STRIP_COLUMNS;
+    f->aux = weights ? AUX_WEIGHTS : 0;
+    TG_TRY(tg__strip_frame_make(c, f, MIN_ROWS, weights));
+    TG_TRY(tg__strip_frame_lines(c, f, 0, 0, &own->plain));
+    TG_TRY(tg__strip_frame_lines(c, f, 1, 1, &own->lines));
+    own->weighted.weighted = true;
+    TG_TRY(make_matrices(c, f, &own->weighted, &own->weighted_tables, 0, NULL));
+    return make_matrices(c, f, &own->table, &own->tables, own->lines.count, &own->t);
 }
 
 static void fini(tg_coder *c)
 {
     onebit *own = c->impl;
     tg__lines_free(&own->lines);
+    tg__lines_free(&own->plain);
     tg__strip_frame_free(&own->frame);
     if (own->tables != NULL)
         (void)cudaFree(own->tables);
+    if (own->weighted_tables != NULL)
+        (void)cudaFree(own->weighted_tables);
 }
 
 /* ---- encoding -------------------------------------------------------------------------------- */
@@ -187,6 +204,33 @@ static tg_status write_matrices(tg_coder *c, const float *g)
     return TG_OK;
 }
 
+static tg_status write_weighted(tg_coder *c, const float *g)
+{
+    onebit *own = c->impl;
+    const tg__strip_frame *f = &own->frame;
+    cudaStream_t stream = c->queue->stream;
+    float *x = own->residual ? c->setup.vector[0] : (float *)(uintptr_t)g; /* else only read */
+    const tg__line_taking taking = {.bad = c->bad,
+                                    .x = x,
+                                    .g = own->residual ? g : NULL,
+                                    .value = f->values,
+                                    .spoilt = f->spoilt};
+    tg__column_pass p = {.bad = c->bad,
+                         .x = x,
+                         .g = taking.g,
+                         .values = f->values,
+                         .bits = f->bits,
+                         .subtract = own->residual,
+                         .spoilt = f->spoilt};
+    TG__GPU(tg__line_take(&own->plain, &taking, stream));
+    TG__GPU(tg__row_weights(&own->weighted, &p, stream));
+    TG__GPU(tg__column_weighed(&own->weighted, &p, stream));
+    p.bits = NULL;
+    if (own->residual)
+        TG__GPU(tg__column_settle(&own->weighted, &p, stream));
+    return TG_OK;
+}
+
 static tg_status encode(tg_coder *c, const tg_encode_context *ctx, const float *g, void *dst,
                         size_t dst_cap, tg_coded *coded)
 {
@@ -196,6 +240,7 @@ static tg_status encode(tg_coder *c, const tg_encode_context *ctx, const float *
     TG_TRY(tg__strip_frame_begin(c, &own->frame));
     TG_TRY(write_vectors(c, g));
     TG_TRY(write_matrices(c, g));
+    TG_TRY(write_weighted(c, g));
     return tg__strip_frame_end(c, &own->frame, dst, coded);
 }
 

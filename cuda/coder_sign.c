@@ -31,52 +31,16 @@ static size_t plain_values(const tg__strip_frame *f)
     return values;
 }
 
-static tg_status make_plain(tg_coder *c, sign *own)
-{
-    const tg__strip_frame *f = &own->frame;
-    size_t count = 0;
-    tg__line *line = NULL;
-    TG_TRY(tg_alloc(f->plain, sizeof *line, &line));
-    for (size_t i = 0; i < f->count; i++) {
-        const tg__strip *s = &f->strip[i];
-        if (s->rows == 0)
-            line[count++] = (tg__line){.begin = s->begin, .n = s->cols, .value = s->value};
-    }
-    const tg_status status = tg__lines_make(c->queue, line, count, &own->plain);
-    free(line);
-    return status;
-}
-
-static tg_status make_lines(tg_coder *c, sign *own)
-{
-    const tg__strip_frame *f = &own->frame;
-    size_t count = 0;
-    tg__line *line = NULL;
-    TG_TRY(tg_alloc(f->nvalues, sizeof *line, &line));
-    for (size_t i = 0; i < f->count; i++)
-        for (uint32_t row = 0; row < f->strip[i].rows; row++) {
-            const tg__strip *s = &f->strip[i];
-            line[count++] = (tg__line){.begin = s->begin + row * s->cols,
-                                       .n = s->cols,
-                                       .at = s->bit + row * ((s->cols + 7) / 8),
-                                       .value = s->value + row};
-        }
-    const tg_status status = tg__lines_make(c->queue, line, count, &own->lines);
-    free(line);
-    return status;
-}
-
 static tg_status init_scaled(tg_coder *c, sign *own, bool rows)
 {
-    own->frame = (tg__strip_frame){.id = ID, .aux = AUX_SCALED, .rows = true};
+    own->frame = (tg__strip_frame){.id = ID, .aux = AUX_SCALED, .kind = TG__STRIP_ROWS};
     TG_TRY(tg__strip_frame_make(c, &own->frame, rows ? 2 : SIZE_MAX, rows));
     const size_t scales = own->frame.nvalues - plain_values(&own->frame);
     if (scales > c->setup.n / FEWEST + ROWS_FREE)
         return tg_fail(TG_E_UNSUPPORTED, "codec sign: scale=row: not on a GPU with %zu short rows",
                        scales);
-    if (own->frame.plain > 0)
-        TG_TRY(make_plain(c, own));
-    return make_lines(c, own);
+    TG_TRY(tg__strip_frame_lines(c, &own->frame, 0, 0, &own->plain));
+    return tg__strip_frame_lines(c, &own->frame, 1, SIZE_MAX, &own->lines);
 }
 
 static tg_status init_plain(tg_coder *c, sign *own)
@@ -132,8 +96,7 @@ static tg_status encode_scaled(tg_coder *c, const float *g, uint8_t *dst, tg_cod
     const tg__line_taking taking = {
         .bad = c->bad, .x = sums.x, .g = sums.g, .value = f->values, .spoilt = f->spoilt};
     TG_TRY(tg__strip_frame_begin(c, f));
-    if (f->plain > 0)
-        TG__GPU(tg__line_take(&own->plain, &taking, stream));
+    TG__GPU(tg__line_take(&own->plain, &taking, stream));
     TG__GPU(tg__line_sums(TG__LINE_ABS, &own->lines, &sums, stream));
     TG__GPU(tg__line_results(&own->lines, &scales, stream));
     if (own->residual)

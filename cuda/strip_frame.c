@@ -1,5 +1,6 @@
 #include "strip_frame.h"
 #include "base/mem.h"
+#include "line_table.h"
 #include "telegrad/tools.h"
 #include "wire/frame.h"
 
@@ -46,9 +47,8 @@ static void add_strip(tg__strip_frame *f, const tg_segment *s, size_t min_rows, 
                          .cols = (uint32_t)(s->n / TG__MAX(rows, (size_t)1)),
                          .value = (uint32_t)f->nvalues,
                          .bit = (uint32_t)f->bit_bytes};
-    f->nvalues += values_of(f->rows ? TG__STRIP_ROWS : TG__STRIP_COLUMNS, strip);
+    f->nvalues += values_of(f->kind, strip);
     f->bit_bytes += rows * row_bytes(strip->cols);
-    f->plain += rows == 0;
 }
 
 tg_status tg__strip_frame_make(tg_coder *c, tg__strip_frame *f, size_t min_rows, bool plain)
@@ -71,6 +71,35 @@ tg_status tg__strip_frame_make(tg_coder *c, tg__strip_frame *f, size_t min_rows,
     f->spoilt = (uint32_t *)(void *)(device + flag);
     f->host.pinned = true;
     return tg__gpu_room(c->queue, &f->host, sizeof *f->spoilt + (f->dense ? coded : 0));
+}
+
+static size_t list_lines(const tg__strip_frame *f, size_t least, size_t most, tg__line *line)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < f->count; i++) {
+        const tg__strip *s = &f->strip[i];
+        if (s->rows < least || s->rows > most)
+            continue;
+        for (uint32_t row = 0; row < TG__MAX(s->rows, 1u); row++, count++)
+            if (line != NULL)
+                line[count] = (tg__line){.begin = s->begin + row * s->cols,
+                                         .n = s->cols,
+                                         .at = s->bit + row * (uint32_t)row_bytes(s->cols),
+                                         .value = s->value + row};
+    }
+    return count;
+}
+
+tg_status tg__strip_frame_lines(tg_coder *c, const tg__strip_frame *f, size_t least, size_t most,
+                                tg__lines *lines)
+{
+    const size_t count = list_lines(f, least, most, NULL);
+    tg__line *line;
+    TG_TRY(tg_alloc(count, sizeof *line, &line));
+    list_lines(f, least, most, line);
+    const tg_status status = tg__lines_make(c->queue, line, count, lines);
+    free(line);
+    return status;
 }
 
 void tg__strip_frame_free(tg__strip_frame *f)
@@ -97,22 +126,29 @@ static void put_strips(const tg__strip_frame *f, uint8_t *at)
     }
 }
 
+static float get_float(const uint8_t *values, size_t i)
+{
+    float value;
+    memcpy(&value, values + i * sizeof value, sizeof value);
+    return value;
+}
+
 static float value_at(const tg__strip_frame *f, const tg__strip *s, const uint8_t *values,
                       const uint8_t *bits, size_t i)
 {
     const size_t row = i / s->cols, col = i % s->cols;
-    if (s->rows == 0) {
-        float element;
-        memcpy(&element, values + (s->value + col) * sizeof element, sizeof element);
-        return element;
-    }
+    const uint8_t *own = values + s->value * sizeof(float);
+    if (s->rows == 0)
+        return get_float(own, col);
     const bool minus = bits[s->bit + row * row_bytes(s->cols) + col / 8] >> col % 8 & 1;
-    size_t at = row;
-    if (!f->rows)
-        at = s->rows == 1 ? minus : col + (minus ? s->cols : 0);
-    float value;
-    memcpy(&value, values + (s->value + at) * sizeof value, sizeof value);
-    return f->rows && minus ? 0 - value : value;
+    if (f->kind == TG__STRIP_ROWS)
+        return minus ? 0 - get_float(own, row) : get_float(own, row);
+    if (s->rows == 1)
+        return get_float(own, minus);
+    const size_t at = col + (minus ? s->cols : 0);
+    if (!tg__strip_is_weighted(f->kind, s->rows, s->cols))
+        return get_float(own, at);
+    return get_float(own, s->rows + at) * get_float(own, row);
 }
 
 static void put_dense(const tg__strip_frame *f, uint8_t *to, const uint8_t *values)

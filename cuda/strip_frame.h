@@ -3,15 +3,15 @@
 #define TG_CUDA_STRIP_FRAME_H
 
 #include "cuda_impl.h"
+#include "lines.h"
 #include "strips.h"
 
 typedef struct tg__strip_frame {
     uint8_t id;
     uint16_t aux;
-    bool rows;           /* as in tg__strip_sum */
-    tg__strip *strip;    /* (count) */
-    size_t count, plain; /* plain: those with rows = 0 */
-    size_t nvalues, bit_bytes;
+    tg__strip_kind kind;
+    tg__strip *strip; /* (count) */
+    size_t count, nvalues, bit_bytes;
     size_t at_values, len; /* offset of the values in the payload; its bytes */
     bool dense;            /* codes do not pay */
     float *values;         /* device memory, followed by: */
@@ -21,10 +21,14 @@ typedef struct tg__strip_frame {
 } tg__strip_frame;
 
 /* Lay out the strips of the coder's segments; fewer than min_rows rows are a vector. plain: vectors
- * are sent as they are, if they are few. id, aux and rows are set. */
+ * are sent as they are, if they are few. id, aux and kind are set. */
 TG_NODISCARD tg_status tg__strip_frame_make(tg_coder *c, tg__strip_frame *f, size_t min_rows,
                                             bool plain);
 void tg__strip_frame_free(tg__strip_frame *f);
+/* Make lines (line_table.h) of the strips with at least `least` and at most `most` rows: of each
+ * row, or of the vector (rows = 0). Waits. */
+TG_NODISCARD tg_status tg__strip_frame_lines(tg_coder *c, const tg__strip_frame *f, size_t least,
+                                             size_t most, tg__lines *lines);
 /* Before the passes. */
 TG_NODISCARD tg_status tg__strip_frame_begin(tg_coder *c, tg__strip_frame *f);
 /* After them: copy values and bits to the host and make the frame of them. Waits.

@@ -56,23 +56,27 @@ static double median(double *x, int count)
 typedef struct row {
     const char *spec, *feedback;
     double touched; /* bytes per element */
+    size_t cols;    /* of a matrix of all elements but the last ones; 0: one vector */
 } row;
 
 static const row rows[] = {
-    {"topk:density=0.001,values=int8", "velocity", 20},
-    {"topk:density=0.001", "residual", 12},
-    {"topk:density=0.01", "residual", 12},
-    {"topk:density=0.001", "none", 4},
-    {"2bit:threshold=0.001", "residual", 12},
-    {"2bit", "residual", 12},
-    {"sign", "residual", 12},
-    {"1bit", "residual", 12},
-    {"qsgd:bits=4", "none", 4},
-    {"qsgd:bits=4", "residual", 12},
-    {"int8", "none", 4},
-    {"fp16", "none", 4},
-    {"fp16", "residual", 12},
-    {"bf16", "none", 4},
+    {"topk:density=0.001,values=int8", "velocity", 20, 0},
+    {"topk:density=0.001", "residual", 12, 0},
+    {"topk:density=0.01", "residual", 12, 0},
+    {"topk:density=0.001", "none", 4, 0},
+    {"2bit:threshold=0.001", "residual", 12, 0},
+    {"2bit", "residual", 12, 0},
+    {"sign", "residual", 12, 0},
+    {"1bit", "residual", 12, 0},
+    {"sign:scale=row", "residual", 12, 1024},
+    {"1bit", "residual", 12, 1024},
+    {"1bit:weights=yes", "residual", 12, 1024},
+    {"qsgd:bits=4", "none", 4, 0},
+    {"qsgd:bits=4", "residual", 12, 0},
+    {"int8", "none", 4, 0},
+    {"fp16", "none", 4, 0},
+    {"fp16", "residual", 12, 0},
+    {"bf16", "none", 4, 0},
 };
 
 enum { INPUTS = 4, MOST = 1000 };
@@ -142,7 +146,12 @@ static void measure(const tg_device_ops *ops, const row *what)
     tg_coder *coder;
     must(tg_codec_create(what->spec, &codec));
     must(ops->queue_create(0, &q));
-    const tg_segment whole = {.n = n, .rows = n, .cols = 1, .dims = 1};
+    const size_t rows_in = what->cols > 0 ? n / what->cols : 0, matrix = rows_in * what->cols;
+    const tg_segment parts[2] = {
+        {.n = matrix, .rows = rows_in, .cols = what->cols, .dims = 2},
+        {.begin = matrix, .n = n - matrix, .rows = n - matrix, .cols = 1, .dims = 1}};
+    const tg_segment *segments = matrix > 0 ? parts : parts + 1;
+    const size_t nsegments = matrix > 0 && matrix < n ? 2 : 1;
     tg_coder_setup setup = {.struct_size = sizeof setup,
                             .codec = codec->ops->entry.name,
                             .spec = codec->spec,
@@ -150,8 +159,8 @@ static void measure(const tg_device_ops *ops, const row *what)
                             .momentum = 0.9,
                             .masking = true,
                             .n = n,
-                            .segments = &whole,
-                            .nsegments = 1};
+                            .segments = segments,
+                            .nsegments = nsegments};
     for (int i = 0; i < TG_CODER_VECTORS; i++)
         must(ops->alloc(q, n * sizeof(float), (void **)&setup.vector[i]));
     const tg_status made = ops->coder_create(q, &setup, &coder);
@@ -164,9 +173,9 @@ static void measure(const tg_device_ops *ops, const row *what)
     uint8_t *frame = aligned_alloc(4096, (cap + 4095) / 4096 * 4096);
     memset(frame, 0, cap);
     ops->pin(q, frame, cap);
-    float memory[8] = {0};
+    float memory[16] = {0};
     tg_encode_context ctx = {
-        .struct_size = sizeof ctx, .segments = &whole, .nsegments = 1, .memory = memory};
+        .struct_size = sizeof ctx, .segments = segments, .nsegments = nsegments, .memory = memory};
     double t[MOST], d[MOST];
     tg_coded coded = {.struct_size = sizeof coded};
     bool finite = true;
@@ -189,13 +198,15 @@ static void measure(const tg_device_ops *ops, const row *what)
                  link = time_of_link(frame, coded.len), step = median(t, repeats),
                  decode = median(d, repeats);
     if (json)
-        printf("{\"codec\": \"%s\", \"feedback\": \"%s\", \"elements\": %zu, \"bytes\": %zu, "
+        printf("{\"codec\": \"%s\", \"feedback\": \"%s\", \"elements\": %zu, \"columns\": %zu, "
+               "\"bytes\": %zu, "
                "\"touched_ms\": %.4f, \"link_ms\": %.4f, \"step_ms\": %.4f, \"decode_ms\": %.4f}\n",
-               what->spec, what->feedback, n, coded.len, 1e3 * touched, 1e3 * link, 1e3 * step,
-               1e3 * decode);
+               what->spec, what->feedback, n, what->cols, coded.len, 1e3 * touched, 1e3 * link,
+               1e3 * step, 1e3 * decode);
     else
-        printf("%-32s %-9s %10zu %8.3f %8.3f %8.3f %8.3f %8.2f\n", what->spec, what->feedback,
-               coded.len, 1e3 * touched, 1e3 * link, 1e3 * step, 1e3 * decode, step / touched);
+        printf("%-32s %-9s %7zu %10zu %8.3f %8.3f %8.3f %8.3f %8.2f\n", what->spec, what->feedback,
+               what->cols, coded.len, 1e3 * touched, 1e3 * link, 1e3 * step, 1e3 * decode,
+               step / touched);
     fflush(stdout);
     ops->unpin(q, frame);
     ops->coder_destroy(coder);
@@ -230,8 +241,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < 2; i++)
         cuda(cudaMalloc((void **)&room[i], 20 * n));
     if (!json)
-        printf("%zu elements, ms\n%-32s %-9s %10s %8s %8s %8s %8s %8s\n", n, "codec", "feedback",
-               "bytes", "touched", "link", "step", "decode", "step/t.");
+        printf("%zu elements, ms\n%-32s %-9s %7s %10s %8s %8s %8s %8s %8s\n", n, "codec",
+               "feedback", "columns", "bytes", "touched", "link", "step", "decode", "step/t.");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (only == NULL || strncmp(rows[i].spec, only, strlen(only)) == 0)
             measure(tg__device(), &rows[i]);

@@ -2,7 +2,7 @@
 import contextlib
 import queue
 import threading
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import torch
 import torch.distributed
@@ -10,6 +10,7 @@ import telegrad
 from telegrad import _c, _network
 from telegrad._checks import check_settings, check_text
 from telegrad._errors import ArgumentError, MismatchError, NonFiniteError, StateError, UnsupportedError, check
+from telegrad._node import Node
 from telegrad._parts import (VERSION, Kept, Methods, Part, check_parameter, check_scaler, cut, inherited, ratio_of, rescaled, sent_by,
                               slot_name, view)
 
@@ -25,8 +26,13 @@ class _Bucket:
 class _Job:
     """One call of the hook."""
 
-    def __init__(self, bucket: _Bucket, index: int, buffer: torch.Tensor, future: "torch.futures.Future[torch.Tensor]") -> None:
-        self.bucket, self.index, self.buffer, self.future = bucket, index, buffer, future
+    def __init__(self, bucket: _Bucket, given: Any, future: "torch.futures.Future[torch.Tensor]") -> None:
+        self.bucket, self.future = bucket, future
+        self.index: int = given.index()
+        self.is_last: bool = given.is_last()
+        self.buffer: torch.Tensor = given.buffer()
+        self.gradients: List[torch.Tensor] = given.gradients()
+        buffer = self.buffer
         self.ready = torch.cuda.current_stream(buffer.device).record_event() if buffer.is_cuda else None
         self.started: List[Part] = []
         self.error: Optional[BaseException] = None
@@ -46,8 +52,10 @@ class DdpHook:
     >>> hook.load_state_dict(hook.state_dict())
     """
 
-    def __init__(self, model: Any, methods: Methods, net: telegrad.Network, scaler: Any, seed: int, settings: Dict[str, Any]) -> None:
+    def __init__(self, model: Any, methods: Methods, net: telegrad.Network, node: Optional[Node], scaler: Any, seed: int,
+                 settings: Dict[str, Any]) -> None:
         self.spec, self.net, self._methods = methods.spec, net, methods
+        self._node = node
         self._names = {id(p): name for name, p in model.module.named_parameters()}
         self._parameters = dict(model.module.named_parameters())
         self._scaler, self._scale = scaler, 1.0 if scaler is None else float(scaler.get_scale())
@@ -61,6 +69,7 @@ class DdpHook:
         self._skipped = 0
         self._sent = 0  # bytes, by reducers that are closed, and before the state that was loaded
         self._failed: Optional[BaseException] = None
+        self._summed = False  # with a node: its ranks' sums of this step have all begun
         self._refusal: Optional[NonFiniteError] = None
         self._pending = 0
         self._streams: Dict[torch.device, Any] = {}
@@ -89,9 +98,7 @@ class DdpHook:
             self._cut_anew(index)
             shapes = [tuple(p.shape) for p in parameters]
             known = self._buckets[index] = _Bucket(names, cut(self._methods, names, shapes, [p.numel() for p in parameters]))
-        if self._keeps_unused:
-            self._remember_unused(known, bucket.gradients())
-        job = _Job(known, index, buffer, torch.futures.Future(devices=[buffer.device]) if buffer.is_cuda else torch.futures.Future())
+        job = _Job(known, bucket, torch.futures.Future(devices=[buffer.device]) if buffer.is_cuda else torch.futures.Future())
         with self._changed:
             self._pending += 1
         self._to_start.put(job)
@@ -101,7 +108,7 @@ class DdpHook:
         """The first bucket of a step: all operations of the last one are done."""
         self._settle()
         self._begun += 1
-        self._refusal = None
+        self._refusal, self._summed = None, False
         if self._scaler is not None:
             scale = float(self._scaler.get_scale())
             if scale != self._scale:
@@ -134,14 +141,21 @@ class DdpHook:
                     self._start(job)
             except BaseException as error:
                 job.error = error
+            self._summed = self._summed or job.is_last
             self._to_wait.put(job)
         self._to_wait.put(None)
 
     def _start(self, job: _Job) -> None:
-        if self._failed is not None:
-            raise self._failed
         if job.ready is not None:
             torch.cuda.current_stream(job.buffer.device).wait_event(job.ready)
+        if self._node is not None:  # in any case: the node's other ranks wait for it
+            self._node.mean(job.buffer)
+        if self._failed is not None:
+            raise self._failed
+        if self._node is not None and self._node.rank > 0:
+            return
+        if self._keeps_unused:
+            self._remember_unused(job.bucket, job.gradients)
         for i, part in enumerate(job.bucket.parts):
             if part.reducer is None:
                 seed = (self._seed * 1000003 + job.index + 8191 * i) % (1 << 64)
@@ -159,14 +173,36 @@ class DdpHook:
         return torch.cuda.stream(stream)
 
     def _wait_for_jobs(self) -> None:
+        waiting: List[_Job] = []
         for job in iter(self._to_wait.get, None):
-            try:
-                with self._beside(job):
-                    self._wait(job)
-                    self._finish(job)
-            except BaseException as error:  # of the GPU: the stream cannot be used
-                job.error = error
-                self._finish(job)
+            waiting.append(job)
+            with self._failing(job), self._beside(job):
+                self._wait(job)
+            if self._node is not None and not self._summed:
+                continue  # see _share
+            for each in waiting:
+                with self._failing(each), self._beside(each):
+                    self._share(each)
+                    self._finish(each)
+                self._finish(each)  # if the GPU's stream cannot be used
+            waiting = []
+
+    @contextlib.contextmanager
+    def _failing(self, job: _Job) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            job.error = job.error or error
+
+    def _share(self, job: _Job) -> None:
+        """With a node: its ranks get what its first one has. That begins after all sums of the step have begun, so that all ranks
+        begin the node's operations in the same order."""
+        if self._node is None:
+            return
+        try:
+            self._node.share(job.buffer, job.error)
+        except BaseException as error:
+            job.error = job.error or error
 
     def _wait(self, job: _Job) -> None:
         for part in job.started:
@@ -301,7 +337,8 @@ class DdpHook:
         self._step, self._skipped, self._sent = int(state["step"]), int(state.get("skipped_steps", 0)), int(state.get("bytes_sent", 0))
 
     def _own(self) -> Dict[str, Any]:
-        return {"version": VERSION, "spec": self.spec, "rules": self._methods.rules}
+        own = {"version": VERSION, "spec": self.spec, "rules": self._methods.rules}
+        return own if self._node is None else {**own, "node_size": self._node.size, "node_rank": self._node.rank}
 
     def stats(self) -> Dict[str, float]:
         """Figures so far: steps, skipped steps (a gradient was not finite), bytes that this rank has sent in all of these steps, and
@@ -317,14 +354,23 @@ class DdpHook:
                 raise StateError(f"{call}: a backward pass is under way: call it between steps")
 
 
-def ddp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mapping[str, str]] = None, scaler: Any = None,
-        optimizer: Any = None, seed: int = 0, total_steps: int = 0, steps_per_epoch: int = 0, timeout: float = 60,
+def ddp(model: Any, spec: str, net: telegrad.Network, *, node: Any = None, rules: Optional[Mapping[str, str]] = None,
+        scaler: Any = None, optimizer: Any = None, seed: int = 0, total_steps: int = 0, steps_per_epoch: int = 0, timeout: float = 60,
         threads: int = 1) -> DdpHook:
     """Exchange the gradients of a DistributedDataParallel in compressed form. All ranks call it, before the first step.
 
+    With `node`, the ranks of a node average their gradients over its own fast network (NCCL, or Gloo), and only its first rank
+    exchanges the average with the first ranks of the other nodes, over the slow network, in compressed form:
+
+        mesh = init_device_mesh("cuda", (nodes, gpus), mesh_dim_names=("nodes", "gpus"))
+        net = telegrad.torch.Network(group=mesh["nodes"].get_group())
+        hook = telegrad.torch.ddp(model, "dgc:density=0.001", net, node=mesh["gpus"].get_group())
+
     model            a DistributedDataParallel whose gradients are float32, bfloat16 or float16, in host memory or on CUDA devices
     spec             a method: "dense", "topk:density=0.01", "dgc:density=0.001,warmup=500", "powersgd:rank=2", "qsgd:bits=4"
-    net              telegrad.torch.Network(), between the same ranks
+    net              telegrad.torch.Network(), between the same ranks; with `node`, between the ranks with the same place in their nodes
+    node             the process group of this node's ranks; None: all ranks exchange. Nodes have equally many ranks. The exchange has
+                     as many ranks as there are nodes, and the node's first rank has the memory and sends all bytes
     rules            other methods for parameters by name, {"*.bias": "dense", "embed*": "topk:density=0.01"}; the first pattern that
                      matches applies
     scaler           the GradScaler. If a gradient on some rank is not finite, all ranks get infinite gradients, the scaler skips
@@ -350,7 +396,10 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mapping
     _network.check_network(net)
     check_settings(seed, total_steps, steps_per_epoch, timeout, threads)
     check_scaler(scaler)
-    if net.size != torch.distributed.get_world_size(model.process_group) or net.rank != torch.distributed.get_rank(model.process_group):
+    levels = None if node is None else Node(node)
+    if levels is not None:
+        levels.check(net, torch.distributed.get_world_size(model.process_group), next(model.module.parameters()).device)
+    elif net.size != torch.distributed.get_world_size(model.process_group) or net.rank != torch.distributed.get_rank(model.process_group):
         raise MismatchError(f"net: rank {net.rank} of {net.size}, but the model's process group has rank "
                             f"{torch.distributed.get_rank(model.process_group)} of "
                             f"{torch.distributed.get_world_size(model.process_group)}: allowed: a network of the same ranks")
@@ -372,7 +421,7 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mapping
     settings = {"total_steps": total_steps, "steps_per_epoch": steps_per_epoch, "timeout": timeout, "threads": threads}
     methods = Methods(spec, rules, [name for name, p in parameters.items() if p.requires_grad], **settings)
     methods.check_optimizer(optimizer, net.rank)
-    hook = DdpHook(model, methods, net, scaler, seed, settings)
+    hook = DdpHook(model, methods, net, levels, scaler, seed, settings)
     try:
         model.register_comm_hook(None, _named(hook))
     except RuntimeError as error:

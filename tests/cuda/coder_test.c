@@ -16,7 +16,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 4, LAYOUTS = 3, SEGMENTS_MAX = 64, LARGE = 5000, LARGEST = 200000, GUARD = 64 };
+enum {
+    STEPS = 4,
+    LAYOUTS = 4,
+    MIXED = 3,
+    SEGMENTS_MAX = 64,
+    LARGE = 5000,
+    LARGEST = 200000,
+    GUARD = 64
+};
 
 static const size_t sizes[] = {1,   2,   15,  16,   17,   63,    64,    65,    127,
                                511, 512, 513, 1000, 4097, 65536, 65537, 200003};
@@ -53,8 +61,31 @@ static void need(const pair *p, tg_status status, const char *what)
         fail_msg("%s: %s: %s", p->name, what, tg_error());
 }
 
+static void lay_out_mixed(pair *p)
+{
+    static const size_t sizes_of[][2] = {{40, 17}, {7, 1},     {3, 257}, {66, 33}, {5, 8},
+                                         {2, 100}, {300, 100}, {11, 1},  {9, 16},  {1, 300}};
+    const bool wide = p->n > LARGEST; /* rows of several chunks */
+    size_t at = 0;
+    for (size_t k = 0; k < TG_COUNT(sizes_of) && !wide; k++) {
+        const size_t rows = sizes_of[k][0], cols = sizes_of[k][1], n = rows * cols;
+        if (n > p->n - at)
+            continue;
+        p->segments[p->nsegments++] = (tg_segment){at, n, rows, cols, cols > 1 ? 2 : 1};
+        at += n;
+    }
+    if (at == p->n)
+        return;
+    const size_t cols = wide ? p->n / 3 : at > 0 && p->n - at > 100 ? 64 : 1;
+    const size_t rows = (p->n - at) / cols;
+    p->segments[p->nsegments++] = (tg_segment){at, rows * cols, rows, cols, cols > 1 ? 2 : 1};
+    at += rows * cols;
+    if (at < p->n)
+        p->segments[p->nsegments++] = (tg_segment){at, p->n - at, p->n - at, 1, 1};
+}
+
 /* 0: one tensor, a matrix if it can be; 1: tensors of 1, 2, 3, ... elements and the rest; 2:
- * matrices of 3 columns and a vector. */
+ * matrices of 3 columns and a vector; 3: matrices of other sizes, and short vectors among them. */
 static void lay_out(pair *p, int layout)
 {
     size_t at = 0;
@@ -62,6 +93,10 @@ static void lay_out(pair *p, int layout)
     if (layout == 0) {
         const size_t cols = p->n % 16 == 0 ? 16 : 1;
         p->segments[p->nsegments++] = (tg_segment){0, p->n, p->n / cols, cols, cols > 1 ? 2 : 1};
+        return;
+    }
+    if (layout == MIXED) {
+        lay_out_mixed(p);
         return;
     }
     while (at < p->n) {
@@ -286,17 +321,21 @@ static bool try_pair(const char *spec, size_t n, const memory_kind *kind, int la
 }
 
 /* Small vectors with every feedback and layout; those of sparsifiers, which take long in the
- * emulation, with one feedback each, which changes from size to size and from setting to setting;
- * large ones with one layout, too. */
+ * emulation, with one feedback each, which changes from size to size and from setting to setting,
+ * and without the mixed layout, because tensors mean little to them; large ones with one layout,
+ * too. */
 static bool is_tried(size_t size, size_t setting, size_t kind, int layout, bool sparse)
 {
-    const size_t n = sizes[size];
+    const size_t n = sizes[size], layouts = sparse ? MIXED : LAYOUTS;
+    if (layout >= (int)layouts)
+        return false;
     if (n < LARGE && !sparse)
         return true;
-    if (setting > 0 && n > (sparse ? LARGE : LARGEST))
+    if (setting > 0 && n > (sparse ? LARGE : LARGEST) && layout != MIXED)
         return false;
     return kind == (size + setting) % TG_COUNT(kinds) &&
-           (n < LARGE || layout == (int)((size / 2 + setting) % LAYOUTS));
+           (n < LARGE || layout == (int)((size / 2 + setting) % layouts) ||
+            (n > LARGEST && layout == MIXED));
 }
 
 static size_t try_setting(const char *spec, size_t setting, bool sparse)
@@ -335,6 +374,39 @@ static void test_codec(void **state)
     assert_true(all > 0);
 }
 
+/* Of the first matrix, which has 17 columns: row 9 is huge, and row 1 has one element only. The
+ * best value of its column times the weight of row 9 is infinite. */
+static float mixed_huge(size_t i)
+{
+    if (i / 17 == 9)
+        return -3e38f;
+    return i == 17 + 3 ? 1e30f : 0.0f;
+}
+
+static void overflow(const char *spec, const memory_kind *kind, int layout)
+{
+    pair p;
+    const bool opened = open_pair(&p, spec, 1000, kind, layout);
+    for (uint64_t s = 0; opened && s < 3; s++) {
+        for (size_t j = 0; j < p.n; j++)
+            p.g[j] = layout == MIXED ? mixed_huge(j)
+                                     : (j % 2 == 0 ? 3e38f : -2e38f) * (j == 700 ? 0.01f : 1.0f);
+        tg__part part;
+        tg_coded coded;
+        const tg_status want = encode_on_host(&p, s, &part);
+        const tg_status status = encode_on_device(&p, s, &coded);
+        if (status != want)
+            fail_msg("%s: overflow in step %d: host %s, device %s", p.name, (int)s,
+                     tg_status_name(want), tg_status_name(status));
+        assert_true(coded.bad == SIZE_MAX);
+        if (status != TG_OK)
+            break;
+        same_frames(&p, s, &part, &coded);
+        same_memory(&p, s);
+    }
+    close_pair(&p);
+}
+
 /* What is formed of finite numbers may overflow: coders say so where the host does. */
 static void test_overflow(void **state)
 {
@@ -343,26 +415,9 @@ static void test_overflow(void **state)
     for (size_t kind = 0; kind < TG_COUNT(kinds); kind++)
         for (size_t i = 0; i == 0 || (settings != NULL && settings[i - 1] != NULL); i++) {
             char spec[128];
-            pair p;
             spec_of(spec, sizeof spec, codec, i == 0 ? NULL : settings[i - 1]);
-            const bool opened = open_pair(&p, spec, 1000, &kinds[kind], 2);
-            for (uint64_t s = 0; opened && s < 3; s++) {
-                for (size_t j = 0; j < p.n; j++)
-                    p.g[j] = (j % 2 == 0 ? 3e38f : -2e38f) * (j == 700 ? 0.01f : 1.0f);
-                tg__part part;
-                tg_coded coded;
-                const tg_status want = encode_on_host(&p, s, &part);
-                const tg_status status = encode_on_device(&p, s, &coded);
-                if (status != want)
-                    fail_msg("%s: overflow in step %d: host %s, device %s", p.name, (int)s,
-                             tg_status_name(want), tg_status_name(status));
-                assert_true(coded.bad == SIZE_MAX);
-                if (status != TG_OK)
-                    break;
-                same_frames(&p, s, &part, &coded);
-                same_memory(&p, s);
-            }
-            close_pair(&p);
+            for (int layout = 2; layout <= MIXED; layout++)
+                overflow(spec, &kinds[kind], layout);
         }
 }
 

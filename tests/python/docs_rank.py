@@ -47,16 +47,17 @@ def served_here(path):
 def run_blocks(text):
     """Each block's first line and, where it made a hook, a training step with it."""
     names = {"torch": torch, "dist": dist, "DistributedDataParallel": DistributedDataParallel, "rank": RANK, "network": network(),
-             "replicas": SIZE, "shards": 1}
+             "replicas": SIZE, "shards": 1, "nodes": SIZE, "gpus": 1}
     if FSDP:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
         names.update(init_device_mesh=init_device_mesh, fully_shard=fully_shard)
     for block in re.findall(r"(?ms)^```python\n(.*?)^```$", text):
         line = text[:text.index(block)].count("\n") + 1
-        if "fully_shard" in block and not FSDP:
+        if "init_device_mesh" in block and not FSDP:
             continue
-        if "rules=" in block:  # a model has one hook
+        block = block.replace('mesh("cuda"', 'mesh("cpu"')
+        if "rules=" in block or "node=" in block:  # a model has one hook
             names.update(net=names["telegrad"].torch.Network(), model=DistributedDataParallel(torch.nn.Sequential(
                 collections.OrderedDict(embed=torch.nn.Embedding(20, 8), last=torch.nn.Linear(8, 4)))))
         elif "fully_shard" in block:

@@ -1,0 +1,191 @@
+"""One rank of ddp_node_test.py: RANK SIZE PORT WHAT. Prints a line for each case; the lines of all ranks must be the same.
+
+With SIZE 4 it is one of two nodes of two ranks. With SIZE 2, WHAT "alike", it is a node itself, and its gradient is the mean of two
+batches: the reference, bit for bit."""
+import contextlib
+import copy
+import os
+import signal
+import sys
+
+import torch
+import torch.distributed as dist
+
+import ddp_rank
+import telegrad
+import telegrad.torch
+from ddp_rank import PORT, RANK, SIZE, SPECS, WHAT, Scaler, batch, digest, model, residuals
+
+NODES = 2
+EACH = SIZE // NODES
+MODES = ({}, {"gradient_as_bucket_view": True}, {"static_graph": True}, {"find_unused_parameters": True})
+
+
+def begin():
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=PORT)
+    dist.init_process_group("gloo", rank=RANK, world_size=SIZE)
+    if EACH == 1:
+        return telegrad.torch.Network(), None
+    places = [dist.new_group([place + EACH * node for node in range(NODES)]) for place in range(EACH)]
+    nodes = [dist.new_group([EACH * node + place for place in range(EACH)]) for node in range(NODES)]
+    net = telegrad.torch.Network(group=places[RANK % EACH])
+    assert (net.rank, net.size) == (RANK // EACH, NODES)
+    return net, nodes[RANK // EACH]
+
+
+def hooked(net, node, spec, more={}, **settings):
+    ddp = model(**more)
+    return ddp, telegrad.torch.ddp(ddp, spec, net, node=node, **settings)
+
+
+def backward(ddp, step, poison=1.0, factor=1.0, *path):
+    """The gradients of this rank's batches; there are four a step, of which the last is poisoned."""
+    own = range(2 * RANK, 2 * RANK + 2) if EACH == 1 else (RANK,)
+    for i in own:
+        x, y = batch(step, i)
+        with contextlib.nullcontext() if i == own[-1] else ddp.no_sync():
+            loss = torch.nn.functional.cross_entropy(ddp(x, *path), y)
+            (loss * (factor / len(own)) * (poison if i == 3 else 1.0)).backward()
+
+
+def train(ddp, steps, begin=0, *path):
+    optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
+    for step in range(begin, begin + steps):
+        optimizer.zero_grad(set_to_none=True)
+        backward(ddp, step, 1.0, 1.0, *path)
+        optimizer.step()
+
+
+def alike_methods(net, node):
+    """Steps of two nodes, of which one raises an error in every rank because one of its gradients is not finite."""
+    for spec in SPECS:
+        ddp, hook = hooked(net, node, spec)
+        optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
+        for step in range(7):
+            optimizer.zero_grad(set_to_none=True)
+            try:
+                backward(ddp, step, float("nan") if step == 4 else 1.0)
+            except telegrad.NonFiniteError:
+                assert step == 4
+                continue
+            assert step != 4
+            optimizer.step()
+        stats = hook.stats()
+        assert stats["skipped_steps"] == 1 and stats["steps"] == 7, stats
+        assert (stats["bytes_sent"] > 0) == (RANK % EACH == 0), stats
+        yield spec, digest(ddp)
+
+
+def alike_scaler(net, node):
+    for spec in ("topk:density=0.05", "powersgd:rank=2"):
+        scaler = Scaler()
+        ddp, hook = hooked(net, node, spec, scaler=scaler)
+        optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
+        for step in range(7):
+            optimizer.zero_grad(set_to_none=True)
+            backward(ddp, step, float("nan") if step == 3 else 1.0, scaler.get_scale())
+            scaler.step(optimizer)
+            scaler.update()
+        assert scaler.skipped == 1 and hook.stats()["skipped_steps"] == 1
+        yield spec, digest(ddp)
+
+
+def case_modes(net, node):
+    """DDP's modes cut other buckets, but do not change means."""
+    digests = set()
+    for more in MODES:
+        ddp, _ = hooked(net, node, "dense", more)
+        train(ddp, 4)
+        digests.add(digest(ddp))
+    assert len(digests) == 1, digests
+    yield digests.pop()
+
+
+def case_unused(net, node):
+    """The mean of a parameter that no rank used is discarded by DDP: its residual, which the node's first rank has, stays."""
+    ddp, hook = hooked(net, node, "topk:density=0.05", {"find_unused_parameters": True})
+    train(ddp, 3)
+    before = residuals(hook)
+    assert (len(before) > 0) == (RANK % EACH == 0)
+    train(ddp, 2, 3, "left")
+    after = residuals(hook)
+    if before:
+        assert before["right.weight"].abs().sum() > 0
+        assert torch.equal(before["right.weight"], after["right.weight"])
+        assert not torch.equal(before["left.weight"], after["left.weight"])
+    train(ddp, 2, 5, "left" if RANK == 0 else "right")  # each is used by some rank
+    if before:
+        assert not torch.equal(residuals(hook)["right.weight"], after["right.weight"])
+    yield digest(ddp)
+
+
+def case_resumed(net, node):
+    for spec in ("topk:density=0.05", "dgc:density=0.05,warmup=2"):
+        one, hook = hooked(net, node, spec)
+        train(one, 4)
+        weights, state = copy.deepcopy(one.module.state_dict()), copy.deepcopy(hook.state_dict())
+        train(one, 3, 4)
+        two, again = hooked(net, node, spec)
+        backward(two, 99)
+        two.module.load_state_dict(weights)
+        again.load_state_dict(state)
+        train(two, 3, 4)
+        assert digest(one) == digest(two), spec
+        for key in ("node_rank", "node_size"):
+            try:
+                again.load_state_dict({**state, key: 7})
+                raise AssertionError(key)
+            except telegrad.MismatchError as error:
+                assert f"{key}=" in str(error), error
+        yield spec, digest(two)
+
+
+def case_refused(net, node):
+    nodes = [dist.new_group([0, 2]), dist.new_group([1, 3])]
+    everyone = telegrad.torch.Network()
+    for error, wrong, group in ((telegrad.ArgumentError, net, "node"), (telegrad.MismatchError, everyone, node),
+                                (telegrad.MismatchError, net, nodes[RANK % 2])):
+        try:
+            telegrad.torch.ddp(model(), "dense", wrong, node=group)
+            raise AssertionError("no error")
+        except error as refusal:
+            assert "allowed: " in str(refusal)
+            yield type(refusal).__name__
+    everyone.close()
+
+
+def case_half(net, node):
+    ddp = torch.nn.parallel.DistributedDataParallel(ddp_rank.Half())
+    telegrad.torch.ddp(ddp, "topk:density=0.05", net, node=node)
+    train(ddp, 3)
+    assert ddp.module.w.grad.dtype == torch.float16
+    yield digest(ddp)
+
+
+def killed(net, node):
+    """A rank dies in a step: all others end with an error."""
+    ddp, _ = hooked(net, node, "topk:density=0.05", timeout=5)
+    train(ddp, 2)
+    if RANK == int(WHAT[-1]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        train(ddp, 100, 2)
+    except (RuntimeError, telegrad.Error) as error:
+        print(type(error).__name__, error, flush=True)
+        os._exit(0)  # Gloo would wait for the dead rank
+
+
+def main():
+    net, node = begin()
+    if WHAT.startswith("killed"):
+        killed(net, node)
+        return
+    for name, case in list(globals().items()):
+        if name.startswith("alike_" if WHAT == "alike" else "case_"):
+            for found in case(net, node):
+                print(name, *(found if isinstance(found, tuple) else (found,)), flush=True)
+    print("end")
+
+
+if __name__ == "__main__":
+    main()

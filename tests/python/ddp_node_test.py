@@ -1,0 +1,35 @@
+"""telegrad.torch.ddp with two levels: nodes of ranks that average by Gloo. Status 77: no PyTorch here."""
+import signal
+import sys
+import unittest
+
+import torch_jobs
+
+
+class Nodes(unittest.TestCase):
+    def test_two_nodes_are_two_ranks(self):
+        """Whose gradients are the means of the nodes: the same bits, and the same steps are skipped."""
+        nodes = jobs.run_alike("ddp_node_rank.py", 4, "alike", timeout=150)
+        self.assertEqual(nodes, jobs.run_alike("ddp_node_rank.py", 2, "alike", timeout=150))
+        self.assertEqual(nodes.count("alike_"), 7)
+
+    def test_cases(self):
+        output = jobs.run_alike("ddp_node_rank.py", 4, "all", timeout=150)
+        for case in ("modes", "unused", "resumed", "refused", "half"):
+            self.assertIn(f"case_{case} ", output)
+
+    def test_killed_rank(self):
+        """The first rank of a node and another one. Who exchanges with it learns its rank."""
+        for dead in (2, 3):
+            ended = jobs.run("ddp_node_rank.py", 4, f"killed {dead}")
+            for rank, (status, output, errors) in enumerate(ended):
+                self.assertEqual(status, -signal.SIGKILL if rank == dead else 0, output + errors)
+                if rank != dead:
+                    self.assertRegex(output, "Error", errors)
+            if dead == 2:
+                self.assertIn("PeerError rank 1", ended[0][1])
+                self.assertIn("the exchange of rank 0, the first of this node, has failed", ended[1][1])
+
+
+if __name__ == "__main__":
+    torch_jobs.main(sys.modules[__name__])
