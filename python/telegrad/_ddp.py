@@ -2,7 +2,7 @@
 import contextlib
 import queue
 import threading
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import torch
 import torch.distributed
@@ -26,14 +26,11 @@ class _Bucket:
 class _Job:
     """One call of the hook."""
 
-    def __init__(self, bucket: _Bucket, given: Any, future: "torch.futures.Future[torch.Tensor]") -> None:
-        self.bucket, self.future = bucket, future
-        self.index: int = given.index()
-        self.is_last: bool = given.is_last()
-        self.buffer: torch.Tensor = given.buffer()
-        self.gradients: List[torch.Tensor] = given.gradients()
-        buffer = self.buffer
+    def __init__(self, bucket: _Bucket, index: int, buffer: torch.Tensor, future: "torch.futures.Future[torch.Tensor]") -> None:
+        self.bucket, self.index, self.buffer, self.future = bucket, index, buffer, future
         self.ready = torch.cuda.current_stream(buffer.device).record_event() if buffer.is_cuda else None
+        self.in_node: Any = None  # the operation of the node's process group
+        self.gradients: List[torch.Tensor] = []  # to be looked at for parameters that were not used
         self.started: List[Part] = []
         self.error: Optional[BaseException] = None
         self.finished = False
@@ -55,7 +52,8 @@ class DdpHook:
     def __init__(self, model: Any, methods: Methods, net: telegrad.Network, node: Optional[Node], scaler: Any, seed: int,
                  settings: Dict[str, Any]) -> None:
         self.spec, self.net, self._methods = methods.spec, net, methods
-        self._node = node
+        self._node, self._place = node, 0 if node is None else node.place
+        self._jobs: List[_Job] = []  # with a node: those of the backward pass
         self._names = {id(p): name for name, p in model.module.named_parameters()}
         self._parameters = dict(model.module.named_parameters())
         self._scaler, self._scale = scaler, 1.0 if scaler is None else float(scaler.get_scale())
@@ -69,7 +67,6 @@ class DdpHook:
         self._skipped = 0
         self._sent = 0  # bytes, by reducers that are closed, and before the state that was loaded
         self._failed: Optional[BaseException] = None
-        self._summed = False  # with a node: its ranks' sums of this step have all begun
         self._refusal: Optional[NonFiniteError] = None
         self._pending = 0
         self._streams: Dict[torch.device, Any] = {}
@@ -98,17 +95,29 @@ class DdpHook:
             self._cut_anew(index)
             shapes = [tuple(p.shape) for p in parameters]
             known = self._buckets[index] = _Bucket(names, cut(self._methods, names, shapes, [p.numel() for p in parameters]))
-        job = _Job(known, bucket, torch.futures.Future(devices=[buffer.device]) if buffer.is_cuda else torch.futures.Future())
-        with self._changed:
-            self._pending += 1
-        self._to_start.put(job)
-        return job.future
+        future = torch.futures.Future(devices=[buffer.device]) if buffer.is_cuda else torch.futures.Future()
+        in_node = None if self._node is None else self._node.begin_mean(buffer)
+        job = _Job(known, index, buffer, future)
+        job.in_node = in_node
+        if self._keeps_unused and self._node is None:
+            self._remember_unused(known, bucket.gradients())
+        elif self._keeps_unused:  # when the mean of the node is there
+            job.gradients = bucket.gradients()
+        if self._node is not None:
+            self._jobs.append(job)
+        if self._place == 0:
+            with self._changed:
+                self._pending += 1
+            self._to_start.put(job)
+        if bucket.is_last():
+            self._share()
+        return future
 
     def _begin_step(self) -> None:
         """The first bucket of a step: all operations of the last one are done."""
         self._settle()
         self._begun += 1
-        self._refusal, self._summed = None, False
+        self._refusal, self._jobs = None, []
         if self._scaler is not None:
             scale = float(self._scaler.get_scale())
             if scale != self._scale:
@@ -118,6 +127,7 @@ class DdpHook:
 
     def _after_backward(self) -> None:
         """Before DDP waits: raise failures with their class, which DDP would lose."""
+        self._share()
         with self._changed:
             while self._pending > 0 and self._failed is None:
                 self._changed.wait()
@@ -132,6 +142,30 @@ class DdpHook:
         if self._refusal is not None and self._scaler is None:
             raise self._refusal
 
+    def _share(self) -> None:
+        """With a node: its ranks get what its first one has. The thread of the backward pass begins all operations of the node's process
+        group, in the same order in all ranks, as DDP does. In the first step of a static graph, DDP waits before it calls
+        _after_backward, so the last bucket does this; but a step may end without that."""
+        if self._node is None or not self._jobs:
+            return
+        with self._changed:
+            while self._pending > 0:
+                self._changed.wait()
+        jobs, self._jobs = self._jobs, []
+        for job in jobs:
+            try:
+                if job.buffer.is_cuda and job.buffer.device in self._streams:
+                    torch.cuda.current_stream(job.buffer.device).wait_stream(self._streams[job.buffer.device])
+                if self._place > 0:
+                    self._node.end_mean(job.in_node)
+                self._node.share(job.buffer, job.error)
+            except BaseException as error:
+                if job.error is None:
+                    job.error = error
+                    self._note(error)
+            self._spoil(job)
+            self._give(job)
+
     # ---- threads: they block in C, and hold no interpreter lock there -----------------------------------------------
 
     def _start_jobs(self) -> None:
@@ -141,21 +175,18 @@ class DdpHook:
                     self._start(job)
             except BaseException as error:
                 job.error = error
-            self._summed = self._summed or job.is_last
             self._to_wait.put(job)
         self._to_wait.put(None)
 
     def _start(self, job: _Job) -> None:
-        if job.ready is not None:
-            torch.cuda.current_stream(job.buffer.device).wait_event(job.ready)
-        if self._node is not None:  # in any case: the node's other ranks wait for it
-            self._node.mean(job.buffer)
         if self._failed is not None:
             raise self._failed
-        if self._node is not None and self._node.rank > 0:
-            return
-        if self._keeps_unused:
-            self._remember_unused(job.bucket, job.gradients)
+        if job.ready is not None:
+            torch.cuda.current_stream(job.buffer.device).wait_event(job.ready)
+        if self._node is not None:
+            self._node.end_mean(job.in_node)
+            if job.gradients:
+                self._remember_unused(job.bucket, job.gradients)
         for i, part in enumerate(job.bucket.parts):
             if part.reducer is None:
                 seed = (self._seed * 1000003 + job.index + 8191 * i) % (1 << 64)
@@ -173,36 +204,14 @@ class DdpHook:
         return torch.cuda.stream(stream)
 
     def _wait_for_jobs(self) -> None:
-        waiting: List[_Job] = []
         for job in iter(self._to_wait.get, None):
-            waiting.append(job)
-            with self._failing(job), self._beside(job):
-                self._wait(job)
-            if self._node is not None and not self._summed:
-                continue  # see _share
-            for each in waiting:
-                with self._failing(each), self._beside(each):
-                    self._share(each)
-                    self._finish(each)
-                self._finish(each)  # if the GPU's stream cannot be used
-            waiting = []
-
-    @contextlib.contextmanager
-    def _failing(self, job: _Job) -> Iterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            job.error = job.error or error
-
-    def _share(self, job: _Job) -> None:
-        """With a node: its ranks get what its first one has. That begins after all sums of the step have begun, so that all ranks
-        begin the node's operations in the same order."""
-        if self._node is None:
-            return
-        try:
-            self._node.share(job.buffer, job.error)
-        except BaseException as error:
-            job.error = job.error or error
+            try:
+                with self._beside(job):
+                    self._wait(job)
+                    self._finish(job)
+            except BaseException as error:  # of the GPU: the stream cannot be used
+                job.error = error
+                self._finish(job)
 
     def _wait(self, job: _Job) -> None:
         for part in job.started:
@@ -213,28 +222,42 @@ class DdpHook:
                     job.error = error
 
     def _finish(self, job: _Job) -> None:
-        """Give the result to DDP. After an error it is infinite, so that it cannot be taken for a gradient. A thread that
-        waits for it is not woken when the interpreter exits: it would end inside of autograd's C++, which then aborts."""
+        """The exchange is over. With a node, its ranks get the mean afterwards. A thread that waits for it is not woken when the
+        interpreter exits: it would end inside of autograd's C++, which then aborts."""
         if _network.exiting or job.finished:
             return
-        error, job.finished = job.error, True
-        if error is not None:
-            try:
-                job.buffer.fill_(float("inf"))
-            except BaseException as worse:  # the GPU has failed, which is final
-                error = worse
+        job.finished = True
+        if self._node is None:
+            self._spoil(job)
         with self._changed:
-            if isinstance(error, NonFiniteError):
-                self._nonfinite += 1
-                self._refusal = self._refusal or error
-            elif error is not None and self._failed is None:
-                self._failed = error
+            self._note(job.error)
             self._pending -= 1
             self._changed.notify_all()
+        if self._node is None:
+            self._give(job)
+
+    def _spoil(self, job: _Job) -> None:
+        """After an error the result is infinite, so that it cannot be taken for a gradient."""
+        if job.error is None:
+            return
+        try:
+            job.buffer.fill_(float("inf"))
+        except BaseException as worse:  # the GPU has failed, which is final
+            job.error = worse
+
+    def _give(self, job: _Job) -> None:
+        """The result, to DDP."""
         try:
             job.future.set_result(job.buffer)
         except BaseException as worse:
             job.future.set_exception(worse)
+
+    def _note(self, error: Optional[BaseException]) -> None:
+        if isinstance(error, NonFiniteError):
+            self._nonfinite += 1
+            self._refusal = self._refusal or error
+        elif error is not None and self._failed is None:
+            self._failed = error
 
     def _end(self) -> None:
         """The network is closed, or the interpreter exits (then net.stop() has ended what waits)."""
@@ -313,18 +336,27 @@ class DdpHook:
         between steps."""
         self._check_idle("state_dict")
         self._settle()
-        return {**self._own(), "rank": self.net.rank, "size": self.net.size, "step": self._step, "skipped_steps": self._skipped,
+        return {**self._own(), "rank": self.net.rank, "size": self.net.size, "place": self._place,
+                "ranks": self.net.size * (1 if self._node is None else self._node.size), "step": self._step, "skipped_steps": self._skipped,
                 "bytes_sent": self._sent + sent_by(self._parts()), **self._memory.state(self._parts(), self._scale)}
 
     def load_state_dict(self, state: Any) -> None:
         """Continue from the `state_dict` of this rank, after the model's and the scaler's own: with the same bits. In a job with another
-        number of ranks, give each rank a list (or another iterable) of what all old ranks saved, in order of ranks: what was not yet
-        sent is divided anew, so that its mean over the ranks stays.
+        number of ranks or nodes, give each rank a list (or another iterable) of what all old ranks saved, in order of ranks: what was not
+        yet sent is divided anew, so that its mean over the ranks, or nodes, stays.
 
         Raises  MismatchError: it is of another rank, method or model, or some of the old ranks' are missing. Nothing has changed then
         """
         self._check_idle("load_state_dict")
+        several = isinstance(state, Iterable) and not isinstance(state, (Mapping, str, bytes))
+        if several:  # of a node's ranks the first one has the memory
+            state = (each for each in state if not (isinstance(each, Mapping) and each.get("place", 0) > 0))
+        elif isinstance(state, Mapping) and state.get("place", 0) != self._place:
+            raise MismatchError(f"load_state_dict: the state is of a rank with place {state.get('place', 0)} in its node, but this rank has place "
+                                f"{self._place}: allowed: its own state, or a list of the states of all old ranks")
         state = inherited(state, self.net, self._own())
+        if several and self._place > 0:
+            state = {**state, "memory": {}, "bytes_sent": 0}
         for name in state["memory"]:
             if name not in self._parameters:
                 raise MismatchError(f"load_state_dict: the state has memory of the parameter {name!r}, which this model does not have")
@@ -337,8 +369,7 @@ class DdpHook:
         self._step, self._skipped, self._sent = int(state["step"]), int(state.get("skipped_steps", 0)), int(state.get("bytes_sent", 0))
 
     def _own(self) -> Dict[str, Any]:
-        own = {"version": VERSION, "spec": self.spec, "rules": self._methods.rules}
-        return own if self._node is None else {**own, "node_size": self._node.size, "node_rank": self._node.rank}
+        return {"version": VERSION, "spec": self.spec, "rules": self._methods.rules}
 
     def stats(self) -> Dict[str, float]:
         """Figures so far: steps, skipped steps (a gradient was not finite), bytes that this rank has sent in all of these steps, and
@@ -359,8 +390,8 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, node: Any = None, rules
         threads: int = 1) -> DdpHook:
     """Exchange the gradients of a DistributedDataParallel in compressed form. All ranks call it, before the first step.
 
-    With `node`, the ranks of a node average their gradients over its own fast network (NCCL, or Gloo), and only its first rank
-    exchanges the average with the first ranks of the other nodes, over the slow network, in compressed form:
+    With `node`, the ranks of a node average their gradients over its own fast network (NCCL, or Gloo), in the gradients' type. Its first
+    rank exchanges this mean with the first ranks of the other nodes, over the slow network, in compressed form:
 
         mesh = init_device_mesh("cuda", (nodes, gpus), mesh_dim_names=("nodes", "gpus"))
         net = telegrad.torch.Network(group=mesh["nodes"].get_group())
@@ -370,7 +401,8 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, node: Any = None, rules
     spec             a method: "dense", "topk:density=0.01", "dgc:density=0.001,warmup=500", "powersgd:rank=2", "qsgd:bits=4"
     net              telegrad.torch.Network(), between the same ranks; with `node`, between the ranks with the same place in their nodes
     node             the process group of this node's ranks; None: all ranks exchange. Nodes have equally many ranks. The exchange has
-                     as many ranks as there are nodes, and the node's first rank has the memory and sends all bytes
+                     as many ranks as there are nodes, and is between their first ranks, which have the memory. Other operations on
+                     this group belong into the thread of the backward pass
     rules            other methods for parameters by name, {"*.bias": "dense", "embed*": "topk:density=0.01"}; the first pattern that
                      matches applies
     scaler           the GradScaler. If a gradient on some rank is not finite, all ranks get infinite gradients, the scaler skips
@@ -380,7 +412,7 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, node: Any = None, rules
                      warn. Rank 0 also warns of Adam with methods that send gradients in parts (docs/pytorch.md)
     total_steps, steps_per_epoch, seed, timeout, threads   as for telegrad.Reducer
 
-    Errors of the exchange are raised by `loss.backward()`: PeerError names the rank that has died.
+    Errors of the exchange are raised by `loss.backward()`: PeerError names the rank that has died (with `node`: the number of its node).
 
     >>> import torch, telegrad.torch                          # a job of one rank; torch.distributed is initialized
     >>> model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(100, 10))
@@ -397,9 +429,8 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, node: Any = None, rules
     check_settings(seed, total_steps, steps_per_epoch, timeout, threads)
     check_scaler(scaler)
     levels = None if node is None else Node(node)
-    if levels is not None:
-        levels.check(net, torch.distributed.get_world_size(model.process_group), next(model.module.parameters()).device)
-    elif net.size != torch.distributed.get_world_size(model.process_group) or net.rank != torch.distributed.get_rank(model.process_group):
+    if levels is None and (net.size != torch.distributed.get_world_size(model.process_group) or net.rank != torch.distributed.get_rank(
+            model.process_group)):
         raise MismatchError(f"net: rank {net.rank} of {net.size}, but the model's process group has rank "
                             f"{torch.distributed.get_rank(model.process_group)} of "
                             f"{torch.distributed.get_world_size(model.process_group)}: allowed: a network of the same ranks")
@@ -420,7 +451,9 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, node: Any = None, rules
                                    f"{type(module).__name__}(..., sparse=False)", "TG_E_UNSUPPORTED")
     settings = {"total_steps": total_steps, "steps_per_epoch": steps_per_epoch, "timeout": timeout, "threads": threads}
     methods = Methods(spec, rules, [name for name, p in parameters.items() if p.requires_grad], **settings)
-    methods.check_optimizer(optimizer, net.rank)
+    methods.check_optimizer(optimizer, torch.distributed.get_rank(model.process_group))
+    if levels is not None:
+        levels.check(net, torch.distributed.get_world_size(model.process_group), [p for p in parameters.values() if p.requires_grad])
     hook = DdpHook(model, methods, net, levels, scaler, seed, settings)
     try:
         model.register_comm_hook(None, _named(hook))

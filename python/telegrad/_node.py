@@ -1,36 +1,80 @@
-"""Two levels: the ranks of a node sum their gradients over its fast network, and the first of them exchanges the sum."""
+"""Two levels: the ranks of a node average their gradients over its fast network, and the first of them exchanges the mean."""
+import array
 import contextlib
-from typing import Any, Iterator, Optional
+from typing import Any, Iterable, Iterator, Optional, Set, Tuple
 
 import torch
 import torch.distributed
 import telegrad
-from telegrad._errors import ArgumentError, MismatchError, NonFiniteError, StateError
+from telegrad._errors import ArgumentError, MismatchError, NonFiniteError, StateError, UnsupportedError
 
 
 class Node:
-    """The process group of a node's ranks. Its calls are collective: all ranks of the node make them in the same order."""
+    """The process group of a node's ranks. Its calls are collective: all ranks of the node make them in the same order, in the
+    thread in which they do the other operations of process groups."""
 
     def __init__(self, group: Any) -> None:
         if not isinstance(group, torch.distributed.ProcessGroup):
             raise ArgumentError(f"node: a {type(group).__name__}: allowed: the process group of this node's ranks, or None")
         self._group = group
         self.size = torch.distributed.get_world_size(group)
-        self.rank = torch.distributed.get_rank(group)
+        self.place = torch.distributed.get_rank(group)
         self.first = torch.distributed.get_global_rank(group, 0)  # the rank that exchanges
 
-    def check(self, net: telegrad.Network, ranks: int, device: torch.device) -> None:
-        """Whether `net` has one rank of each node, and they are all of this job's ranks.
-
-        device  one with which the group works
-        """
+    def check(self, net: telegrad.Network, ranks: int, gradients: Iterable[torch.Tensor]) -> None:
+        """Whether the group works with such gradients, and `net` has the ranks with this place of all nodes."""
+        kinds: Set[Tuple[torch.device, torch.dtype]] = {(g.device, g.dtype) for g in gradients}
+        for device, dtype in sorted(kinds, key=str):
+            self._try(torch.ones(1, device=device, dtype=dtype))
+        device = sorted(kinds, key=str)[0][0] if kinds else torch.device("cpu")
         most = torch.tensor([net.size, -net.size, net.rank, -net.rank, self.size, -self.size], device=device)
         torch.distributed.all_reduce(most, op=torch.distributed.ReduceOp.MAX, group=self._group)
-        alike = all(int(most[i]) == -int(most[i + 1]) for i in (0, 2, 4))
-        if not alike or net.size * self.size != ranks:
-            raise MismatchError(f"net: rank {net.rank} of {net.size}, in a node of {self.size} ranks, but the model's process group has "
-                                f"{ranks}: allowed: nodes of equally many ranks, and a network of the ranks with the same place in "
-                                'their nodes, such as Network(group=mesh["nodes"].get_group())')
+        places = array.array("f", [self.place, self.place ** 2])
+        with contextlib.closing(telegrad.Reducer("dense", 2, net)) as reducer:
+            reducer.mean_(places)
+        if list(places) != [self.place, self.place ** 2] or net.size * self.size != ranks or any(
+                int(most[i]) != -int(most[i + 1]) for i in (0, 2, 4)):
+            raise MismatchError(f"net: rank {net.rank} of {net.size}, and rank {self.place} of {self.size} in its node, but the model's process "
+                                f"group has {ranks} ranks: allowed: nodes of equally many ranks, and a network of the ranks with the "
+                                'same place in their nodes, such as Network(group=mesh["nodes"].get_group())')
+
+    def _try(self, vector: torch.Tensor) -> None:
+        try:
+            torch.distributed.reduce(vector, self.first, group=self._group)
+            torch.distributed.broadcast(vector, self.first, group=self._group)
+        except RuntimeError as error:
+            raise UnsupportedError(f"node: its process group ({torch.distributed.get_backend(self._group)}) cannot reduce and broadcast "
+                                   f"{str(vector.dtype)[6:]} on {vector.device}: {error}: allowed: NCCL for GPUs, Gloo for processors",
+                                   "TG_E_UNSUPPORTED") from error
+
+    def begin_mean(self, vector: torch.Tensor) -> Any:
+        """In place, for the first rank; what the others have afterwards means nothing. Returns what end_mean waits for."""
+        if vector.numel() == 0:
+            return None
+        with self._failing():
+            vector.div_(self.size)
+            return torch.distributed.reduce(vector, self.first, group=self._group, async_op=True)
+
+    def end_mean(self, work: Any) -> None:
+        if work is not None:
+            with self._failing():
+                work.wait()
+
+    def share(self, vector: torch.Tensor, error: Optional[BaseException]) -> None:
+        """Give the first rank's vector to the others. If it has an error, they raise one, too."""
+        if vector.numel() == 0:
+            return
+        with self._failing():
+            if error is not None and self.place == 0:
+                vector.fill_(float("inf" if isinstance(error, NonFiniteError) else "nan"))
+            torch.distributed.broadcast(vector, self.first, group=self._group)
+            if self.place == 0:
+                return
+            first = float(vector[0])  # finite, unless there was an error
+        if first == float("inf"):
+            raise NonFiniteError(f"a gradient is not finite: the error of global rank {self.first} says of which node")
+        if first != first:
+            raise StateError(f"the exchange of global rank {self.first}, the first of this node, has failed: see its error")
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
@@ -38,23 +82,3 @@ class Node:
             yield
         except RuntimeError as error:
             raise StateError(f"node: its process group has failed: {error}") from error
-
-    def mean(self, vector: torch.Tensor) -> None:
-        """In place, for the first rank; what the others have afterwards means nothing."""
-        with self._failing():
-            vector.div_(self.size)
-            torch.distributed.reduce(vector, self.first, group=self._group)
-
-    def share(self, vector: torch.Tensor, error: Optional[BaseException]) -> None:
-        """Give the first rank's vector to the others. If there is an error, they raise one, too."""
-        with self._failing():
-            if error is not None and self.rank == 0:
-                vector.fill_(float("inf" if isinstance(error, NonFiniteError) else "nan"))
-            torch.distributed.broadcast(vector, self.first, group=self._group)
-            if self.rank == 0:
-                return
-            first = float(vector[0])  # finite, unless there was an error
-        if first == float("inf"):
-            raise NonFiniteError(f"a gradient is not finite: the error of rank {self.first} says of which node")
-        if first != first:
-            raise StateError(f"the exchange of rank {self.first}, the first of this node, has failed: see its error")

@@ -43,6 +43,11 @@ def accelerate(accelerator: Any, model: Any, spec: str, net: Optional[telegrad.N
     return telegrad.torch.ddp(model, spec, net or telegrad.torch.Network(), scaler=getattr(accelerator, "scaler", None), **settings)
 
 
+def _saved_by(state: Any) -> int:
+    """How many ranks have saved with this one."""
+    return int(state.get("ranks", state["size"]))
+
+
 class _Memory:
     """The hook's memory beside the Trainer's checkpoints."""
 
@@ -59,7 +64,7 @@ class _Memory:
         rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
         own, first = self.file(arguments, step, rank), self.file(arguments, step, 0)
         seen = [path for path in (own, first) if os.path.exists(path)]
-        before = int(torch.load(seen[0])["size"]) if seen else size
+        before = _saved_by(torch.load(seen[0])) if seen else size
         needed = [own] if before == size else [self.file(arguments, step, old) for old in range(before)]
         found: List[Any] = [None] * size
         torch.distributed.all_gather_object(found, (bool(seen), [path for path in needed if not os.path.exists(path)]))
@@ -118,7 +123,7 @@ def lightning(spec: str, **settings: Any) -> Any:
     """A strategy for lightning.Trainer: DDPStrategy with the hook of telegrad.torch.ddp, whose figures are
     `trainer.strategy.telegrad.stats()`. Lightning's own `ddp_comm_hook` is ignored without CUDA.
 
-    settings  as for telegrad.torch.ddp (but `net`, which it makes itself) and, with other names, for DDPStrategy
+    settings  as for telegrad.torch.ddp (but `net`, which it makes itself, and `node`) and, with other names, for DDPStrategy
 
     >>> import lightning, torch, telegrad.integrations        # lightning.Trainer starts the ranks, or torchrun
     >>> class Model(lightning.LightningModule):
@@ -141,6 +146,8 @@ def lightning(spec: str, **settings: Any) -> Any:
     except ImportError:
         from pytorch_lightning.strategies import DDPStrategy  # type: ignore[no-redef,import-not-found,unused-ignore]
     names = ("rules", "optimizer", "seed", "total_steps", "steps_per_epoch", "timeout", "threads")
+    if "node" in settings:
+        raise ArgumentError("node: not with Lightning: allowed: telegrad.torch.ddp, or telegrad.integrations.accelerate with net=")
     own = {name: settings.pop(name) for name in names if name in settings}
 
     class TelegradStrategy(DDPStrategy):  # type: ignore[misc,unused-ignore]

@@ -20,6 +20,7 @@ enum {
     STEPS = 4,
     LAYOUTS = 4,
     MIXED = 3,
+    RESIDUAL = 1,
     SEGMENTS_MAX = 64,
     LARGE = 5000,
     LARGEST = 200000,
@@ -320,33 +321,52 @@ static bool try_pair(const char *spec, size_t n, const memory_kind *kind, int la
     return opened;
 }
 
-/* Small vectors with every feedback and layout; those of sparsifiers, which take long in the
- * emulation, with one feedback each, which changes from size to size and from setting to setting,
- * and without the mixed layout, because tensors mean little to them; large ones with one layout,
- * too. */
-static bool is_tried(size_t size, size_t setting, size_t kind, int layout, bool sparse)
+/* Small vectors have every feedback and layout; those of sparsifiers, which take long in the
+ * emulation, one feedback each, which changes from size to size and from setting to setting. Tensors
+ * mean little to sparsifiers, so they do without the mixed layout. */
+static size_t try_small(const char *spec, size_t size, size_t setting, bool sparse)
+{
+    size_t tried = 0;
+    for (size_t kind = 0; kind < TG_COUNT(kinds); kind++)
+        for (int layout = 0; layout < (sparse ? MIXED : LAYOUTS); layout++)
+            if (!sparse || kind == (size + setting) % TG_COUNT(kinds))
+                tried += try_pair(spec, sizes[size], &kinds[kind], layout);
+    return tried;
+}
+
+/* The first feedback from this one on that the coder has; false: there is none. */
+static bool try_any(const char *spec, size_t n, size_t kind, int layout)
+{
+    for (size_t i = 0; i < TG_COUNT(kinds); i++)
+        if (try_pair(spec, n, &kinds[(kind + i) % TG_COUNT(kinds)], layout))
+            return true;
+    return false;
+}
+
+/* Large ones have one layout, or two. */
+static size_t try_large(const char *spec, size_t size, size_t setting, bool sparse)
 {
     const size_t n = sizes[size], layouts = sparse ? MIXED : LAYOUTS;
-    if (layout >= (int)layouts)
-        return false;
-    if (n < LARGE && !sparse)
-        return true;
-    if (setting > 0 && n > (sparse ? LARGE : LARGEST) && layout != MIXED)
-        return false;
-    return kind == (size + setting) % TG_COUNT(kinds) &&
-           (n < LARGE || layout == (int)((size / 2 + setting) % layouts) ||
-            (n > LARGEST && layout == MIXED));
+    const int layout = (int)((size / 2 + setting) % layouts);
+    size_t tried = 0;
+    if (setting == 0 || n <= (sparse ? LARGE : LARGEST))
+        tried += try_any(spec, n, size + setting, layout);
+    if (!sparse && n % 2 == 1)
+        tried += try_any(spec, n, RESIDUAL, MIXED);
+    return tried;
 }
 
 static size_t try_setting(const char *spec, size_t setting, bool sparse)
 {
-    size_t tried = 0;
-    for (size_t kind = 0; kind < TG_COUNT(kinds); kind++)
-        for (size_t size = 0; size < TG_COUNT(sizes); size++)
-            for (int layout = 0; layout < LAYOUTS; layout++)
-                if (is_tried(size, setting, kind, layout, sparse))
-                    tried += try_pair(spec, sizes[size], &kinds[kind], layout);
-    return tried;
+    size_t small = 0, large = 0;
+    for (size_t size = 0; size < TG_COUNT(sizes); size++)
+        if (sizes[size] < LARGE)
+            small += try_small(spec, size, setting, sparse);
+        else
+            large += try_large(spec, size, setting, sparse);
+    if (!sparse && small > 0 && large < 3)
+        fail_msg("%s: %zu coders, but %zu large ones", spec, small, large);
+    return small + large;
 }
 
 static void spec_of(char *spec, size_t cap, const tg__codec_ops *codec, const char *settings)

@@ -7,6 +7,8 @@ import copy
 import os
 import signal
 import sys
+import time
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -131,20 +133,126 @@ def case_resumed(net, node):
         again.load_state_dict(state)
         train(two, 3, 4)
         assert digest(one) == digest(two), spec
-        for key in ("node_rank", "node_size"):
-            try:
-                again.load_state_dict({**state, key: 7})
-                raise AssertionError(key)
-            except telegrad.MismatchError as error:
-                assert f"{key}=" in str(error), error
+        try:
+            again.load_state_dict({**state, "place": 1 - RANK % EACH})
+            raise AssertionError("no error")
+        except telegrad.MismatchError as error:
+            assert "place" in str(error), error
         yield spec, digest(two)
+
+
+def states(hook):
+    """Those of all ranks."""
+    found = [None] * SIZE
+    dist.all_gather_object(found, hook.state_dict())
+    return found
+
+
+def case_other_ranks(net, node):
+    """Others go on from the states of all ranks: as many nodes with the same bits, four ranks without nodes with the same mean."""
+    one, hook = hooked(net, node, "topk:density=0.05")
+    train(one, 4)
+    saved, weights = states(hook), copy.deepcopy(one.module.state_dict())
+    train(one, 3, 4)
+    two, again = hooked(net, node, "topk:density=0.05")
+    backward(two, 99)
+    two.module.load_state_dict(weights)
+    again.load_state_dict(saved)
+    assert (len(again.state_dict()["memory"]) > 0) == (RANK % EACH == 0)
+    train(two, 3, 4)
+    assert digest(one) == digest(two)
+    with telegrad.torch.Network() as everyone:
+        flat = telegrad.torch.ddp(model(), "topk:density=0.05", everyone)
+        flat.load_state_dict(each for each in saved)
+        own = states(flat)
+    for name in own[0]["memory"]:
+        old, new = ([state["memory"][name]["rank/residual/0"] for state in of if state["memory"]] for of in (saved, own))
+        assert (len(old), len(new)) == (NODES, SIZE)
+        torch.testing.assert_close(torch.stack(old).mean(0), torch.stack(new).mean(0))
+    yield digest(two), saved[0]["ranks"]
+
+
+def case_unfinished(net, node):
+    """A step that does not use all parameters, which DDP was not told of: the error is DDP's."""
+    ddp, hook = hooked(net, node, "topk:density=0.05")
+    train(ddp, 2)
+    try:
+        train(ddp, 2, 2, "left")
+        raise AssertionError("no error")
+    except RuntimeError as error:
+        assert "Expected to have finished reduction" in str(error), error
+    yield hook.stats()["steps"]
+
+
+def case_raised(net, node):
+    """A backward pass that raises in all ranks: the state can still be saved."""
+    ddp, hook = hooked(net, node, "topk:density=0.05")
+    train(ddp, 2)
+
+    def refuse(_):
+        raise ArithmeticError("refused")
+    ddp.module.first.weight.register_hook(refuse)
+    try:
+        train(ddp, 1, 2)
+        raise AssertionError("no error")
+    except ArithmeticError:
+        pass
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            step = hook.state_dict()["step"]
+            break
+        except telegrad.StateError:  # an exchange that has begun is still under way
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    yield step
+
+
+class Sparse(torch.nn.Module):
+    """With a bucket of its own for a parameter without elements."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.randn(16, 4))
+        self.none = torch.nn.Parameter(torch.zeros(0).half())
+
+    def forward(self, x):
+        return x @ self.w + self.none.float().sum()
+
+
+def case_without_elements(net, node):
+    torch.manual_seed(1)
+    ddp = torch.nn.parallel.DistributedDataParallel(Sparse())
+    telegrad.torch.ddp(ddp, "topk:density=0.05", net, node=node)
+    train(ddp, 3)
+    yield digest(ddp)
+
+
+def case_warned(net, node):
+    """Once, by rank 0."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        telegrad.torch.ddp(model(), "dgc:density=0.05", net, node=node)
+    assert len([w for w in caught if "applies momentum itself" in str(w.message)]) == (RANK == 0)
+    yield "warned"
+
+
+def case_world(net, node):
+    """One machine: the node's group is DDP's own, whose operations come in between."""
+    alone = [dist.new_group([rank]) for rank in range(SIZE)][RANK]
+    with telegrad.torch.Network(group=alone) as own:
+        ddp, _ = hooked(own, dist.group.WORLD, "topk:density=0.05", {"find_unused_parameters": True})
+        train(ddp, 40)
+        yield digest(ddp)
 
 
 def case_refused(net, node):
     nodes = [dist.new_group([0, 2]), dist.new_group([1, 3])]
     everyone = telegrad.torch.Network()
+    crossed = [dist.new_group([0, 3]), dist.new_group([1, 2])]
+    mixed = telegrad.torch.Network(group=crossed[RANK in (1, 2)])
     for error, wrong, group in ((telegrad.ArgumentError, net, "node"), (telegrad.MismatchError, everyone, node),
-                                (telegrad.MismatchError, net, nodes[RANK % 2])):
+                                (telegrad.MismatchError, net, nodes[RANK % 2]), (telegrad.MismatchError, mixed, node)):
         try:
             telegrad.torch.ddp(model(), "dense", wrong, node=group)
             raise AssertionError("no error")
@@ -152,6 +260,7 @@ def case_refused(net, node):
             assert "allowed: " in str(refusal)
             yield type(refusal).__name__
     everyone.close()
+    mixed.close()
 
 
 def case_half(net, node):
@@ -167,7 +276,7 @@ def killed(net, node):
     ddp, _ = hooked(net, node, "topk:density=0.05", timeout=5)
     train(ddp, 2)
     if RANK == int(WHAT[-1]):
-        os.kill(os.getpid(), signal.SIGKILL)
+        ddp.module.left.weight.register_hook(lambda _: os.kill(os.getpid(), signal.SIGKILL))
     try:
         train(ddp, 100, 2)
     except (RuntimeError, telegrad.Error) as error:
