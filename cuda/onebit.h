@@ -1,5 +1,5 @@
-/* Kernels of the codec 1bit for matrices, each with two values for each column, and perhaps a weight
- * for each row (src/codec/sign/rank1.h). */
+/* Kernels of the codec 1bit for matrices, each with two values for each column, and perhaps a
+ * weight for each row (src/codec/sign/rank1.h). */
 #ifndef TG_CUDA_ONEBIT_H
 #define TG_CUDA_ONEBIT_H
 

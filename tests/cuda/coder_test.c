@@ -322,8 +322,8 @@ static bool try_pair(const char *spec, size_t n, const memory_kind *kind, int la
 }
 
 /* Small vectors have every feedback and layout; those of sparsifiers, which take long in the
- * emulation, one feedback each, which changes from size to size and from setting to setting. Tensors
- * mean little to sparsifiers, so they do without the mixed layout. */
+ * emulation, one feedback each, which changes from size to size and from setting to setting.
+ * Tensors mean little to sparsifiers, so they do without the mixed layout. */
 static size_t try_small(const char *spec, size_t size, size_t setting, bool sparse)
 {
     size_t tried = 0;
