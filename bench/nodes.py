@@ -4,7 +4,7 @@
     bench/nodes.py LAB_DIR OUT.jsonl [LINK...]
 
 LAB_DIR is a laboratory as for bench/lab.py; needs root. $PYTHON (python3) has PyTorch and telegrad. A namespace is a machine; the
-processes in it reach each other by its loopback. Measures backward passes of a model with 1.6 million parameters. A line for each
+processes in it reach each other by its loopback. Measures forward and backward passes of a model with 1.6 million parameters. A line for each
 link and row goes to OUT.jsonl; a Markdown table is printed."""
 import json
 import os
@@ -45,7 +45,7 @@ def main():
     print("|---|---|" + "---|---|" * len(links))
     for levels, method in JOBS:
         cells = [r for r in records if (r["levels"], r["method"]) == (levels, method)]
-        print(f"| `{method}` | {NAMES[levels]} |" + "".join(f" {statistics.median(r['ms']):.0f} | {r['bytes'] / 1000:.1f} |" for r in cells))
+        print(f"| `{method}` | {NAMES[levels]} |" + "".join(f" {statistics.mean(r['ms']):.0f} | {r['bytes'] / 1000:.1f} |" for r in cells))
 
 
 if __name__ == "__main__":
