@@ -69,6 +69,7 @@ class DdpHook:
         self._failed: Optional[BaseException] = None
         self._refusal: Optional[NonFiniteError] = None
         self._pending = 0
+        self._ended = False  # the threads take no more jobs
         self._streams: Dict[torch.device, Any] = {}
         self._changed = threading.Condition()
         self._to_start: "queue.SimpleQueue[Optional[_Job]]" = queue.SimpleQueue()
@@ -82,12 +83,12 @@ class DdpHook:
     # ---- the hook, called by DDP in the backward pass ---------------------------------------------------------------
 
     def __call__(self, state: object, bucket: Any) -> "torch.futures.Future[torch.Tensor]":
-        if self._failed is not None:
+        index: int = bucket.index()
+        if self._failed is not None and index == 0:  # later ones wait for _after_backward: the node's other ranks wait for them
             raise self._failed
         buffer: torch.Tensor = bucket.buffer()
         parameters: List[torch.Tensor] = bucket.parameters()
         names = tuple(self._names[id(p)] for p in parameters)
-        index: int = bucket.index()
         if index == 0:
             self._begin_step()
         known = self._buckets.get(index)
@@ -95,9 +96,8 @@ class DdpHook:
             self._cut_anew(index)
             shapes = [tuple(p.shape) for p in parameters]
             known = self._buckets[index] = _Bucket(names, cut(self._methods, names, shapes, [p.numel() for p in parameters]))
-        future = torch.futures.Future(devices=[buffer.device]) if buffer.is_cuda else torch.futures.Future()
-        in_node = None if self._node is None else self._node.begin_mean(buffer)
-        job = _Job(known, index, buffer, future)
+        in_node = self._begin_in_node(buffer)
+        job = _Job(known, index, buffer, torch.futures.Future(devices=[buffer.device]) if buffer.is_cuda else torch.futures.Future())
         job.in_node = in_node
         if self._keeps_unused and self._node is None:
             self._remember_unused(known, bucket.gradients())
@@ -106,12 +106,30 @@ class DdpHook:
         if self._node is not None:
             self._jobs.append(job)
         if self._place == 0:
-            with self._changed:
-                self._pending += 1
-            self._to_start.put(job)
+            self._put(job)
         if bucket.is_last():
             self._share()
-        return future
+        return job.future
+
+    def _begin_in_node(self, buffer: torch.Tensor) -> Any:
+        if self._node is None:
+            return None
+        try:
+            return self._node.begin_mean(buffer)
+        except StateError as error:
+            self._note(error)
+            return None
+
+    def _put(self, job: _Job) -> None:
+        with self._changed:
+            if not self._ended:
+                self._pending += 1
+                self._to_start.put(job)
+                return
+            job.error = self._failed = self._failed or StateError("the network is closed")
+        if self._node is None:
+            self._spoil(job)
+            self._give(job)
 
     def _begin_step(self) -> None:
         """The first bucket of a step: all operations of the last one are done."""
@@ -160,7 +178,7 @@ class DdpHook:
                     self._node.end_mean(job.in_node)
                 self._node.share(job.buffer, job.error)
             except BaseException as error:
-                if job.error is None:
+                if job.error is None or isinstance(job.error, NonFiniteError):
                     job.error = error
                     self._note(error)
             self._spoil(job)
@@ -179,14 +197,14 @@ class DdpHook:
         self._to_wait.put(None)
 
     def _start(self, job: _Job) -> None:
-        if self._failed is not None:
-            raise self._failed
         if job.ready is not None:
             torch.cuda.current_stream(job.buffer.device).wait_event(job.ready)
         if self._node is not None:
             self._node.end_mean(job.in_node)
-            if job.gradients:
-                self._remember_unused(job.bucket, job.gradients)
+        if self._failed is not None:
+            raise self._failed
+        if job.gradients:
+            self._remember_unused(job.bucket, job.gradients)
         for i, part in enumerate(job.bucket.parts):
             if part.reducer is None:
                 seed = (self._seed * 1000003 + job.index + 8191 * i) % (1 << 64)
@@ -262,9 +280,10 @@ class DdpHook:
     def _end(self) -> None:
         """The network is closed, or the interpreter exits (then net.stop() has ended what waits)."""
         with self._changed:
+            self._ended = True
             if self._pending > 0:
                 self.net.stop()
-        self._to_start.put(None)
+            self._to_start.put(None)
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(10)

@@ -43,11 +43,6 @@ def accelerate(accelerator: Any, model: Any, spec: str, net: Optional[telegrad.N
     return telegrad.torch.ddp(model, spec, net or telegrad.torch.Network(), scaler=getattr(accelerator, "scaler", None), **settings)
 
 
-def _saved_by(state: Any) -> int:
-    """How many ranks have saved with this one."""
-    return int(state.get("ranks", state["size"]))
-
-
 class _Memory:
     """The hook's memory beside the Trainer's checkpoints."""
 
@@ -64,8 +59,10 @@ class _Memory:
         rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
         own, first = self.file(arguments, step, rank), self.file(arguments, step, 0)
         seen = [path for path in (own, first) if os.path.exists(path)]
-        before = _saved_by(torch.load(seen[0])) if seen else size
-        needed = [own] if before == size else [self.file(arguments, step, old) for old in range(before)]
+        saved = torch.load(seen[0]) if seen else {}
+        before = int(saved.get("ranks", saved.get("size", size)))
+        alike = before == size and saved.get("size", self.hook.net.size) == self.hook.net.size  # the same nodes, too
+        needed = [own] if alike else [self.file(arguments, step, old) for old in range(before)]
         found: List[Any] = [None] * size
         torch.distributed.all_gather_object(found, (bool(seen), [path for path in needed if not os.path.exists(path)]))
         if not any(sees for sees, _ in found):
@@ -77,7 +74,7 @@ class _Memory:
             if missing:
                 raise StateError(f"rank {other} does not find {os.path.basename(missing[0])} in {os.path.dirname(own)}: allowed: the files "
                                  "of all ranks that saved, or of none")
-        self.hook.load_state_dict(torch.load(own) if before == size else (torch.load(path) for path in needed))
+        self.hook.load_state_dict(torch.load(own) if alike else (torch.load(path) for path in needed))
 
 
 def trainer(trainer: Any, spec: str, net: Optional[telegrad.Network] = None, **settings: Any) -> None:

@@ -2,7 +2,9 @@
 import signal
 import sys
 import unittest
+import unittest.mock
 
+import ranks
 import torch_jobs
 
 
@@ -12,6 +14,22 @@ class Nodes(unittest.TestCase):
         nodes = jobs.run_alike("ddp_node_rank.py", 4, "alike", timeout=150)
         self.assertEqual(nodes, jobs.run_alike("ddp_node_rank.py", 2, "alike", timeout=150))
         self.assertEqual(nodes.count("alike_"), 7)
+
+    def test_many_nodes(self):
+        """Seven nodes, whose means of equal numbers are not exact, and one of them with another place."""
+        import telegrad
+        import torch.distributed
+        from telegrad._node import Node
+        for wrong in (None, 5):
+            def check(net, wrong=wrong):
+                node = Node.__new__(Node)
+                node._group, node.size, node.place, node.first = None, 4, 2 if net.rank == wrong else 3, 0
+                node.check(net, 28, [])
+            with unittest.mock.patch.object(torch.distributed, "all_reduce", lambda *_, **__: None):
+                if wrong is None:
+                    ranks.in_threads(7, check)
+                else:
+                    self.assertRaises(telegrad.MismatchError, ranks.in_threads, 7, check)
 
     def test_cases(self):
         output = jobs.run_alike("ddp_node_rank.py", 4, "all", timeout=150)
