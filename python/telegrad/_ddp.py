@@ -141,7 +141,9 @@ class DdpHook:
             if scale != self._scale:
                 self._multiply(scale / self._scale)
                 self._scale = scale
-        torch.autograd.Variable._execution_engine.queue_callback(self._after_backward)
+        self._unused = []
+        with contextlib.suppress(RuntimeError):  # no backward pass: a rank in DDP's join() that has no more batches
+            torch.autograd.Variable._execution_engine.queue_callback(self._after_backward)
 
     def _after_backward(self) -> None:
         """Before DDP waits: raise failures with their class, which DDP would lose."""

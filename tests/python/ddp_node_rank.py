@@ -228,6 +228,15 @@ def case_without_elements(net, node):
     yield digest(ddp)
 
 
+def case_join(net, node):
+    """DDP's join(): the last rank has fewer batches."""
+    ddp, hook = hooked(net, node, "topk:density=0.05")
+    with ddp.join():
+        train(ddp, 2 if RANK == SIZE - 1 else 4)
+    assert hook.stats()["steps"] == 4
+    yield digest(ddp)
+
+
 def case_warned(net, node):
     """Once, by rank 0."""
     with warnings.catch_warnings(record=True) as caught:

@@ -33,7 +33,7 @@ class Nodes(unittest.TestCase):
 
     def test_cases(self):
         output = jobs.run_alike("ddp_node_rank.py", 4, "all", timeout=150)
-        for case in ("modes", "unused", "resumed", "other_ranks", "unfinished", "raised", "without_elements", "warned", "world", "refused",
+        for case in ("modes", "unused", "resumed", "other_ranks", "unfinished", "raised", "without_elements", "join", "warned", "world", "refused",
                      "half"):
             self.assertIn(f"case_{case} ", output)
 

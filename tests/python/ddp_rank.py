@@ -237,6 +237,19 @@ def case_no_sync(net):
     yield digest(ours)
 
 
+def case_join(net):
+    """DDP's join(): rank 0 has fewer batches, and takes part in the exchange of the others without any."""
+    stock, (ours, hook) = model(), hooked(net, "dense")
+    for ddp in (stock, ours):
+        with ddp.join():
+            train(ddp, 3 if RANK == 0 else 5)
+        if SIZE == 2:
+            yield digest(ddp)
+    assert SIZE > 2 or digest(stock) == digest(ours)
+    assert hook.stats()["steps"] == 5
+    yield digest(ours)
+
+
 class Scaler:
     """What a GradScaler does, which is for the GPU only in PyTorch 1.13."""
 
