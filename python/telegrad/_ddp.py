@@ -68,6 +68,7 @@ class DdpHook:
         self._sent = 0  # bytes, by reducers that are closed, and before the state that was loaded
         self._failed: Optional[BaseException] = None
         self._refusal: Optional[NonFiniteError] = None
+        self._complete = False  # the last bucket has come
         self._pending = 0
         self._ended = False  # the threads take no more jobs
         self._streams: Dict[torch.device, Any] = {}
@@ -108,7 +109,10 @@ class DdpHook:
         if self._place == 0:
             self._put(job)
         if bucket.is_last():
+            self._complete = True
             self._share()
+            if index > 0:  # it may be in another backward pass than the first one: that of a checkpoint's inner graph
+                self._call_after_backward()
         return job.future
 
     def _begin_in_node(self, buffer: torch.Tensor) -> Any:
@@ -135,13 +139,16 @@ class DdpHook:
         """The first bucket of a step: all operations of the last one are done."""
         self._settle()
         self._begun += 1
-        self._refusal, self._jobs = None, []
+        self._refusal, self._jobs, self._complete = None, [], False
         if self._scaler is not None:
             scale = float(self._scaler.get_scale())
             if scale != self._scale:
                 self._multiply(scale / self._scale)
                 self._scale = scale
         self._unused = []
+        self._call_after_backward()
+
+    def _call_after_backward(self) -> None:
         with contextlib.suppress(RuntimeError):  # no backward pass: a rank in DDP's join() that has no more batches
             torch.autograd.Variable._execution_engine.queue_callback(self._after_backward)
 
@@ -153,7 +160,8 @@ class DdpHook:
                 self._changed.wait()
         if self._failed is not None:
             raise self._failed
-        if self._unused or (self._refusal is not None and self._scaler is None):
+        if self._complete and (self._unused or (self._refusal is not None and self._scaler is None)):
+            self._complete = False
             torch.autograd.Variable._execution_engine.queue_callback(self._after_ddp)
 
     def _after_ddp(self) -> None:

@@ -5,8 +5,9 @@ import unittest
 
 import torch_jobs
 
-CASES = ("dense_is_ddp", "methods", "no_copy", "waits_asleep", "rebuild", "unused", "unused_and_nan", "loaded_after_nan", "no_sync", "join",
-         "scaler", "nan_without_scaler", "resumed", "saved_before_the_first_step", "half", "different_specs")
+CASES = ("dense_is_ddp", "methods", "no_copy", "waits_asleep", "rebuild", "unused", "unused_and_nan", "loaded_after_nan",
+         "no_sync", "join", "checkpoint", "scaler", "nan_without_scaler", "resumed", "saved_before_the_first_step", "half",
+         "different_specs")
 
 
 class Ddp(unittest.TestCase):
