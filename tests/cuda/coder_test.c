@@ -323,13 +323,15 @@ static bool try_pair(const char *spec, size_t n, const memory_kind *kind, int la
 
 /* Small vectors have every feedback and layout; those of sparsifiers, which take long in the
  * emulation, one feedback each, which changes from size to size and from setting to setting.
- * Tensors mean little to sparsifiers, so they do without the mixed layout. */
+ * Tensors mean little to sparsifiers, so they do without the mixed layout, which the others have
+ * with one feedback. */
 static size_t try_small(const char *spec, size_t size, size_t setting, bool sparse)
 {
     size_t tried = 0;
     for (size_t kind = 0; kind < TG_COUNT(kinds); kind++)
         for (int layout = 0; layout < (sparse ? MIXED : LAYOUTS); layout++)
-            if (!sparse || kind == (size + setting) % TG_COUNT(kinds))
+            if (sparse ? kind == (size + setting) % TG_COUNT(kinds)
+                       : layout < MIXED || (kind == RESIDUAL && sizes[size] > 500))
                 tried += try_pair(spec, sizes[size], &kinds[kind], layout);
     return tried;
 }
