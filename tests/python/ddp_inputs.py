@@ -1,16 +1,59 @@
-"""One rank of ddp_test.py: RANK SIZE PORT WHAT. Methods by name, what is refused, and one NaN beside PyTorch's PowerSGD hook."""
+"""One rank of ddp_test.py: RANK SIZE PORT WHAT. Passes of other kinds, methods by name, what is
+refused, and one NaN beside PyTorch's PowerSGD hook."""
 import sys
 import warnings
 
 import torch
+import torch.utils.checkpoint
 from torch.nn.parallel import DistributedDataParallel
 
 import telegrad
 import telegrad.torch
 from telegrad._parts import check_parameter
-from ddp_rank import RANK, SIZE, Model, Scaler, begin, digest, hooked, loss_of, model, run_cases, train
+from ddp_rank import DEVICE, RANK, SIZE, Model, Scaler, begin, digest, hooked, loss_of, model, run_cases, train
 
 STEPS, POISONED = 14, 5
+
+
+def case_join(net):
+    """DDP's join(): rank 0 has fewer batches, and takes part in the exchange of the others without any."""
+    stock, (ours, hook) = model(), hooked(net, "dense")
+    for ddp in (stock, ours):
+        with ddp.join():
+            train(ddp, 3 if RANK == 0 else 5)
+        if SIZE == 2:
+            yield digest(ddp)
+    assert SIZE > 2 or digest(stock) == digest(ours)
+    assert hook.stats()["steps"] == 5
+    yield digest(ours)
+
+
+class Checkpointed(Model):
+    """Its last layers are computed again in a backward pass within the backward pass."""
+
+    def forward(self, x, path="both"):
+        x = torch.relu(self.first(x))
+        return torch.utils.checkpoint.checkpoint(lambda x: self.last(torch.relu(self.left(x) + self.right(x))), x, use_reentrant=True)
+
+
+def case_checkpoint(net):
+    """The buckets of a step come in two backward passes, one within the other."""
+    torch.manual_seed(1)
+    ddp = DistributedDataParallel(Checkpointed().to(DEVICE), bucket_cap_mb=0.01)
+    hook = telegrad.torch.ddp(ddp, "topk:density=0.05", net)
+    optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
+    for step in range(6):
+        optimizer.zero_grad(set_to_none=True)
+        loss = loss_of(ddp, step)
+        try:
+            (loss * float("nan") if step == 3 and RANK == 1 else loss).backward()
+        except telegrad.NonFiniteError:
+            assert step == 3
+            continue
+        assert step != 3
+        optimizer.step()
+    assert hook.stats()["skipped_steps"] == 1 and hook.stats()["steps"] == 6
+    yield digest(ddp)
 
 
 def case_rules(net):

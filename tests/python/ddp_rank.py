@@ -10,7 +10,6 @@ import time
 
 import torch
 import torch.distributed as dist
-import torch.utils.checkpoint
 from torch.nn.parallel import DistributedDataParallel
 
 import telegrad
@@ -236,47 +235,6 @@ def case_no_sync(net):
     if SIZE == 2:
         assert digest(stock) == digest(ours)
     yield digest(ours)
-
-
-def case_join(net):
-    """DDP's join(): rank 0 has fewer batches, and takes part in the exchange of the others without any."""
-    stock, (ours, hook) = model(), hooked(net, "dense")
-    for ddp in (stock, ours):
-        with ddp.join():
-            train(ddp, 3 if RANK == 0 else 5)
-        if SIZE == 2:
-            yield digest(ddp)
-    assert SIZE > 2 or digest(stock) == digest(ours)
-    assert hook.stats()["steps"] == 5
-    yield digest(ours)
-
-
-class Checkpointed(Model):
-    """Its last layers are computed again in a backward pass within the backward pass."""
-
-    def forward(self, x, path="both"):
-        x = torch.relu(self.first(x))
-        return torch.utils.checkpoint.checkpoint(lambda x: self.last(torch.relu(self.left(x) + self.right(x))), x, use_reentrant=True)
-
-
-def case_checkpoint(net):
-    """The buckets of a step come in two backward passes, one within the other."""
-    torch.manual_seed(1)
-    ddp = DistributedDataParallel(Checkpointed().to(DEVICE), bucket_cap_mb=0.01)
-    hook = telegrad.torch.ddp(ddp, "topk:density=0.05", net)
-    optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
-    for step in range(6):
-        optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(ddp, step)
-        try:
-            (loss * float("nan") if step == 3 and RANK == 1 else loss).backward()
-        except telegrad.NonFiniteError:
-            assert step == 3
-            continue
-        assert step != 3
-        optimizer.step()
-    assert hook.stats()["skipped_steps"] == 1 and hook.stats()["steps"] == 6
-    yield digest(ddp)
 
 
 class Scaler:
