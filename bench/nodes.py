@@ -36,7 +36,8 @@ def measure(folder, link):
 
 def main():
     if len(sys.argv) < 3:
-        sys.exit(__doc__)
+        print(__doc__, file=sys.stderr)
+        sys.exit(2)
     folder, out, links = sys.argv[1], sys.argv[2], sys.argv[3:] or ["1gbit,0ms", "100mbit,20ms", "20mbit,50ms"]
     records = [record for link in links for record in measure(folder, link)]
     with open(out, "w", encoding="utf-8") as file:

@@ -80,7 +80,8 @@ static size_t list_matrices(const tg__strip_frame *f, tg__matrices *m, char *to,
     return columns;
 }
 
-/* floats: of more memory behind the tables, for each column, and for so many others. */
+/* Make the tables of the matrices with weights, or of those without.
+ * floats_p  NULL, or [out] memory behind the tables: a float for each column, and `others` more */
 static tg_status make_matrices(tg_coder *c, const tg__strip_frame *f, tg__matrices *m,
                                char **memory_p, size_t others, float **floats_p)
 {

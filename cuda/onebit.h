@@ -56,11 +56,12 @@ typedef struct tg__column_pass {
 } tg__column_pass;
 cudaError_t tg__column_sums(const tg__matrices *m, const tg__column_pass *p, tg__column_result what,
                             cudaStream_t stream);
-/* Weighted: x += g, the weights of rows, from x; then the values of columns and bits from both. */
+/* For matrices with weights. The first call forms x += g, if there is g, and writes the weights of
+ * the rows. The second one, which needs them, writes the values of the columns, and bits. */
 cudaError_t tg__row_weights(const tg__matrices *m, const tg__column_pass *p, cudaStream_t stream);
 cudaError_t tg__column_weighed(const tg__matrices *m, const tg__column_pass *p,
                                cudaStream_t stream);
-/* Either kind. */
+/* For matrices with and without weights. */
 cudaError_t tg__column_settle(const tg__matrices *m, const tg__column_pass *p, cudaStream_t stream);
 
 #ifdef __cplusplus

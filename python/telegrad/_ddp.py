@@ -85,7 +85,7 @@ class DdpHook:
 
     def __call__(self, state: object, bucket: Any) -> "torch.futures.Future[torch.Tensor]":
         index: int = bucket.index()
-        if self._failed is not None and index == 0:  # later ones wait for _after_backward: the node's other ranks wait for them
+        if self._failed is not None and index == 0:  # in later buckets _after_backward raises it: the node's other ranks wait for these
             raise self._failed
         buffer: torch.Tensor = bucket.buffer()
         parameters: List[torch.Tensor] = bucket.parameters()
@@ -172,8 +172,8 @@ class DdpHook:
 
     def _share(self) -> None:
         """With a node: its ranks get what its first one has. The thread of the backward pass begins all operations of the node's process
-        group, in the same order in all ranks, as DDP does. In the first step of a static graph, DDP waits before it calls
-        _after_backward, so the last bucket does this; but a step may end without that."""
+        group, in the same order in all ranks, as DDP does. The last bucket calls this, because DDP waits before _after_backward in the first step
+        of a static graph. So does _after_backward, because a step may end without its last bucket."""
         if self._node is None or not self._jobs:
             return
         with self._changed:
@@ -430,8 +430,8 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, node: Any = None, rules
     spec             a method: "dense", "topk:density=0.01", "dgc:density=0.001,warmup=500", "powersgd:rank=2", "qsgd:bits=4"
     net              telegrad.torch.Network(), between the same ranks; with `node`, between the ranks with the same place in their nodes
     node             the process group of this node's ranks; None: all ranks exchange. Nodes have equally many ranks. The exchange has
-                     as many ranks as there are nodes, and is between their first ranks, which have the memory. Other operations on
-                     this group belong into the thread of the backward pass
+                     as many ranks as there are nodes, and is between their first ranks, which have the memory. Begin other operations
+                     on this group in the thread of the backward pass only
     rules            other methods for parameters by name, {"*.bias": "dense", "embed*": "topk:density=0.01"}; the first pattern that
                      matches applies
     scaler           the GradScaler. If a gradient on some rank is not finite, all ranks get infinite gradients, the scaler skips
