@@ -1,6 +1,5 @@
 """The communication hook for DistributedDataParallel."""
 import contextlib
-import queue
 import threading
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
@@ -10,6 +9,7 @@ import telegrad
 from telegrad import _c, _network
 from telegrad._checks import check_settings, check_text
 from telegrad._errors import ArgumentError, MismatchError, NonFiniteError, StateError, UnsupportedError, check
+from telegrad._hook_threads import HookThreads
 from telegrad._node import Node
 from telegrad._parts import (VERSION, Kept, Methods, Part, check_parameter, check_scaler, cut, inherited, ratio_of, rescaled, sent_by,
                               slot_name, view)
@@ -26,8 +26,9 @@ class _Bucket:
 class _Job:
     """One call of the hook."""
 
-    def __init__(self, bucket: _Bucket, index: int, buffer: torch.Tensor, future: "torch.futures.Future[torch.Tensor]") -> None:
-        self.bucket, self.index, self.buffer, self.future = bucket, index, buffer, future
+    def __init__(self, hook: "DdpHook", bucket: _Bucket, index: int, buffer: torch.Tensor) -> None:
+        self.hook, self.bucket, self.index, self.buffer = hook, bucket, index, buffer
+        self.future: "torch.futures.Future[torch.Tensor]" = torch.futures.Future(devices=[buffer.device] if buffer.is_cuda else None)
         self.ready = torch.cuda.current_stream(buffer.device).record_event() if buffer.is_cuda else None
         self.in_node: Any = None  # the operation of the node's process group
         self.gradients: List[torch.Tensor] = []  # to be looked at for parameters that were not used
@@ -73,13 +74,8 @@ class DdpHook:
         self._ended = False  # the threads take no more jobs
         self._streams: Dict[torch.device, Any] = {}
         self._changed = threading.Condition()
-        self._to_start: "queue.SimpleQueue[Optional[_Job]]" = queue.SimpleQueue()
-        self._to_wait: "queue.SimpleQueue[Optional[_Job]]" = queue.SimpleQueue()
-        self._threads = [threading.Thread(target=run, name=f"telegrad {run.__name__.strip('_')}", daemon=True)
-                         for run in (self._start_jobs, self._wait_for_jobs)]
-        for thread in self._threads:
-            thread.start()
-        net._before_close.append(self._end)
+        self._threads = HookThreads.of(net)
+        self._threads.add(self)
 
     # ---- the hook, called by DDP in the backward pass ---------------------------------------------------------------
 
@@ -98,7 +94,7 @@ class DdpHook:
             shapes = [tuple(p.shape) for p in parameters]
             known = self._buckets[index] = _Bucket(names, cut(self._methods, names, shapes, [p.numel() for p in parameters]))
         in_node = self._begin_in_node(buffer)
-        job = _Job(known, index, buffer, torch.futures.Future(devices=[buffer.device]) if buffer.is_cuda else torch.futures.Future())
+        job = _Job(self, known, index, buffer)
         job.in_node = in_node
         if self._keeps_unused and self._node is None:
             self._remember_unused(known, bucket.gradients())
@@ -128,7 +124,7 @@ class DdpHook:
         with self._changed:
             if not self._ended:
                 self._pending += 1
-                self._to_start.put(job)
+                self._threads.put(job)
                 return
             job.error = self._failed = self._failed or StateError("the network is closed")
         if self._node is None:
@@ -194,17 +190,14 @@ class DdpHook:
             self._spoil(job)
             self._give(job)
 
-    # ---- threads: they block in C, and hold no interpreter lock there -----------------------------------------------
+    # ---- in the network's threads -----------------------------------------------------------------------------------
 
-    def _start_jobs(self) -> None:
-        for job in iter(self._to_start.get, None):
-            try:
-                with self._beside(job):
-                    self._start(job)
-            except BaseException as error:
-                job.error = error
-            self._to_wait.put(job)
-        self._to_wait.put(None)
+    def start_job(self, job: _Job) -> None:
+        try:
+            with self._beside(job):
+                self._start(job)
+        except BaseException as error:
+            job.error = error
 
     def _start(self, job: _Job) -> None:
         if job.ready is not None:
@@ -231,15 +224,14 @@ class DdpHook:
             stream = self._streams[job.buffer.device] = torch.cuda.Stream(job.buffer.device)
         return torch.cuda.stream(stream)
 
-    def _wait_for_jobs(self) -> None:
-        for job in iter(self._to_wait.get, None):
-            try:
-                with self._beside(job):
-                    self._wait(job)
-                    self._finish(job)
-            except BaseException as error:  # of the GPU: the stream cannot be used
-                job.error = error
+    def wait_for_job(self, job: _Job) -> None:
+        try:
+            with self._beside(job):
+                self._wait(job)
                 self._finish(job)
+        except BaseException as error:  # of the GPU: the stream cannot be used
+            job.error = error
+            self._finish(job)
 
     def _wait(self, job: _Job) -> None:
         for part in job.started:
@@ -287,19 +279,15 @@ class DdpHook:
         elif error is not None and self._failed is None:
             self._failed = error
 
-    def _end(self) -> None:
-        """The network is closed, or the interpreter exits (then net.stop() has ended what waits)."""
+    def end(self) -> bool:
+        """The network is about to be closed: take no more jobs. Returns whether some are under way."""
         with self._changed:
             self._ended = True
-            if self._pending > 0:
-                self.net.stop()
-            self._to_start.put(None)
-        for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join(10)
-        if _network.exiting:
-            return
-        with self._changed:  # nobody takes jobs any more
+            return self._pending > 0
+
+    def ended(self) -> None:
+        """The network's threads have ended."""
+        with self._changed:
             self._failed = self._failed or StateError("the network is closed")
             self._changed.notify_all()
 

@@ -96,6 +96,7 @@ class Network:
         # Their handles, and how to destroy these: garbage is finalized in any order, but they use the transport.
         self._handles: Dict[int, Callable[[int], None]] = {}
         self._before_close: List[Callable[[], None]] = []
+        self._hook_threads: Any = None  # of hooks for DistributedDataParallel
         head = _c.tg_transport.from_address(transport)
         self.rank: int = head.rank
         self.size: int = head.size

@@ -46,6 +46,28 @@ def case_checkpoint(net):
     yield digest(ddp)
 
 
+def case_two_models(net):
+    """Two models on one network have a part in one backward pass: each has the bits that it has alone."""
+    def learned(together):
+        pairs = [hooked(net, spec) for spec in ("topk:density=0.05", "dense")]
+        optimizers = [torch.optim.SGD(ddp.parameters(), 0.1) for ddp, _ in pairs]
+        for step in range(3):
+            for optimizer in optimizers:
+                optimizer.zero_grad(set_to_none=True)
+            losses = [loss_of(ddp, step) for ddp, _ in pairs]
+            if together:
+                sum(losses).backward()
+            for loss, optimizer in zip(losses, optimizers):
+                if not together:
+                    loss.backward()
+                optimizer.step()
+        return [digest(ddp) for ddp, _ in pairs]
+    alone = learned(False)
+    for _ in range(6):
+        assert learned(True) == alone
+    yield alone
+
+
 def case_rules(net):
     """Biases by another method than the rest: their means are those of stock DDP."""
     stock, (ours, hook) = model(), hooked(net, "topk:density=0.05", rules={"*.bias": "dense", "last.*": "qsgd:bits=4"})
