@@ -44,11 +44,36 @@ static inline bool outside_finite(const float *g)
     return true;
 }
 
-/* One step of the session. g (FIXTURE_N): the own gradient */
-static inline tg_status outside_turn(tg_session *s, const uint32_t *id, outside *x, float *w,
-                                     float *g, tg_step_info *info)
+/* The caller's parameters, and the session's: the same memory, or a copy, which is nonsense when the
+ * session has no use for it. */
+typedef struct outside_params {
+    float *w, *copy;
+} outside_params;
+
+/* Before a call, or after it (`back`). touches (FIXTURE_TENSORS): of this step; NULL: all tensors */
+static inline void outside_carry(outside_params *p, const uint32_t *touches, tg_touches call,
+                                 bool back)
 {
+    size_t at = 0;
+    for (int i = 0; p->copy != p->w && i < FIXTURE_TENSORS; i++) {
+        const size_t n = fixture_shape[i][0] * fixture_shape[i][1], bytes = n * sizeof *p->w;
+        const bool touched = touches == NULL || touches[i] & call;
+        if (touched)
+            memcpy((back ? p->w : p->copy) + at, (back ? p->copy : p->w) + at, bytes);
+        if (!touched || back)
+            memset(p->copy + at, 0xff, bytes); /* NaN */
+        at += n;
+    }
+}
+
+/* One step of the session. g (FIXTURE_N): the own gradient */
+static inline tg_status outside_turn(tg_session *s, const uint32_t *id, outside *x,
+                                     outside_params *p, float *g, tg_step_info *info)
+{
+    uint32_t touches[FIXTURE_TENSORS];
     tg_turn turn = {.struct_size = sizeof turn};
+    for (int i = 0; i < FIXTURE_TENSORS; i++)
+        touches[i] = tg_session_touches(s, id[i]);
     float *at = g;
     bool sends = false;
     for (int i = 0; i < FIXTURE_TENSORS; i++) {
@@ -61,7 +86,9 @@ static inline tg_status outside_turn(tg_session *s, const uint32_t *id, outside 
         }
         at += n;
     }
+    outside_carry(p, touches, TG_TOUCHES_IN_DELIVER, false);
     TG_TRY(tg_session_deliver(s, &turn));
+    outside_carry(p, touches, TG_TOUCHES_IN_DELIVER, true);
     at = g;
     for (int i = 0; sends && i < FIXTURE_TENSORS; i++) {
         const size_t n = fixture_shape[i][0] * fixture_shape[i][1];
@@ -71,29 +98,42 @@ static inline tg_status outside_turn(tg_session *s, const uint32_t *id, outside 
     if (turn.resets)
         outside_forget(x);
     if (turn.moves && outside_finite(g)) /* as a loss scaler would */
-        TG_TRY(outside_step(x, tg_spec_real(tg_optimizer_spec(x->o), "lr"), w, g));
-    return tg_session_step(s, info);
+        TG_TRY(outside_step(x, tg_spec_real(tg_optimizer_spec(x->o), "lr"), p->w, g));
+    outside_carry(p, touches, TG_TOUCHES_IN_STEP, false);
+    TG_TRY(tg_session_step(s, info));
+    outside_carry(p, touches, TG_TOUCHES_IN_STEP, true);
+    return TG_OK;
 }
 
 /* Put another session in the place of *s_p: with what the first one saves in memory, at an address
  * that is not aligned on every rank. */
 static inline tg_status outside_renew(const tg_session_config *config, fixture_rank *r,
-                                      tg_session **s_p, float *w, uint32_t *id)
+                                      tg_session **s_p, outside_params *p, uint32_t *id)
 {
     const void *bytes;
     size_t len;
+    outside_carry(p, NULL, TG_TOUCHES_IN_STEP, false);
     TG_TRY(tg_session_save_memory(*s_p, &bytes, &len));
     char *copy = malloc(len + 8);
     memcpy(copy + r->rank % 2, bytes, len);
     tg_session_destroy(*s_p);
     *s_p = NULL;
-    memset(w, 0, FIXTURE_N * sizeof *w);
+    memset(p->copy, 0, FIXTURE_N * sizeof *p->copy);
     tg_status status = tg_session_create(config, r->transport, s_p);
     if (status == TG_OK)
-        status = fixture_add_tensors(*s_p, w, NULL, NULL, id);
+        status = fixture_add_tensors(*s_p, p->copy, NULL, NULL, id);
     if (status == TG_OK)
         status = tg_session_load_memory(*s_p, copy + r->rank % 2, len);
     free(copy);
+    outside_carry(p, NULL, TG_TOUCHES_IN_STEP, true);
+    return status;
+}
+
+static inline tg_status outside_finish(tg_session *s, outside_params *p)
+{
+    outside_carry(p, NULL, TG_TOUCHES_IN_STEP, false);
+    const tg_status status = tg_session_finish(s);
+    outside_carry(p, NULL, TG_TOUCHES_IN_STEP, true);
     return status;
 }
 
@@ -102,24 +142,28 @@ static inline tg_status outside_train(const tg_session_config *config, fixture_r
 {
     const fixture_job *job = r->job;
     uint32_t id[FIXTURE_TENSORS];
-    float g[FIXTURE_N];
+    float g[FIXTURE_N], copy[FIXTURE_N];
+    outside_params params = {.w = w, .copy = job->apart ? copy : w}, *p = &params;
     tg_session *s = *s_p;
-    TG_TRY(fixture_add_tensors(s, w, NULL, NULL, id));
+    TG_TRY(fixture_add_tensors(s, p->copy, NULL, NULL, id));
+    outside_carry(p, NULL, TG_TOUCHES_IN_STEP, false);
     TG_TRY(tg_session_begin(s));
+    outside_carry(p, NULL, TG_TOUCHES_IN_STEP, true);
     for (uint64_t t = 0; t < job->steps; t++) {
         if (job->save_at != 0 && t == job->save_at)
-            TG_TRY(outside_renew(config, r, s_p, w, id));
+            TG_TRY(outside_renew(config, r, s_p, p, id));
         s = *s_p;
         if (job->finish_at != 0 && t == job->finish_at)
-            TG_TRY(tg_session_finish(s));
+            TG_TRY(outside_finish(s, p));
         tg_step_info info = {.struct_size = sizeof info};
         fixture_gradient(job, r->rank, t, w, g);
-        TG_TRY(outside_turn(s, id, x, w, g, &info));
+        TG_TRY(outside_turn(s, id, x, p, g, &info));
         memcpy(r->out->trail[t], w, sizeof r->out->trail[t]);
         r->out->info[t] = info;
         r->out->steps = t + 1;
     }
-    TG_TRY(tg_session_finish(s));
+    TG_TRY(outside_finish(s, p));
+    outside_carry(p, NULL, TG_TOUCHES_IN_STEP, false);
     TG_TRY(tg_session_params_hash(s, &r->out->hash));
     r->out->skipped = tg_session_skipped(s);
     memcpy(r->out->w, w, FIXTURE_N * sizeof *w);

@@ -64,6 +64,7 @@ typedef struct fixture_job {
     int merged;
     bool samples;  /* rank r has r + 1 samples */
     bool idle_nan; /* idle ranks make gradients of NaN ready */
+    bool apart;    /* session_external.h: the session has a copy of the parameters */
     /* trains one rank; NULL: fixture_session */
     tg_status (*trains)(fixture_rank *r);
 } fixture_job;

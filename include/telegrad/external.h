@@ -61,6 +61,23 @@ typedef struct tg_turn {
  *             one step, a gradient is not ready), those of tg_session_step */
 TG_API TG_NODISCARD tg_status tg_session_deliver(tg_session *s, tg_turn *turn);
 
+/* Calls of a step that read or change a tensor's parameters. */
+typedef enum tg_touches {
+    TG_TOUCHES_IN_DELIVER = 1, /* tg_session_deliver */
+    TG_TOUCHES_IN_STEP = 2     /* tg_session_step */
+} tg_touches;
+
+/* For a caller who keeps the parameters somewhere else, on a GPU or in another type, and gives the
+ * session a copy in host memory (tg_tensor.param). Call it before tg_session_deliver: the copy must
+ * hold the caller's values when a call of this step begins that touches the tensor, and the caller
+ * takes the values back when it returns. Otherwise the copy may be out of date, so nothing has to be
+ * copied. With local, fedavg, diloco, sparseloco and streaming, most steps touch nothing. Other
+ * strategies may touch every tensor in both calls. Calls between steps (tg_session_eval_begin,
+ * _finish, _save_memory, ...) touch every tensor.
+ * Returns  the calls, or-ed together. 0: none of them; the optimizer is not external; no such trained
+ *          tensor; before begin */
+TG_API uint32_t tg_session_touches(const tg_session *s, uint32_t id);
+
 #ifdef __cplusplus
 }
 #endif

@@ -25,5 +25,6 @@ def _is_vector(value: Any) -> bool:
 def _mean(values: List[Tuple[int, torch.Tensor]]) -> torch.Tensor:
     """Summed in float64, and rounded once."""
     whole = sum(share for share, _ in values)
-    found = sum((share * value.double() for share, value in values), torch.zeros((), dtype=torch.float64)) / whole
+    device = values[0][1].device
+    found = sum((share * value.to(device).double() for share, value in values), torch.zeros((), dtype=torch.float64, device=device)) / whole
     return found.to(values[0][1].dtype)

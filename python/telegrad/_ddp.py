@@ -459,7 +459,7 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, node: Any = None, rules
                                "its other values", "TG_E_UNSUPPORTED")
     parameters = dict(model.module.named_parameters())
     for name, p in parameters.items():
-        check_parameter(name, p, gpu=True)
+        check_parameter(name, p)
     if any(p.requires_grad and p.is_cuda for p in parameters.values()):
         check(_c.tg_cuda_attach())
     for path, module in model.module.named_modules():

@@ -46,6 +46,7 @@ class FsdpHook:
         self._step = self._skipped = 0
         self._sent = 0  # bytes, before the state that was loaded
         self._ending: "Optional[weakref.ref[Callable[[], None]]]" = None  # what ends the step under way: see _begin_step
+        self._device = torch.device("cpu")  # of the gradients that come to the hook
         self._refusal: Optional[NonFiniteError] = None
         self._failed: Optional[BaseException] = None
         names = {id(p): name for name, p in model.named_parameters()}
@@ -83,7 +84,8 @@ class FsdpHook:
     def _average(self, index: int, group: _Group, shards: torch.Tensor) -> None:
         """Called with the gradients of a group, averaged over the shards of this replica. Blocks until the means are there, because
         FSDP uses them as soon as this returns: it divides and casts them, adds them to gradients that are there already, and calls
-        hooks of the parameters. For tensors in host memory it has no stream or future to wait for."""
+        hooks of the parameters. For tensors in host memory it has no stream or future to wait for. On a GPU the current stream is
+        that of FSDP's own all-reduce: the mean is valid on it."""
         if self._failed is not None:
             raise self._failed
         if shards.numel() != group.n:
@@ -92,11 +94,12 @@ class FsdpHook:
                                    "TG_E_UNSUPPORTED")
         if self._ending is None or self._ending() is None:
             self._begin_step()
+        self._device = shards.device
         try:
             for i, part in enumerate(group.parts):
                 if part.reducer is None:
                     seed = (self._seed * 1000003 + index + 8191 * i) % (1 << 64)
-                    part.make_reducer(self.net, self._memory, self._scale, self._step, seed, self._settings)
+                    part.make_reducer(self.net, self._memory, self._scale, self._step, seed, self._settings, shards.device)
             started = []
             try:
                 for part in group.parts:
@@ -145,7 +148,7 @@ class FsdpHook:
         them returns to the memory."""
         self._ending = None
         self._step += 1
-        bad = torch.tensor([0.0 if self._refusal is None else 1.0])
+        bad = torch.tensor([0.0 if self._refusal is None else 1.0], device=self._device)
         if self._shard_group is not None:
             torch.distributed.all_reduce(bad, op=torch.distributed.ReduceOp.MAX, group=self._shard_group)
         if bool(bad.item()):
@@ -254,6 +257,8 @@ def fsdp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mappin
             raise UnsupportedError(f"parameter {name}: it is not sharded: allowed: fully_shard applied to the whole model as well",
                                    "TG_E_UNSUPPORTED")
         check_parameter(name, p)
+    if any(p.is_cuda for p in parameters.values()):
+        check(_c.tg_cuda_attach())
     settings = {"total_steps": total_steps, "steps_per_epoch": steps_per_epoch, "timeout": timeout, "threads": threads}
     methods = Methods(spec, rules, list(parameters), **settings)
     methods.check_optimizer(optimizer, net.rank)

@@ -16,7 +16,7 @@ from telegrad._errors import ArgumentError, Error, MismatchError, StateError, ch
 from telegrad._network import Network, check_network
 from telegrad._spread import add, groups, others_of, spread
 from telegrad._takeover import states_of
-from telegrad._tensors import TAKEN, Tensor, unscaled
+from telegrad._tensors import TAKEN, Tensor, are_finite, pull, push, unscaled
 
 _VERSION = 1
 
@@ -43,9 +43,10 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
 
     optimizer        any optimizer whose step() needs no closure (LBFGS does). Its memory stays on its rank, and is not exchanged.
                      A learning-rate schedule takes it or this one
-    model            the module, not in DistributedDataParallel, which has all parameters of the optimizer, in host memory;
-                     those of float32 are not copied. Buffers of float32, bfloat16 and float16 (statistics of a batch norm) stay on
-                     their rank; `global_weights` shows their means
+    model            the module, not in DistributedDataParallel, which has all parameters of the optimizer, in host memory or on
+                     CUDA devices. The exchange works on float32 in host memory: other parameters are copied there and back, with
+                     `local`, `fedavg`, `diloco`, `sparseloco` and `streaming` only at the end of a round. Buffers of float32,
+                     bfloat16 and float16 (statistics of a batch norm) stay on their rank; `global_weights` shows their means
     spec             a strategy with its settings: "local:every=8", "local:every=8,after=500" (post-local SGD),
                      "diloco:every=100", "streaming:every=100,fragments=4", "sparseloco", "fedavg", "eager", "dga:delay=4",
                      "gossip"; docs/strategies.md lists them. "ssgd", "pipe", and "cd" or "od" with local=sgd and eta_loc
@@ -106,7 +107,6 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         self._optimizer_step_post_hooks: Dict[int, Any] = {}
         self._tensors = _tensors_of(optimizer, model)
         self._trained = [t for t in self._tensors if t.trained]
-        self._copied = [t for t in self._tensors if t.copied]
         self._model = model
         others = others_of({t.name for t in self._tensors}, model)
         job = f"{len(others)} tensors that are not exchanged, {sum(t.numel() * t.element_size() for t in others.values())} bytes"
@@ -132,7 +132,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         except BaseException:
             self.close()
             raise
-        self._push()
+        push(self._tensors)
         net._reducers.add(self)
 
     def _create(self) -> None:
@@ -231,11 +231,12 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
 
     def _exchange(self, handle: int, finite: bool) -> None:
         """The step. finite: the own gradients are."""
+        in_deliver, in_step = self._touched(handle)
         sends = self._send_gradients(handle)
         turn = _c.tg_turn(struct_size=ctypes.sizeof(_c.tg_turn))
-        self._pull()
+        pull(in_deliver)
         check(_c.tg_session_deliver(handle, ctypes.byref(turn)))
-        self._push()
+        push(in_deliver)
         if turn.resets:
             self.optimizer.state.clear()
         if sends and turn.moves:
@@ -244,20 +245,18 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
             self.optimizer.step()
         elif turn.moves:
             self._left_out += 1
-        self._pull()
+        pull(in_step)
         info = _c.tg_step_info(struct_size=ctypes.sizeof(_c.tg_step_info))
         check(_c.tg_session_step(handle, ctypes.byref(info)))
-        self._push()
+        push(in_step)
         if info.skipped:
             self._heal()
 
-    def _pull(self) -> None:
-        for t in self._copied:
-            t.pull()
-
-    def _push(self) -> None:
-        for t in self._copied:
-            t.push()
+    def _touched(self, handle: int) -> Tuple[List[Tensor], List[Tensor]]:
+        """Of the tensors that the session has copies of, those that the two calls of this step read or change."""
+        calls = [(t, int(_c.tg_session_touches(handle, t.id))) for t in self._trained if t.copied]
+        return ([t for t, touches in calls if touches & _c.TG_TOUCHES_IN_DELIVER],
+                [t for t, touches in calls if touches & _c.TG_TOUCHES_IN_STEP])
 
     def _set_rate(self, handle: int) -> None:
         """eta_loc of od and cd, and the outer momentum of diloco and streaming, follow the schedule of the first group."""
@@ -290,15 +289,14 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
             if not t.tensor.requires_grad or not bool(mean.any()):
                 t.tensor.grad = None
             elif t.tensor.grad is None or t.tensor.grad.is_sparse:
-                t.tensor.grad = mean.to(t.tensor.dtype, copy=True)
+                t.tensor.grad = mean.to(t.tensor.device, t.tensor.dtype, copy=True)
             else:
                 t.tensor.grad.copy_(mean)
 
     def _heal(self) -> None:
         """A round was lost: what the optimizer remembers may be what spoiled it."""
         for p, state in list(self.optimizer.state.items()):
-            values = [v for v in state.values() if isinstance(v, torch.Tensor) and v.is_floating_point()]
-            if not all(bool(torch.isfinite(v).all()) for v in values):
+            if not are_finite([v for v in state.values() if isinstance(v, torch.Tensor) and v.is_floating_point()]):
                 del self.optimizer.state[p]
 
     # ---- global weights ---------------------------------------------------------------------------------------------
@@ -316,18 +314,18 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
     def _evaluate(self, begins: bool) -> None:
         with self._lock, torch.no_grad():
             self._check()
-            self._pull()
+            pull(self._tensors)
             check((_c.tg_session_eval_begin if begins else _c.tg_session_eval_end)(self.handle()))
-            self._push()
+            push(self._tensors)
 
     def finish(self) -> None:
         """Take in what is in flight, and the unfinished round. From here on the parameters are the global weights. All ranks
         call it, after the last step; more steps may follow."""
         with self._lock, torch.no_grad():
             self._check()
-            self._pull()
+            pull(self._tensors)
             check(_c.tg_session_finish(self.handle()))
-            self._push()
+            push(self._tensors)
 
     @property
     def idle(self) -> bool:
@@ -350,7 +348,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         it after the same step, and each saves its own."""
         with self._lock, torch.no_grad():
             self._check()
-            self._pull()
+            pull(self._tensors)
             bytes_, length = ctypes.c_void_p(), ctypes.c_size_t()
             check(_c.tg_session_save_memory(self.handle(), ctypes.byref(bytes_), ctypes.byref(length)))
             assert bytes_.value is not None
@@ -377,6 +375,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         if sorted(buffers) != sorted(self._buffers):
             raise MismatchError(f"load_state_dict: the state has the buffers {sorted(buffers)}, but this model has {sorted(self._buffers)}")
         with self._lock, torch.no_grad():
+            pull(self._tensors)
             check(_c.tg_session_finish(self.handle()))  # nothing may be in flight when it ends
             self.optimizer.load_state_dict(mean_of([(share, state["optimizer"]) for share, state in taken]))
             self.close()
@@ -391,7 +390,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
                     b.copy_(buffers[name])
             self._sent = int(first.get("bytes_sent", 0))
             self._left_out, self._first_rate, self._rate = int(first["left_out"]), float(first["first_rate"]), -1.0
-            self._push()
+            push(self._tensors)
             self.net._reducers.add(self)
 
     def _load(self, states: List[torch.Tensor], ranks: int) -> None:

@@ -284,11 +284,10 @@ def check_scaler(scaler: Any) -> None:
         raise ArgumentError(f"scaler: a {type(scaler).__name__}: allowed: a GradScaler")
 
 
-def check_parameter(name: str, p: torch.Tensor, gpu: bool = False) -> None:
-    """gpu  whether it may be on a CUDA device"""
+def check_parameter(name: str, p: torch.Tensor) -> None:
     if p.requires_grad and p.dtype not in DTYPES:
         raise UnsupportedError(f"parameter {name}: its gradient is {str(p.dtype)[6:]}: allowed: float32, bfloat16, float16",
                                "TG_E_UNSUPPORTED")
-    if p.requires_grad and p.device.type != "cpu" and not (gpu and p.device.type == "cuda"):
-        raise UnsupportedError(f"parameter {name}: it is on {p.device}: allowed so far: parameters "
-                               f"{'on CUDA devices and ' if gpu else ''}in host memory (cpu)", "TG_E_UNSUPPORTED")
+    if p.requires_grad and p.device.type not in ("cpu", "cuda"):
+        raise UnsupportedError(f"parameter {name}: it is on {p.device}: allowed so far: parameters on CUDA devices and in host memory (cpu)",
+                               "TG_E_UNSUPPORTED")

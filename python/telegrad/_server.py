@@ -13,7 +13,7 @@ from telegrad._checks import check_rules, check_settings, check_text
 from telegrad._errors import ArgumentError, PeerError, StateError, check
 from telegrad._network import _STOP_S, Key
 from telegrad._spread import add
-from telegrad._tensors import Tensor, unscaled
+from telegrad._tensors import Tensor, fetch, finish_copies, host_memory, push, unscaled
 
 _SAY_S = 10  # of a wait, when it is told first
 _wait_function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
@@ -149,12 +149,11 @@ class Worker(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         self._lock = threading.RLock()
         self.net, self.optimizer, self.mode, self.seat, self.seats = net, net.optimizer, net.mode, net.seat, net.seats
         self._tensors = _tensors_of(model)
-        self._copied = [t for t in self._tensors if t.copied]
         self._left_out, self._late, self._ratio = 0, 0, 0.0
         super().__init__([t.tensor for t in self._tensors], {"lr": float(lr)})
         self._complete = True
         # The gradients, side by side: the session does not copy these.
-        self._gradients = torch.zeros(sum(t.memory.numel() for t in self._tensors))
+        self._gradients = host_memory([sum(t.memory.numel() for t in self._tensors)], self._tensors[0].tensor)
         pieces = self._gradients.split([t.memory.numel() for t in self._tensors])
         self._views = [piece.view(t.memory.shape) for piece, t in zip(pieces, self._tensors)]
         self._session = _Session(net, config, (uses, self._tensors, self._gradients))
@@ -167,7 +166,7 @@ class Worker(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
             with torch.no_grad():
                 self._session.call(lambda handle: check(_c.tg_session_begin(handle)))
                 self.first_step = int(_c.tg_session_steps(handle))
-                self._take()
+                push(self._tensors)
         except BaseException as error:
             self.close()
             if isinstance(error, PeerError) and ("other settings" in str(error) or "another model" in str(error)):
@@ -205,26 +204,23 @@ class Worker(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
                 if gradient is None:
                     view.zero_()
                 else:
-                    view.copy_(gradient.to_dense() if gradient.is_sparse else gradient)
+                    fetch(view, gradient.to_dense() if gradient.is_sparse else gradient)
+            finish_copies(t.tensor for t in self._tensors)
             rate = float(self.param_groups[0]["lr"])
             info = _c.tg_step_info(struct_size=ctypes.sizeof(_c.tg_step_info))
 
-            def push(handle: int) -> None:
+            def exchange(handle: int) -> None:
                 check(_c.tg_session_set_lr(handle, rate))
                 for t in reversed(self._tensors):
                     check(_c.tg_session_grad_ready(handle, t.id))
                 check(_c.tg_session_step(handle, ctypes.byref(info)))
-            self._session.call(push)
-            self._take()
+            self._session.call(exchange)
+            push(self._tensors)
             self._left_out += bool(info.skipped)
             self._late += info.late > 0
             if info.coded_bytes:
                 self._ratio = 4 * self._gradients.numel() / info.coded_bytes
         return loss
-
-    def _take(self) -> None:
-        for t in self._copied:
-            t.push()
 
     # ---- as every optimizer -----------------------------------------------------------------------------------------
 
@@ -298,8 +294,8 @@ def server(model: torch.nn.Module, address: Texts, method: str = "dense", *, lr:
         schedule = torch.optim.lr_scheduler.LambdaLR(opt, lambda step: factor(opt.first_step + step))
         for step in range(opt.first_step, steps):
 
-    model       the module, with its parameters in host memory (those in float32 are used without a copy). Frozen parameters and
-                buffers are not exchanged
+    model       the module, with its parameters in host memory or on CUDA devices (those of float32 in host memory are used without
+                a copy). Frozen parameters and buffers are not exchanged
     address     the server's, "tcp://HOST:PORT"; for several servers, a list in the order of their --shard
     method      how gradients are coded: "topk:density=0.01", "dgc:density=0.001", "2bit", "fp16", ... Allowed are methods of one
                 round with exchange=star

@@ -1,12 +1,42 @@
 """Tensors of a model in a session's memory, and their gradients."""
 import ctypes
-from typing import Optional, Tuple
+from typing import Iterable, List, Optional, Tuple
 
 import torch
 
 from telegrad._errors import StateError, UnsupportedError
 
 TAKEN = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def lies_apart(tensor: torch.Tensor) -> bool:
+    """Whether a session, which works on contiguous float32 in host memory, needs a copy of it."""
+    return tensor.device.type != "cpu" or tensor.dtype != torch.float32 or not tensor.is_contiguous()
+
+
+def host_memory(shape: Iterable[int], beside: torch.Tensor) -> torch.Tensor:
+    """Zeros of float32, which the device of `beside` copies from and to without the processor if it is a GPU."""
+    return torch.zeros(tuple(shape), pin_memory=beside.is_cuda)
+
+
+def fetch(host: torch.Tensor, tensor: torch.Tensor) -> None:
+    """Copy the values of a tensor into host memory of its shape. On a GPU: call finish_copies before reading them."""
+    if tensor.is_cuda:
+        tensor = tensor.to(torch.float32).contiguous()  # so that what crosses the bus is one copy of bytes
+    host.copy_(tensor, non_blocking=True)
+
+
+def give(tensor: torch.Tensor, host: torch.Tensor) -> None:
+    """Copy the values of host memory into a tensor of its shape. On a GPU: call finish_copies before changing them."""
+    if tensor.is_cuda and (tensor.dtype != torch.float32 or not tensor.is_contiguous()):
+        host = host.to(tensor.device, non_blocking=True)
+    tensor.copy_(host, non_blocking=True)
+
+
+def finish_copies(tensors: Iterable[torch.Tensor]) -> None:
+    """Wait for the copies of those that are on a GPU."""
+    for device in {t.device for t in tensors if t.is_cuda}:
+        torch.cuda.current_stream(device).synchronize()
 
 
 class Tensor:
@@ -16,25 +46,20 @@ class Tensor:
         what = "parameter" if trained else "buffer"
         if tensor.dtype not in TAKEN:
             raise UnsupportedError(f"{what} {name}: it is {str(tensor.dtype)[6:]}: allowed: float32, bfloat16, float16", "TG_E_UNSUPPORTED")
-        if tensor.device.type != "cpu":
-            raise UnsupportedError(f"{what} {name}: it is on {tensor.device}: allowed so far: tensors in host memory (cpu)",
-                                   "TG_E_UNSUPPORTED")
+        if tensor.device.type not in ("cpu", "cuda"):
+            raise UnsupportedError(f"{what} {name}: it is on {tensor.device}: allowed so far: tensors on CUDA devices and in host memory "
+                                   "(cpu)", "TG_E_UNSUPPORTED")
         if tensor.layout != torch.strided:
             raise UnsupportedError(f"{what} {name}: its layout is {tensor.layout}: allowed: a dense tensor", "TG_E_UNSUPPORTED")
         self.name, self.tensor, self.trained = name, tensor, trained
         module, _, self.attribute = name.rpartition(".")
         self.owner = model.get_submodule(module)
         self.id = -1
-        self.copied = tensor.dtype != torch.float32 or not tensor.is_contiguous()
+        self.copied = lies_apart(tensor)
         # The session writes there as long as it lives, whatever happens to the tensor.
-        self.memory = (tensor.detach().to(torch.float32, memory_format=torch.contiguous_format, copy=True) if self.copied
-                       else tensor.detach())
+        self.memory = host_memory(tensor.shape, tensor) if self.copied else tensor.detach()
+        pull([self])
         self._gradient: Tuple[int, Optional[torch.Tensor]] = (0, None)
-
-    def pull(self) -> None:
-        """Give the tensor's values to the session."""
-        if self.copied:
-            self.memory.copy_(self.tensor.detach())
 
     def check(self, who: str) -> None:
         """Refuse a tensor that is another one than when `who` was created."""
@@ -43,11 +68,6 @@ class Tensor:
             raise StateError(f"{self.name} was moved or replaced after {who} was created: call model.to() before, and "
                              "load_state_dict without assign=True")
 
-    def push(self) -> None:
-        """Take the session's values."""
-        if self.copied:
-            self.tensor.detach().copy_(self.memory)
-
     def gradient(self, where: int) -> torch.Tensor:
         """The session's memory for the gradient as a tensor."""
         if self._gradient[0] != where or self._gradient[1] is None:
@@ -55,6 +75,31 @@ class Tensor:
             self._gradient = where, torch.frombuffer(memory, dtype=torch.float32).view(self.memory.shape)
         assert self._gradient[1] is not None
         return self._gradient[1]
+
+
+def pull(tensors: List[Tensor]) -> None:
+    """Give the session the tensors' values."""
+    copied = [t for t in tensors if t.copied]
+    for t in copied:
+        fetch(t.memory, t.tensor.detach())
+    finish_copies(t.tensor for t in copied)
+
+
+def push(tensors: List[Tensor]) -> None:
+    """Give the tensors the session's values."""
+    copied = [t for t in tensors if t.copied]
+    for t in copied:
+        give(t.tensor.detach(), t.memory)
+    finish_copies(t.tensor for t in copied)
+
+
+def are_finite(values: List[torch.Tensor]) -> bool:
+    """A sum tells of most; one of 16 bits may overflow though its terms are finite. A GPU is asked once."""
+    sums = [v.sum().float() for v in values]
+    if not values or all(bool(torch.isfinite(torch.stack([s for s in sums if s.device == device])).all())
+                         for device in {s.device for s in sums}):
+        return True
+    return all(bool(torch.isfinite(v).all()) for v in values)
 
 
 def unscaled(optimizer: torch.optim.Optimizer) -> bool:
@@ -69,4 +114,4 @@ def unscaled(optimizer: torch.optim.Optimizer) -> bool:
             v.mul_(1 / scale.to(v.device))
     if found is not None:
         return True
-    return all(bool(torch.isfinite(v.sum())) or bool(torch.isfinite(v).all()) for v in values)
+    return are_finite(values)

@@ -56,6 +56,17 @@ float *tg_session_gradient(tg_session *s, uint32_t id)
                : NULL;
 }
 
+uint32_t tg_session_touches(const tg_session *s, uint32_t id)
+{
+    if (s == NULL || !s->begun || !s->external || id >= s->ntensors ||
+        s->tensor[id].kind != TG_TENSOR_TRAINED)
+        return 0;
+    const uint32_t b = s->tensor[id].bucket;
+    const bool in_deliver = tg__strategy_touches(s->strategy, s->t, b, false);
+    const bool in_step = tg__strategy_touches(s->strategy, s->t, b, true);
+    return (in_deliver ? TG_TOUCHES_IN_DELIVER : 0u) | (in_step ? TG_TOUCHES_IN_STEP : 0u);
+}
+
 static tg_status deliver(tg_session *s, tg_turn *turn)
 {
     s->means = 0; /* those that tg_session_finish has dropped do not count */

@@ -40,15 +40,18 @@ static void compare(fixture_job job, bool ends)
     job.trains = NULL;
     run(&job, inside);
     job.trains = outside_session;
-    run(&job, outside_of);
-    for (int r = 0; r < RANKS; r++)
-        for (uint64_t t = 0; t < job.steps; t++)
-            if (memcmp(inside[r].trail[t], outside_of[r].trail[t], sizeof inside[r].trail[t]) != 0)
-                fail_msg("%s, %s, %s: rank %d: other parameters after step %d", job.strategy,
-                         job.method, job.optimizer, r, (int)t);
-    if (ends) {
-        assert_true(inside[0].hash == outside_of[0].hash);
-        assert_memory_equal(inside[0].w, outside_of[0].w, sizeof inside[0].w);
+    for (int apart = 0; apart < 2; apart++) {
+        job.apart = apart;
+        run(&job, outside_of);
+        for (int r = 0; r < RANKS; r++)
+            for (uint64_t t = 0; t < job.steps; t++)
+                if (memcmp(inside[r].trail[t], outside_of[r].trail[t], sizeof inside[r].trail[t]))
+                    fail_msg("%s, %s, %s%s: rank %d: other parameters after step %d", job.strategy,
+                             job.method, job.optimizer, apart ? ", apart" : "", r, (int)t);
+        if (ends) {
+            assert_true(inside[0].hash == outside_of[0].hash);
+            assert_memory_equal(inside[0].w, outside_of[0].w, sizeof inside[0].w);
+        }
     }
 }
 
@@ -97,6 +100,7 @@ static void resumes_from_memory(void **state)
             job.trains = outside_session;
             run(&job, inside);
             job.save_at = at;
+            job.apart = at == 5;
             run(&job, outside_of);
             for (int r = 0; r < RANKS; r++)
                 assert_memory_equal(inside[r].trail, outside_of[r].trail, sizeof inside[r].trail);
@@ -137,6 +141,7 @@ static void goes_on_after_finish(void **state)
         for (uint64_t at = 5; at < 8; at++) {
             fixture_job job = job_of(late[i], "sgd:lr=0.25,momentum=0.5");
             job.finish_at = at;
+            job.apart = at == 6;
             job.trains = outside_session;
             run(&job, outside_of);
         }
@@ -182,6 +187,60 @@ static void each_step_is_synchronous(void **state)
     job.trains = outside_session;
     run(&job, outside_of);
     assert_true(inside[0].hash == outside_of[0].hash);
+}
+
+/* Which calls of nine steps touch the parameters, in the first bucket and in the second. */
+static void says_what_it_touches(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *strategy, *deliver[2], *step[2];
+    } cases[] = {
+        {"local:every=3", {".........", "........."}, {"..+..+..+", "..+..+..+"}},
+        {"local:every=3,after=2", {"++.......", "++......."}, {"++..+..+.", "++..+..+."}},
+        {"diloco:every=4", {".........", "........."}, {"...+...+.", "...+...+."}},
+        {"streaming:every=4,fragments=2,overlap=1",
+         {"....+...+", "..+...+.."},
+         {"...+...+.", ".+...+..."}},
+        {"eager:every=3", {"+++++++++", "+++++++++"}, {"+++++++++", "+++++++++"}},
+    };
+    for (size_t i = 0; i < TG_COUNT(cases); i++) {
+        tg_transport *t;
+        tg_session *s;
+        uint32_t id[2];
+        float w[2] = {0};
+        const tg_session_config config = {.struct_size = sizeof config,
+                                          .optimizer = "external",
+                                          .strategy = cases[i].strategy,
+                                          .bucket_bytes = sizeof w[0]};
+        assert_int_equal(tg_transport_inproc(1, &t), TG_OK);
+        assert_int_equal(tg_session_create(&config, t, &s), TG_OK);
+        for (int b = 0; b < 2; b++) {
+            const tg_tensor x = {
+                .struct_size = sizeof x, .name = b ? "v" : "w", .param = tg_array_f32(w + b, 1)};
+            assert_int_equal(tg_session_add(s, &x, id + b), TG_OK);
+            assert_int_equal(tg_session_touches(s, id[b]), 0);
+        }
+        assert_int_equal(tg_session_begin(s), TG_OK);
+        assert_int_equal(tg_session_touches(s, 2), 0);
+        for (int step = 0; step < 9; step++) {
+            tg_turn turn = {.struct_size = sizeof turn};
+            for (int b = 0; b < 2; b++) {
+                const uint32_t touches = tg_session_touches(s, id[b]);
+                const bool deliver = touches & TG_TOUCHES_IN_DELIVER,
+                           own = touches & TG_TOUCHES_IN_STEP;
+                if (deliver != (cases[i].deliver[b][step] == '+') ||
+                    own != (cases[i].step[b][step] == '+'))
+                    fail_msg("%s: step %d, bucket %d: %u", cases[i].strategy, step, b, touches);
+                if (tg_session_gradient(s, id[b]) != NULL)
+                    assert_int_equal(tg_session_grad_ready(s, id[b]), TG_OK);
+            }
+            assert_int_equal(tg_session_deliver(s, &turn), TG_OK);
+            assert_int_equal(tg_session_step(s, NULL), TG_OK);
+        }
+        tg_session_destroy(s);
+        tg_transport_destroy(t);
+    }
 }
 
 static void refuses_with_a_reason(void **state)
@@ -284,7 +343,7 @@ int main(void)
         cmocka_unit_test(same_bits_of_means),           cmocka_unit_test(leaves_out_a_gradient),
         cmocka_unit_test(delayed_averaging_of_updates), cmocka_unit_test(each_step_is_synchronous),
         cmocka_unit_test(refuses_with_a_reason),        cmocka_unit_test(calls_in_order),
-        cmocka_unit_test(goes_on_after_finish),
+        cmocka_unit_test(goes_on_after_finish),         cmocka_unit_test(says_what_it_touches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

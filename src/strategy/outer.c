@@ -371,6 +371,18 @@ void tg__outer_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__act
             send(s, f, weight == 0, t + o->c.overlap, out);
 }
 
+/* While steps are synchronous, A follows w. Later only the step that ends the fragment's round reads
+ * w, and its result changes it. */
+bool tg__outer_touches(const tg__strategy *s, uint64_t t, uint32_t bucket, bool in_step)
+{
+    const outer *o = s->impl;
+    if (t < o->c.after)
+        return true;
+    const uint64_t steps = t + 1 - o->c.after, late = in_step ? 0 : o->c.overlap;
+    return (in_step || late > 0) && steps > late &&
+           since_sent(o, bucket % o->c.fragments, steps - late) == 0;
+}
+
 /* True if the fragment has own steps that no exchange includes. Steps made while its last mean was
  * in flight were replaced by that mean, unless alpha > 0; the overlap-th step comes after it. */
 static bool has_more(const outer *o, uint32_t fragment, uint64_t steps)

@@ -35,11 +35,12 @@ void tg__outer_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__act
 void tg__outer_open(tg__strategy *s, uint64_t t);
 void tg__outer_drained(tg__strategy *s, uint64_t t, tg__actions *out);
 const char *tg__outer_regroup(tg__strategy *s, uint64_t t);
+bool tg__outer_touches(const tg__strategy *s, uint64_t t, uint32_t bucket, bool in_step);
 double tg__outer_weight(const tg__strategy *s, uint64_t t, int rank);
 
-#define TG__OUTER_OPS                                                                 \
-    .ready = tg__outer_ready, .result = tg__outer_result, .open = tg__outer_open,     \
-    .step = tg__outer_step, .drained = tg__outer_drained, .weight = tg__outer_weight, \
-    .regroup = tg__outer_regroup, .steps = true, .bypasses = true
+#define TG__OUTER_OPS                                                                   \
+    .ready = tg__outer_ready, .result = tg__outer_result, .open = tg__outer_open,       \
+    .step = tg__outer_step, .drained = tg__outer_drained, .touches = tg__outer_touches, \
+    .weight = tg__outer_weight, .regroup = tg__outer_regroup, .steps = true, .bypasses = true
 
 #endif

@@ -140,6 +140,10 @@ typedef struct tg__strategy_ops {
     /* Nothing is in flight after step t: set the caller's parameters to the global ones, unless an
      * EXCHANGE is returned. NULL: only that. */
     void (*drained)(tg__strategy *s, uint64_t t, tg__actions *out);
+    /* External: true if the session reads or changes the caller's parameters of this bucket in step
+     * t: before the caller moves them (open, and results that are due), or after it (in_step: step,
+     * and results of what it exchanges). NULL: it may, in every step. */
+    bool (*touches)(const tg__strategy *s, uint64_t t, uint32_t bucket, bool in_step);
     /* A rank's weight in step t, 1 on average over ranks; 0: it sits the step out, and its
      * gradients are not needed. NULL: equal weights. */
     double (*weight)(const tg__strategy *s, uint64_t t, int rank);
@@ -248,6 +252,7 @@ void tg__strategy_result(tg__strategy *s, const tg__result *r);
 void tg__strategy_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out);
 void tg__strategy_open(tg__strategy *s, uint64_t t);
 void tg__strategy_drained(tg__strategy *s, uint64_t t, tg__actions *out);
+bool tg__strategy_touches(const tg__strategy *s, uint64_t t, uint32_t bucket, bool in_step);
 /* The global parameters of tensor i, which evaluation, checkpoints and hashes use. */
 float *tg__strategy_global(const tg__strategy *s, size_t i);
 

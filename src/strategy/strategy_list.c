@@ -189,6 +189,11 @@ void tg__strategy_open(tg__strategy *s, uint64_t t)
         s->ops->open(s, t);
 }
 
+bool tg__strategy_touches(const tg__strategy *s, uint64_t t, uint32_t bucket, bool in_step)
+{
+    return s->ops->touches == NULL || s->ops->touches(s, t, bucket, in_step);
+}
+
 void tg__strategy_drained(tg__strategy *s, uint64_t t, tg__actions *out)
 {
     if (s->ops->drained)

@@ -207,12 +207,8 @@ def case_refused(net):
     refused(telegrad.MismatchError, "rank 0 of 1", lambda: hooked(telegrad.Network.local(1)[0], "dense"))
     ddp, _ = hooked(net, "dense")
     refused(telegrad.StateError, "once", lambda: telegrad.torch.ddp(ddp, "dense", net))
-    for device in (torch.device("meta"), torch.device("cuda")):  # like a GPU's, it is not in host memory
-        class Elsewhere:
-            requires_grad, dtype = True, torch.float32
-        Elsewhere.device = device
-        refused(telegrad.UnsupportedError, f"parameter w: it is on {device}: allowed so far: parameters in host memory (cpu)",
-                lambda: check_parameter("w", Elsewhere()))
+    refused(telegrad.UnsupportedError, "parameter w: it is on meta: allowed so far: parameters on CUDA devices and in host memory (cpu)",
+            lambda: check_parameter("w", torch.nn.Parameter(torch.zeros(2, device="meta"))))
     ddp = model()
     first, *rest = ddp.parameters()
     for momenta in ((0.9, 0.9), (0.9, 0), (0, 0.9)):  # groups that differ

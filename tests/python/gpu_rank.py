@@ -1,4 +1,5 @@
 """One rank of ddp_gpu_test.py: RANK SIZE PORT. Prints the same on all ranks."""
+import copy
 import os
 import sys
 
@@ -7,6 +8,7 @@ import torch.distributed as dist
 
 import telegrad
 import telegrad.torch
+from local_models import Fixed, SPECS as LOCAL_SPECS
 
 RANK, SIZE, PORT = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 N, STEPS = 30011, 4
@@ -58,6 +60,71 @@ def trained(net, with_graph, with_hook):
     return [p.detach().cpu() for p in ddp.parameters()]
 
 
+def moved(net, spec, device):
+    """Parameters after some steps of Local, whose sums are exact, and after some more from a saved state."""
+    model = Fixed().to(device)
+    opt = telegrad.torch.Local(torch.optim.SGD(model.parameters(), 0.25), model, spec, net, bucket_bytes=16)
+
+    def go(begin, end):
+        for step in range(begin, end):
+            model.give(RANK, step)
+            opt.step()
+        return torch.cat([p.detach().cpu().reshape(-1) for p in model.parameters()])
+    found = [go(0, 5)]
+    state = copy.deepcopy(opt.state_dict())
+    with opt.global_weights():
+        found.append(torch.cat([p.detach().cpu().reshape(-1) for p in model.parameters()]))
+    found.append(go(5, 9))
+    opt.load_state_dict(state)
+    found.append(go(5, 9))
+    opt.finish()
+    opt.close()
+    return torch.stack(found)
+
+
+def halves():
+    """Copies there and back of what is neither float32 nor contiguous."""
+    from telegrad._tensors import Tensor, are_finite, pull, push
+    module = torch.nn.Linear(5, 3).cuda()
+    for values in (torch.randn(3, 5).bfloat16(), torch.randn(3, 5).half(), torch.randn(5, 3).t(), torch.randn(3, 5)):
+        module.weight = torch.nn.Parameter(values.cuda())
+        own = Tensor(module, "weight", module.weight, True)
+        assert own.copied and own.memory.is_pinned() and torch.equal(own.memory, values.float())
+        own.memory.mul_(2)
+        push([own])
+        assert torch.equal(module.weight.detach().cpu(), values * 2)
+        own.memory.zero_()
+        pull([own])
+        assert torch.equal(own.memory, values.float() * 2)
+    large = torch.full((4,), 6e4, device="cuda", dtype=torch.float16)
+    assert are_finite([large, torch.ones(3)]) and not are_finite([large / 0, torch.ones(3)])
+
+
+class Given(Fixed):
+    """Its gradients are those of `give`."""
+
+    def forward(self, step):
+        wanted = Fixed()
+        wanted.give(RANK, step)
+        return sum((p * w.grad.to(p.device)).sum() for p, w in zip(self.parameters(), wanted.parameters()))
+
+
+def sharded(net, device):
+    """Parameters after some steps of FSDP2, each rank with all of them: a replica of one shard."""
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import fully_shard
+    alone = [dist.new_group([rank], backend="nccl" if device == "cuda" else "gloo") for rank in range(SIZE)][RANK]
+    model = fully_shard(Given().to(device), mesh=DeviceMesh.from_group(alone, device))
+    hook = telegrad.torch.fsdp(model, "topk:density=0.2", net)
+    optimizer = torch.optim.SGD(model.parameters(), 0.25)
+    for step in range(STEPS):
+        optimizer.zero_grad(set_to_none=True)
+        model(step).backward()
+        optimizer.step()
+    assert hook.stats()["steps"] == STEPS
+    return torch.cat([p.full_tensor().detach().cpu().reshape(-1) for p in model.parameters()])
+
+
 os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=PORT)
 dist.init_process_group("gloo", rank=RANK, world_size=SIZE)
 with telegrad.torch.Network() as net:
@@ -80,5 +147,13 @@ with telegrad.torch.Network() as net:
     for with_graph in (False, True):
         assert all(torch.equal(a, b) for a, b in zip(trained(net, with_graph, False), trained(net, with_graph, True))), with_graph
     print("graphs")
+    for spec in LOCAL_SPECS:
+        assert torch.equal(moved(net, spec, "cpu"), moved(net, spec, "cuda")), spec
+        print(spec)
+    halves()
+    print("halves")
+    if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 6):
+        assert torch.equal(sharded(net, "cpu"), sharded(net, "cuda"))
+        print("sharded")
 dist.destroy_process_group()
 print("end")

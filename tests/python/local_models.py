@@ -72,4 +72,4 @@ class Fixed(torch.nn.Module):
     def give(self, rank, step):
         for p in self.parameters():
             generator = torch.Generator().manual_seed(100 * rank + step)
-            p.grad = torch.randint(-8, 9, p.shape, generator=generator) / 8.0
+            p.grad = (torch.randint(-8, 9, p.shape, generator=generator) / 8.0).to(p.device)

@@ -118,7 +118,7 @@ class Refused(unittest.TestCase):
                  lambda net: Local(sgd, torch.nn.Linear(2, 2), "local", net)),
                 (telegrad.UnsupportedError, "parameter weight: it is float64",
                  lambda net: Local(torch.optim.SGD(double.parameters(), 0.1), double, "local", net)),
-                (telegrad.UnsupportedError, r"parameter weight: it is on meta: allowed so far: tensors in host memory \(cpu\)",
+                (telegrad.UnsupportedError, r"parameter weight: it is on meta: allowed so far: tensors on CUDA devices and in host memory \(cpu\)",
                  lambda net: Local(torch.optim.SGD(elsewhere.parameters(), 0.1), elsewhere, "local", net)),
                 (telegrad.UnsupportedError, "buffer running_var: it is on meta",
                  lambda net: Local(torch.optim.SGD(counts.parameters(), 0.1), counts, "local", net)),

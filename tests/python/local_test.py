@@ -3,6 +3,7 @@ import copy
 import io
 import threading
 import unittest
+import unittest.mock
 import warnings
 
 import ranks
@@ -225,6 +226,42 @@ class Runs(unittest.TestCase):
             return ended
         a, b = ranks.in_threads(2, body)
         self.assertTrue(torch.equal(a, b))
+
+    def test_copies(self):
+        """A session that has copies of the parameters, as it has of those on a GPU: the same bits. Where rounds are long, most steps
+        copy nothing."""
+        def body(net):
+            model = made(net.rank)
+            opt = Local(adamw(model), model, spec, net, bucket_bytes=1000)
+            train(opt, model, net.rank, 0, 5)
+            state = copy.deepcopy(opt.state_dict())
+            with opt.global_weights():
+                shown = values(model)
+            copies.clear()
+            train(opt, model, net.rank, 5, 9)
+            counted = len(copies)
+            own = values(model)
+            opt.load_state_dict(state)
+            train(opt, model, net.rank, 5, 9)
+            again = values(model)
+            opt.finish()
+            return torch.stack([shown, own, again, values(model)]), counted
+
+        def counting(host, tensor):
+            copies.append(1)
+            fetch(host, tensor)
+        fetch, copies = telegrad._tensors.fetch, []
+        for spec in SPECS:
+            want = ranks.in_threads(1, body) + ranks.in_threads(2, body)
+            with unittest.mock.patch.object(telegrad._tensors, "lies_apart", lambda tensor: True), \
+                    unittest.mock.patch.object(telegrad._tensors, "fetch", counting):
+                found = ranks.in_threads(1, body) + ranks.in_threads(2, body)
+            for (got, _), (bits, _) in zip(found, want):
+                self.assertTrue(torch.equal(got, bits), spec)
+            tensors, steps = 6, 4
+            rounds = {"local:every=3": 2, "diloco:every=4": 1, "sparseloco:every=4": 1, "local:every=1": 4}
+            self.assertEqual(found[0][1], tensors * rounds.get(spec, found[0][1] // tensors), spec)
+            self.assertLessEqual(found[0][1], tensors * 2 * steps)
 
     def test_tensors_outside_the_optimizer(self):
         """All get rank 0's; buffers are resumed."""
