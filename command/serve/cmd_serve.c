@@ -438,7 +438,8 @@ static int cmd_serve(int argc, char **argv)
     tcp_join_lists_free(&c.lists);
     monitor_close(c.monitor);
     server_events_free(c.events);
-    return cli_end(status);
+    const int exit_status = cli_end(status);
+    return status == TG_E_STOPPED ? stop_exit_status() : exit_status; /* before it served */
 }
 
 const struct cli_command command_serve = {

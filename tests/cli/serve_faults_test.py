@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import time
 import unittest
 import net_tool
@@ -15,6 +16,15 @@ from serve_tool import MLP, ServeTest
 
 @unittest.skipUnless(net_tool.AVAILABLE, net_tool.WHY)
 class Faults(ServeTest):
+    def test_stopped_while_another_program_has_the_port(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            server = self.start("serve", "--listen", f"tcp://127.0.0.1:{taken.getsockname()[1]}", "--insecure")
+            self.told(server, "trying again for")
+            server.send_signal(signal.SIGTERM)
+            done = net_tool.Done(server)
+        self.assertEqual((done.returncode, done.stdout), (143, ""), done.stderr)
+        self.assertIn("interrupted by SIGTERM", done.stderr)
+
     def test_rate_too_high(self):
         """Parameters stay finite; the worker is told, and the server's log says which one it was."""
         weights = self.path("model.safetensors")
