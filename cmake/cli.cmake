@@ -113,5 +113,5 @@ file(GLOB full_tests CONFIGURE_DEPENDS tests/full/*_test.py)
 foreach(test ${full_tests}) # ctest -C full
     get_filename_component(stem ${test} NAME_WE)
     add_test(NAME ${stem} CONFIGURATIONS full COMMAND ${Python3_EXECUTABLE} ${test} $<TARGET_FILE:telegrad>)
-    set_tests_properties(${stem} PROPERTIES TIMEOUT 3000 RUN_SERIAL ON)
+    set_tests_properties(${stem} PROPERTIES TIMEOUT 3000)
 endforeach()

@@ -125,7 +125,7 @@ target_include_directories(tg_cuda_emulated_host PRIVATE ${PROJECT_SOURCE_DIR}/c
 target_include_directories(tg_cuda_emulated_host SYSTEM PRIVATE ${PROJECT_SOURCE_DIR}/tests/cuda)
 target_link_libraries(tg_cuda_emulated_host PRIVATE tg_flags)
 set_source_files_properties(${cuda_kernels} PROPERTIES LANGUAGE CXX)
-add_library(telegrad_cuda_emulated STATIC ${cuda_kernels} tests/cuda/emulated_cuda.cc $<TARGET_OBJECTS:tg_cuda_emulated_host>)
+add_library(telegrad_cuda_emulated STATIC ${cuda_kernels} tests/cuda/emulated_cuda.cc tests/cuda/emulated_runtime.cc $<TARGET_OBJECTS:tg_cuda_emulated_host>)
 set_target_properties(telegrad_cuda_emulated PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
 target_compile_definitions(telegrad_cuda_emulated PRIVATE TG__CUDA_EMULATED=1)
 target_compile_options(telegrad_cuda_emulated PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-unknown-pragmas;-ffp-contract=off;-O2>)

@@ -2,6 +2,8 @@
 #include "cuda_impl.h"
 #include "telegrad/tools.h"
 
+#include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,10 +16,32 @@ tg_status tg__gpu_status(cudaError_t error, const char *call)
                    call, cudaGetErrorString(error));
 }
 
-/* If this fails, so do the calls that follow. */
+/* Whether the process uses this device. cudaSetDevice alone would make a context there, of some
+ * hundred MiB. */
+static bool is_in_use(int device)
+{
+    typedef int (*state_call)(int device, unsigned *flags, int *active);
+    static _Atomic(state_call) known;
+    state_call state = known;
+    unsigned flags;
+    int active = 0;
+    if (state == NULL) { /* the runtime has loaded the driver */
+        void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+        if (driver == NULL)
+            return true;
+        *(void **)&state = dlsym(driver, "cuDevicePrimaryCtxGetState");
+        (void)dlclose(driver);
+        known = state;
+    }
+    return state == NULL || state(device, &flags, &active) != 0 || active != 0;
+}
+
+/* If this fails, so do the calls that follow. An error that the caller has left behind is not
+ * theirs. */
 int tg__gpu_enter(int device)
 {
     int before = device;
+    (void)cudaGetLastError();
     if (cudaGetDevice(&before) != cudaSuccess || before == device)
         return -1;
     (void)cudaSetDevice(device);
@@ -26,7 +50,7 @@ int tg__gpu_enter(int device)
 
 void tg__gpu_leave(const int *before)
 {
-    if (*before >= 0)
+    if (*before >= 0 && is_in_use(*before))
         (void)cudaSetDevice(*before);
 }
 
@@ -204,9 +228,20 @@ void *tg__gpu_reach(const tg_queue *q, void *host, size_t bytes)
     return device;
 }
 
-/* The staging buffer is used in halves of at most this size, so that one fills while the other is
- * on its way. */
-#define STAGE ((size_t)4 << 20)
+/* The staging buffer is used in halves, so that one fills while the other is on its way. */
+#define STAGE_LEAST ((size_t)64 << 10)
+#define STAGE_MOST ((size_t)4 << 20)
+
+/* Room for a copy of this size. Returns the size of a half. */
+static tg_status make_stage(tg_queue *q, size_t bytes, size_t *half_p)
+{
+    size_t half = STAGE_LEAST;
+    while (half < STAGE_MOST && half < bytes)
+        half *= 2;
+    TG_TRY(tg__gpu_room(q, &q->staging, 2 * half));
+    *half_p = half;
+    return TG_OK;
+}
 
 tg_status tg__gpu_copy_in(tg_queue *q, void *device, const void *host, size_t bytes)
 {
@@ -215,11 +250,12 @@ tg_status tg__gpu_copy_in(tg_queue *q, void *device, const void *host, size_t by
         TG__GPU(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, q->stream));
         return TG_OK;
     }
-    TG_TRY(tg__gpu_room(q, &q->staging, 2 * STAGE));
+    size_t most;
+    TG_TRY(make_stage(q, bytes, &most));
     TG_TRY(tg__gpu_finish(q)); /* an earlier copy may still read the buffer */
     for (size_t at = 0, half = 0; at < bytes; half++) {
-        const size_t len = bytes - at < STAGE ? bytes - at : STAGE;
-        char *stage = (char *)q->staging.data + half % 2 * STAGE;
+        const size_t len = bytes - at < most ? bytes - at : most;
+        char *stage = (char *)q->staging.data + half % 2 * most;
         if (half >= 2) /* all but the latest copy are over when its event is */
             TG__GPU(cudaEventSynchronize(q->event));
         memcpy(stage, (const char *)host + at, len);
@@ -239,12 +275,13 @@ tg_status tg__gpu_copy_out(tg_queue *q, void *host, const void *device, size_t b
         TG__GPU(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, q->stream));
         return TG_OK;
     }
-    TG_TRY(tg__gpu_room(q, &q->staging, 2 * STAGE));
+    size_t most;
+    TG_TRY(make_stage(q, bytes, &most));
     size_t waiting = 0; /* bytes of the copy before this one, which are in the other half */
     for (size_t at = 0, half = 0; at < bytes || waiting > 0; half++) {
-        const size_t len = bytes - at < STAGE ? bytes - at : STAGE;
-        char *stage = (char *)q->staging.data + half % 2 * STAGE,
-             *other = (char *)q->staging.data + (half + 1) % 2 * STAGE;
+        const size_t len = bytes - at < most ? bytes - at : most;
+        char *stage = (char *)q->staging.data + half % 2 * most,
+             *other = (char *)q->staging.data + (half + 1) % 2 * most;
         TG_TRY(tg__gpu_finish(q));
         if (len > 0)
             TG__GPU(cudaMemcpyAsync(stage, (const char *)device + at, len, cudaMemcpyDeviceToHost,

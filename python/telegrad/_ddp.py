@@ -219,6 +219,7 @@ class DdpHook:
         """On a GPU: what this thread gives it goes to a stream beside that of the backward pass."""
         if job.ready is None:
             return contextlib.nullcontext()
+        torch.cuda.set_device(job.buffer.device)  # of this thread: going back to another GPU would make a context on that one
         stream = self._streams.get(job.buffer.device)
         if stream is None:
             stream = self._streams[job.buffer.device] = torch.cuda.Stream(job.buffer.device)
@@ -327,8 +328,9 @@ class DdpHook:
 
     def _remember_unused(self, bucket: _Bucket, gradients: List[torch.Tensor]) -> None:
         """DDP discards the mean of a parameter that no rank used. Its gradient is zero here, so it may be one of them."""
-        for name, gradient in zip(bucket.names, gradients):
-            if name in bucket.place and not bool(gradient.any()):
+        used = torch.stack([gradient.any() for gradient in gradients]).tolist() if gradients else []  # one wait for a GPU
+        for name, gradient, is_used in zip(bucket.names, gradients, used):
+            if name in bucket.place and not is_used:
                 part, segment = bucket.place[name]
                 memory = self._memory.of(name) if part.reducer is None else (part.memory({segment}).get(name, {}), self._scale)
                 self._unused.append((name, part, segment, gradient, memory))

@@ -95,6 +95,8 @@ class FsdpHook:
         if self._ending is None or self._ending() is None:
             self._begin_step()
         self._device = shards.device
+        if shards.is_cuda:  # FSDP may free it while its own stream still reads the mean
+            shards.record_stream(torch.cuda.current_stream(shards.device))
         try:
             for i, part in enumerate(group.parts):
                 if part.reducer is None:

@@ -1,4 +1,5 @@
-/* CUDA's runtime API on the host: device memory is host memory, and work is done at once. */
+/* CUDA's runtime API on the host (emulated_runtime.cc): device memory is host memory, and work is
+ * done when somebody waits for it. */
 #ifndef TG_EMULATED_RUNTIME_H
 #define TG_EMULATED_RUNTIME_H
 

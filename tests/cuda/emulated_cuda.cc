@@ -1,4 +1,4 @@
-/* Fibers that run the threads of a block; and the runtime API. */
+/* Fibers that run the threads of a block. */
 #undef _FORTIFY_SOURCE /* its longjmp refuses to change stacks */
 #include "emulated_cuda.h"
 #include <setjmp.h>
@@ -109,12 +109,36 @@ void prepare(unsigned threads)
     }
 }
 
+/* In which order n things run: a GPU promises none. From one on, up or down, all around. */
+struct order {
+    unsigned n, at;
+    bool down;
+
+    explicit order(unsigned n_) : n(n_)
+    {
+        static thread_local uint64_t state = 88172645463325252u;
+        state ^= state << 13; /* xorshift */
+        state ^= state >> 7;
+        state ^= state << 17;
+        at = static_cast<unsigned>(state >> 20) % n;
+        down = state >> 60 & 1;
+    }
+    unsigned next(void)
+    {
+        const unsigned now = at;
+        at = down ? (at + n - 1) % n : (at + 1) % n;
+        return now;
+    }
+};
+
 void run_block(void)
 {
     prepare(blockDim.x * blockDim.y * blockDim.z);
     while (own->alive > 0) {
+        order threads(own->threads);
         own->moved = false;
-        for (unsigned t = 0; t < own->threads; t++) {
+        for (unsigned k = 0; k < own->threads; k++) {
+            const unsigned t = threads.next();
             if (own->fibers[t].done)
                 continue;
             own->current = t;
@@ -143,11 +167,13 @@ void tg__emulate(dim3 blocks, dim3 threads, void (*body)(void *arg), void *arg)
     own->body = body;
     own->arg = arg;
     for (unsigned z = 0; z < blocks.z; z++)
-        for (unsigned y = 0; y < blocks.y; y++)
-            for (unsigned x = 0; x < blocks.x; x++) {
-                blockIdx = dim3(x, y, z);
+        for (unsigned y = 0; y < blocks.y; y++) {
+            order all(blocks.x);
+            for (unsigned k = 0; k < blocks.x; k++) {
+                blockIdx = dim3(all.next(), y, z);
                 run_block();
             }
+        }
 }
 
 unsigned tg__lane(void)
@@ -214,152 +240,4 @@ const uint64_t *tg__warp_share(unsigned mask, uint64_t value)
 void __syncwarp(unsigned mask)
 {
     (void)tg__warp_share(mask, 0);
-}
-
-/* ---- the runtime ----------------------------------------------------------------------------- */
-
-static thread_local cudaError_t last;
-
-static cudaError_t fail(cudaError_t error)
-{
-    return last = error;
-}
-
-extern "C" {
-
-cudaError_t cudaGetDeviceCount(int *count)
-{
-    *count = 1;
-    return cudaSuccess;
-}
-cudaError_t cudaSetDevice(int device)
-{
-    return device == 0 ? cudaSuccess : fail(cudaErrorInvalidDevice);
-}
-cudaError_t cudaGetDevice(int *device)
-{
-    *device = 0;
-    return cudaSuccess;
-}
-cudaError_t cudaGetLastError(void)
-{
-    cudaError_t error = last;
-    last = cudaSuccess;
-    return error;
-}
-cudaError_t cudaPeekAtLastError(void)
-{
-    return last;
-}
-const char *cudaGetErrorString(cudaError_t error)
-{
-    return error == cudaSuccess ? "no error" : "emulated error";
-}
-const char *cudaGetErrorName(cudaError_t error)
-{
-    return error == cudaSuccess ? "cudaSuccess" : "cudaErrorEmulated";
-}
-cudaError_t cudaMalloc(void **p, size_t bytes)
-{
-    void *memory = aligned_alloc(256, (bytes + 255) / 256 * 256 + 256);
-    if (memory == nullptr)
-        return fail(cudaErrorMemoryAllocation);
-    memset(memory, 0xa5, bytes);
-    *p = memory;
-    return cudaSuccess;
-}
-cudaError_t cudaFree(void *p)
-{
-    free(p);
-    return cudaSuccess;
-}
-cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned)
-{
-    return cudaMalloc(p, bytes);
-}
-cudaError_t cudaFreeHost(void *p)
-{
-    free(p);
-    return cudaSuccess;
-}
-cudaError_t cudaHostRegister(void *, size_t, unsigned)
-{
-    return cudaSuccess;
-}
-cudaError_t cudaHostUnregister(void *)
-{
-    return cudaSuccess;
-}
-cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned)
-{
-    *device = host;
-    return cudaSuccess;
-}
-cudaError_t cudaMemcpy(void *dst, const void *src, size_t bytes, cudaMemcpyKind)
-{
-    if (bytes > 0)
-        memcpy(dst, src, bytes);
-    return cudaSuccess;
-}
-cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind,
-                            cudaStream_t)
-{
-    return cudaMemcpy(dst, src, bytes, kind);
-}
-cudaError_t cudaMemset(void *p, int value, size_t bytes)
-{
-    if (bytes > 0)
-        memset(p, value, bytes);
-    return cudaSuccess;
-}
-cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t)
-{
-    return cudaMemset(p, value, bytes);
-}
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
-{
-    *stream = nullptr;
-    return cudaSuccess;
-}
-cudaError_t cudaStreamDestroy(cudaStream_t)
-{
-    return cudaSuccess;
-}
-cudaError_t cudaStreamSynchronize(cudaStream_t)
-{
-    return cudaSuccess;
-}
-cudaError_t cudaStreamQuery(cudaStream_t)
-{
-    return cudaSuccess;
-}
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned)
-{
-    return cudaSuccess;
-}
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
-{
-    *event = nullptr;
-    return cudaSuccess;
-}
-cudaError_t cudaEventDestroy(cudaEvent_t)
-{
-    return cudaSuccess;
-}
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t)
-{
-    return cudaSuccess;
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t)
-{
-    return cudaSuccess;
-}
-cudaError_t cudaEventQuery(cudaEvent_t)
-{
-    return cudaSuccess;
-}
-cudaError_t cudaDeviceSynchronize(void)
-{
-    return cudaSuccess;
-}
 }

@@ -1,14 +1,17 @@
 /* Kernels on the host: enough of CUDA C++ to run the .cu files of this library, slowly, where there
  * is no GPU. For C++17.
  *
- * Blocks run one after another. The threads of a block are fibers of the calling thread, which
- * change at __syncthreads, at the operations of warps and when they end; a thread that waits for
- * others that never come ends the program with a message. Shared memory keeps its content from
- * block to block, and device memory is not zero, so that code which relies on either fails. */
+ * A kernel runs when the host waits for its stream (emulated_runtime.cc). Blocks run one after
+ * another. The threads of a block are fibers of the thread that waits, which change at
+ * __syncthreads, at the operations of warps and when they end, in an order that is another each
+ * time; a thread that waits for others that never come ends the program with a message. Shared
+ * memory keeps its content from block to block, and device memory is not zero, so that code which
+ * relies on either fails. */
 #ifndef TG_EMULATED_CUDA_H
 #define TG_EMULATED_CUDA_H
 
 #include "cuda_runtime_api.h"
+#include <functional>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -80,23 +83,28 @@ unsigned tg__lane(void);
 int __syncthreads_or(int x);
 int __syncthreads_count(int x);
 
+/* Give work to a stream. */
+void tg__enqueue(cudaStream_t stream, std::function<void()> work);
+
 template <class... P, class... A>
-void tg__launch(void (*kernel)(P...), dim3 blocks, dim3 threads, A... args)
+void tg__launch(cudaStream_t stream, void (*kernel)(P...), dim3 blocks, dim3 threads, A... args)
 {
     struct call {
         void (*kernel)(P...);
         std::tuple<P...> args;
     } c = {kernel, std::tuple<P...>(static_cast<P>(args)...)};
-    tg__emulate(
-        blocks, threads,
-        [](void *arg) {
-            call *own = static_cast<call *>(arg);
-            std::apply(own->kernel, own->args);
-        },
-        &c);
+    tg__enqueue(stream, [c, blocks, threads]() mutable {
+        tg__emulate(
+            blocks, threads,
+            [](void *arg) {
+                call *own = static_cast<call *>(arg);
+                std::apply(own->kernel, own->args);
+            },
+            &c);
+    });
 }
 #define TG__LAUNCH(kernel, blocks, threads, stream, ...) \
-    ((void)(stream), tg__launch(kernel, (blocks), (threads), __VA_ARGS__))
+    tg__launch((stream), kernel, (blocks), (threads), __VA_ARGS__)
 
 /* ---- warps ----------------------------------------------------------------------------------- */
 

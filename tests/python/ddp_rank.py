@@ -18,7 +18,7 @@ import telegrad.torch
 RANK, SIZE, PORT, WHAT = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 DEVICE = os.environ.get("TELEGRAD_TEST_DEVICE", "cpu")  # "cuda": all cases on a GPU (ddp_gpu_test.py)
 torch.set_num_threads(1)
-faulthandler.dump_traceback_later(100, exit=True)  # a hang says where
+faulthandler.dump_traceback_later(100 if DEVICE == "cpu" else 240, exit=True)  # a hang says where
 dist._DEFAULT_FIRST_BUCKET_BYTES = 10000  # several buckets from the first step on
 SPECS = ("dense", "topk:density=0.05", "dgc:density=0.05,warmup=2", "powersgd:rank=2", "qsgd:bits=4")
 

@@ -12,7 +12,7 @@ from local_models import Fixed, SPECS as LOCAL_SPECS
 
 RANK, SIZE, PORT = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 N, STEPS = 30011, 4
-SPECS = ("topk:density=0.01", "dgc:density=0.01,warmup=2", "2bit", "1bit:weights=no", "efsign", "qsgd:bits=4", "int8:exchange=allgather",
+SPECS = ("topk:density=0.01", "dgc:density=0.01,warmup=2", "2bit", "1bit", "1bit:weights=no", "efsign", "qsgd:bits=4", "int8:exchange=allgather",
          "fp16:exchange=allgather", "powersgd:rank=2", "randomk:density=0.1", "dense")
 
 
@@ -41,14 +41,14 @@ def check(spec, wanted, found):
     assert wanted[1] == found[1], f"{spec}: other memory"
 
 
-def trained(net, with_graph, with_hook):
+def trained(net, with_graph, with_hook, node=None):
     """Parameters of a model after some steps of DDP with Gloo or with the hook. The passes may be CUDA graphs."""
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4)).cuda()
     if with_graph:
         model = torch.cuda.make_graphed_callables(model, (torch.randn(8, 16, device="cuda"),))
     ddp = torch.nn.parallel.DistributedDataParallel(model)
-    hook = telegrad.torch.ddp(ddp, "dense:exchange=allgather", net) if with_hook else None
+    hook = telegrad.torch.ddp(ddp, "dense:exchange=allgather", net, node=node) if with_hook else None
     optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
     for step in range(STEPS):
         generator = torch.Generator().manual_seed(100 * step + RANK)
@@ -109,12 +109,16 @@ class Given(Fixed):
         return sum((p * w.grad.to(p.device)).sum() for p, w in zip(self.parameters(), wanted.parameters()))
 
 
+def alone(device):
+    """A group of this rank. NCCL takes no two ranks on one GPU."""
+    return [dist.new_group([rank], backend="nccl" if device == "cuda" else "gloo") for rank in range(SIZE)][RANK]
+
+
 def sharded(net, device):
     """Parameters after some steps of FSDP2, each rank with all of them: a replica of one shard."""
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import fully_shard
-    alone = [dist.new_group([rank], backend="nccl" if device == "cuda" else "gloo") for rank in range(SIZE)][RANK]
-    model = fully_shard(Given().to(device), mesh=DeviceMesh.from_group(alone, device))
+    model = fully_shard(Given().to(device), mesh=DeviceMesh.from_group(alone(device), device))
     hook = telegrad.torch.fsdp(model, "topk:density=0.2", net)
     optimizer = torch.optim.SGD(model.parameters(), 0.25)
     for step in range(STEPS):
@@ -147,6 +151,8 @@ with telegrad.torch.Network() as net:
     for with_graph in (False, True):
         assert all(torch.equal(a, b) for a, b in zip(trained(net, with_graph, False), trained(net, with_graph, True))), with_graph
     print("graphs")
+    assert all(torch.equal(a, b) for a, b in zip(trained(net, False, True), trained(net, False, True, alone("cuda"))))
+    print("node")
     for spec in LOCAL_SPECS:
         assert torch.equal(moved(net, spec, "cpu"), moved(net, spec, "cuda")), spec
         print(spec)
