@@ -44,13 +44,13 @@ static inline bool outside_finite(const float *g)
     return true;
 }
 
-/* The caller's parameters, and the session's: the same memory, or a copy, which is nonsense when the
- * session has no use for it. */
+/* The caller's parameters, and the session's: the same memory, or a copy, which is nonsense while
+ * the session has no use for it. */
 typedef struct outside_params {
     float *w, *copy;
 } outside_params;
 
-/* Before a call, or after it (`back`). touches (FIXTURE_TENSORS): of this step; NULL: all tensors */
+/* Before a call, or after it (`back`). touches: (FIXTURE_TENSORS) of this step; NULL: all */
 static inline void outside_carry(outside_params *p, const uint32_t *touches, tg_touches call,
                                  bool back)
 {

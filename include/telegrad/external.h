@@ -67,15 +67,17 @@ typedef enum tg_touches {
     TG_TOUCHES_IN_STEP = 2     /* tg_session_step */
 } tg_touches;
 
-/* For a caller who keeps the parameters somewhere else, on a GPU or in another type, and gives the
- * session a copy in host memory (tg_tensor.param). Call it before tg_session_deliver: the copy must
- * hold the caller's values when a call of this step begins that touches the tensor, and the caller
- * takes the values back when it returns. Otherwise the copy may be out of date, so nothing has to be
- * copied. With local, fedavg, diloco, sparseloco and streaming, most steps touch nothing. Other
- * strategies may touch every tensor in both calls. Calls between steps (tg_session_eval_begin,
- * _finish, _save_memory, ...) touch every tensor.
- * Returns  the calls, or-ed together. 0: none of them; the optimizer is not external; no such trained
- *          tensor; before begin */
+/* Which calls of the next step read or change a tensor's parameters. For a caller whose parameters
+ * are elsewhere, on a GPU or in another type, and who gives the session a copy in host memory
+ * (tg_tensor.param). Call it before tg_session_deliver. When a call begins that touches the tensor,
+ * the copy must hold the caller's values; when it returns, the caller takes the copy's. At other
+ * times the copy may be out of date, so nothing needs to be copied.
+ * Strategies     With local, fedavg, diloco, sparseloco and streaming, most steps touch nothing.
+ *                With others, both calls may touch every tensor in every step
+ * Between steps  tg_session_begin, _eval_begin, _eval_end, _finish, _load, _load_memory,
+ *                _take_memory and all that save touch every tensor
+ * Returns        tg_touches, or-ed together. 0: neither call touches it, it is not a trained
+ *                tensor, the optimizer is not external, or the session has not begun */
 TG_API uint32_t tg_session_touches(const tg_session *s, uint32_t id);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
-/* CUDA's runtime API on the host, as strict as a GPU can be. What is given to a stream is done as late
- * as possible: when the host, or another stream, waits for it. So a copy reads host memory that was
- * changed in the meantime, and the host reads results that are not there yet, unless the code waits
- * as it must. Memory is filled when it is allocated and when it is freed, and what lies around it is
- * checked then. Wrong addresses end the program with a message. */
+/* CUDA's runtime API on the host, as strict as a GPU can be. What is given to a stream is done as
+ * late as possible: when the host, or another stream, waits for it. So a copy reads host memory that
+ * was changed in the meantime, and the host reads results that are not there yet, unless the code
+ * waits as it must. Memory is filled when it is allocated and when it is freed, and what lies around
+ * it is checked then. Wrong addresses end the program with a message. */
 #include "emulated_cuda.h"
 #include <deque>
 #include <map>
@@ -202,7 +202,7 @@ cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned)
     return within(pinned_memory, host, 1) ? cudaSuccess : fail(cudaErrorInvalidValue);
 }
 
-/* Host memory that is not pinned is read before this returns, and written before it returns, too. */
+/* Host memory that is not pinned is read, or written, before this returns. */
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream)
 {
