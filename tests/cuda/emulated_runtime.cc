@@ -1,8 +1,8 @@
-/* CUDA's runtime API on the host, as strict as a GPU can be. What is given to a stream is done as
- * late as possible: when the host, or another stream, waits for it. So a copy reads host memory that
- * was changed in the meantime, and the host reads results that are not there yet, unless the code
- * waits as it must. Memory is filled when it is allocated and when it is freed, and what lies around
- * it is checked then. Wrong addresses end the program with a message. */
+/* CUDA's runtime API on the host, as strict as a GPU can be. What is given to a stream is done
+ * as late as possible: when the host, or another stream, waits for it. So a copy reads host
+ * memory that was changed in the meantime, and the host reads results that are not there yet,
+ * unless the code waits as it must. Memory is filled when it is allocated and when it is freed,
+ * and what lies around it is checked then. Wrong addresses end the program with a message. */
 #include "emulated_cuda.h"
 #include <deque>
 #include <map>
