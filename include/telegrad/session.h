@@ -19,11 +19,11 @@
  * Memory    The parameters and gradients are the caller's arrays. The session updates the
  *           parameters in place.
  * Bits      All ranks compute the same bits of the global parameters, except with exchange=none.
- * Failures  Once ranks have begun to communicate, a failure is final, and every later call returns
- *           the same error. TG_E_ARG and TG_E_STATE for a wrong call change nothing. A
- *           tg_session_save that fails without TG_E_PEER does not end the session. If
- *           tg_session_load finds no checkpoint, it fails with TG_E_IO, and this session cannot be
- *           used any more: destroy it, create a new one, and call tg_session_begin.
+ * Failures  Once ranks have begun to communicate, a failure is final: later calls return the same
+ *           error. TG_E_ARG and TG_E_STATE for a wrong call change nothing. A tg_session_save that
+ *           fails without TG_E_PEER does not end the session. If tg_session_load finds no
+ *           checkpoint, it fails with TG_E_IO, and this session cannot be used any more: destroy
+ *           it, create a new one, and call tg_session_begin.
  * Threads   Call from one thread at a time. tg_session_request_stop may be called from any thread
  *           and from a signal handler. */
 #ifndef TELEGRAD_SESSION_H
@@ -193,9 +193,8 @@ typedef struct tg_tensor {
     tg_tensor_kind kind;
     tg_array param; /* (product of shape, 1 to TG_MAX_ELEMENTS) f32 in host memory, aligned to 4
                      * bytes; must not overlap the parameters of another tensor */
-    tg_array grad;  /* TRAINED only: as param; must not overlap the parameters of any tensor.
-                     * Gradients that are adjacent in memory, in the order added, are not copied.
-                     * Leave it zero if the optimizer is external */
+    tg_array grad;  /* TRAINED only: as param, in other memory. Gradients that are adjacent, in the
+                     * order added, are not copied. Leave it zero if the optimizer is external */
 } tg_tensor;
 
 /* Add a tensor, before tg_session_begin.
