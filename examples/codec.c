@@ -1,4 +1,6 @@
-/* Encode a gradient into bytes and decode it, without a network:  ./codec */
+/* Encode a gradient into bytes and decode it, without a network:
+ *     cc codec.c $(pkg-config --cflags --libs telegrad) -lm -o codec
+ *     ./codec */
 #include <math.h>
 #include <stdio.h>
 #include <telegrad/telegrad.h>

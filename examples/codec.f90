@@ -1,4 +1,5 @@
 ! A gradient to bytes and back from Fortran: the C functions through iso_c_binding.
+!     gfortran codec.f90 $(pkg-config --libs telegrad) -o codec_f && ./codec_f
 program codec
     use, intrinsic :: iso_c_binding
     implicit none

@@ -1,4 +1,8 @@
-/* A compressed mean in place of MPI_Allreduce:  mpirun -n 4 ./reduce */
+/* A compressed mean instead of MPI_Allreduce:
+ *     mpicc reduce.c $(pkg-config --cflags --libs telegrad-mpi) -lm -o reduce
+ *     mpirun -n 4 ./reduce
+ * MPI_Init is enough for a reducer, which makes progress inside its calls only. A session that
+ * overlaps exchange and computing needs MPI_Init_thread (session.c). */
 #include <math.h>
 #include <stdio.h>
 #include <telegrad/mpi.h>

@@ -1,6 +1,7 @@
 /* A training loop with a session: logistic regression on random points, which each rank draws for
  * itself.
- *   mpirun -n 4 ./session [METHOD]        METHOD: see `telegrad methods`; topk:density=0.02 */
+ *     mpicc session.c $(pkg-config --cflags --libs telegrad-mpi) -lm -o session
+ *     mpirun -n 4 ./session [METHOD]        METHOD: see `telegrad methods`; topk:density=0.02 */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,7 +95,8 @@ static tg_status train(tg_transport *transport, const char *method)
 int main(int argc, char **argv)
 {
     tg_transport *transport;
-    MPI_Init(&argc, &argv);
+    int level; /* with less than MPI_THREAD_MULTIPLE the session has no communication thread */
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     if (tg_transport_mpi(MPI_COMM_WORLD, &transport) != TG_OK ||
         train(transport, argc > 1 ? argv[1] : "topk:density=0.02") != TG_OK) {
         fprintf(stderr, "%s\n", tg_error());

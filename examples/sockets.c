@@ -1,4 +1,9 @@
-/* A compressed mean over a transport of your own, here plain TCP. One process per rank:
+/* A compressed mean over a transport of your own, here plain TCP (socket_transport.c):
+ *
+ *     cc sockets.c socket_transport.c socket_mesh.c $(pkg-config --cflags --libs telegrad) -lm \
+ *         -o sockets
+ *
+ * One process per rank:
  *
  *     ./sockets 0 localhost:7000 localhost:7001 &
  *     ./sockets 1 localhost:7000 localhost:7001 */

@@ -1,11 +1,12 @@
-/* A compressed mean between machines that know each other's keys. On every machine, make a key;
- * this prints its public part:
- *   ./tcp_mean key NAME.key
+/* A compressed mean between machines that know each other's keys:
+ *     cc tcp_mean.c $(pkg-config --cflags --libs telegrad-net) -lm -o tcp_mean
+ * On every machine, make a key; this prints its public part:
+ *     ./tcp_mean key NAME.key
  * One machine is the meeting point. The file `friends` holds the others' public keys, one per line;
  * 3 is the number of ranks:
- *   ./tcp_mean listen a.key tcp://0.0.0.0:4242 friends 3
+ *     ./tcp_mean listen a.key tcp://0.0.0.0:4242 friends 3
  * The others give its public key:
- *   ./tcp_mean join b.key tcp://HOST:4242 tgk1:... */
+ *     ./tcp_mean join b.key tcp://HOST:4242 tgk1:... */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

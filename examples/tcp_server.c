@@ -1,8 +1,10 @@
 /* A parameter server and its workers, which come and go: logistic regression on random points, of
- * which each worker draws its own. In one terminal, start the server; in others, as many workers as
- * you like, at any time, by the command that it prints:
- *   ./tcp_server serve tcp://127.0.0.1:4242
- *   ./tcp_server work tcp://127.0.0.1:4242 worker.key tgk1:...
+ * which each worker draws its own:
+ *     cc tcp_server.c $(pkg-config --cflags --libs telegrad-net) -lm -o tcp_server
+ * In one terminal, start the server; in others, as many workers as you like, at any time, by the
+ * command that it prints:
+ *     ./tcp_server serve tcp://127.0.0.1:4242
+ *     ./tcp_server work tcp://127.0.0.1:4242 worker.key tgk1:...
  * The server makes its key and one for the workers in this folder: server.key, worker.key. For
  * workers on other machines, listen at tcp://0.0.0.0:4242, and copy worker.key there. Ctrl-C ends
  * either in order. */

@@ -49,7 +49,8 @@ def write_digits(folder):
 def documents():
     """README.md, CONTRIBUTING.md, CHANGELOG.md, all pages of docs/, and the pages of the library's rooms and of other folders."""
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md")),
-            *sorted((ROOT / "src").glob("*/README.md")), ROOT / "trainer/README.md", ROOT / "bench/torch/README.md"]
+            *sorted((ROOT / "src").glob("*/README.md")), ROOT / "trainer/README.md", ROOT / "bench/torch/README.md",
+            ROOT / "examples/README.md"]
 
 
 class Docs(unittest.TestCase):

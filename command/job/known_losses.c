@@ -64,7 +64,7 @@ void known_losses_print(tg_kind kind, const char *name, FILE *out)
         const char *before = ": ";
         if (!is_of(&known[i], kind, name))
             continue;
-        fprintf(out, "      loses  %s, beside dense training", known[i].spec);
+        fprintf(out, "      loses  %s, compared with dense training", known[i].spec);
         for (size_t j = 0; j < JOBS; j++)
             if (!isnan(known[i].loss[j])) {
                 fprintf(out, "%s%.*f %s (%s)", before, jobs[j].digits, known[i].loss[j],

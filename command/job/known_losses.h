@@ -1,4 +1,4 @@
-/* What methods and strategies lose with their defaults beside dense training: the table in
+/* What methods and strategies lose with their defaults compared with dense training: the table in
  * docs/results/defaults.md, which cli_methods_test compares with this one. */
 #ifndef COMMAND_JOB_KNOWN_LOSSES_H
 #define COMMAND_JOB_KNOWN_LOSSES_H

@@ -7,6 +7,19 @@
 #define ALL (OPT_TRAIN | OPT_COMPARE | OPT_TUNE)
 #define EVERY (ALL | OPT_RUN)
 
+#define TOLERATE                                                                                \
+    "To tolerate wrong gradients, add combine=median, combine=clipped, combine=trimmed,f=1 or " \
+    "combine=krum,f=1 to sum or sync, e.g. sum:combine=median"
+#define SERVERS_DO                                                                              \
+    "what servers do with gradients: sum (the default); with --strategy server sync (then the " \
+    "default) or async, e.g. async:staleness=4,compensate=0.04. " TOLERATE                      \
+    ". dist_sync and dist_async, MXNet's names, are sync and async"
+#define TWO_LEVELS \
+    "exchange on two levels, within and between nodes: ranks per node (not the number of nodes)"
+#define HOW_CONNECTED                                                                           \
+    "how workers are connected: as threads of this process, as processes started by mpirun or " \
+    "srun"
+
 const struct option_def option_table[] = {
     {.o = {.help = "Model and data"}, ALL},
     {.o = {"model", 0, "SPEC", "lenet5", "models", "network to train: see telegrad models"},
@@ -139,13 +152,8 @@ const struct option_def option_table[] = {
      FORM_COUNT,
      AT(servers),
      .max = TG_SERVERS_MAX},
-    {.o =
-         {"server-mode", 0, "MODE", NULL, NULL,
-          "what servers do with gradients: sum (the default); with --strategy server sync (then "
-          "the default) or async, e.g. async:staleness=4,compensate=0.04. To tolerate wrong "
-          "gradients, add combine=median, combine=clipped, combine=trimmed,f=1 or combine=krum,f=1 "
-          "to sum or sync, e.g. sum:combine=median. dist_sync and dist_async, MXNet's names, are "
-          "sync and async. With --server: what the server's own --mode must be"},
+    {.o = {"server-mode", 0, "MODE", NULL, NULL,
+           SERVERS_DO ". With --server: what the server's own --mode must be"},
      EVERY,
      FORM_MODE,
      AT(server_mode)},
@@ -154,7 +162,7 @@ const struct option_def option_table[] = {
           "with --strategy server and mode sync: a step waits so long, from its first gradient on, "
           "for those of other workers, e.g. 500ms or 2s. A worker that is late keeps its gradient "
           "for its next one, and goes on where the others are"},
-     EVERY,
+     BOTH | OPT_RUN,
      FORM_SECONDS,
      AT(server_deadline),
      .min = 0.001,
@@ -176,17 +184,13 @@ const struct option_def option_table[] = {
      OPT_TRAIN,
      FORM_FLAG,
      AT(anew)},
-    {.o =
-         {"transport", 0, "inproc|mpi|tcp|servers", NULL, NULL,
-          "how workers are connected: as threads of this process, as processes started by mpirun "
-          "or srun, as processes connected by --listen and --join, or to servers alone by --server "
-          "(default: detected)"},
+    {.o = {"transport", 0, "inproc|mpi|tcp|servers", NULL, NULL,
+           HOW_CONNECTED ", as processes connected by --listen and --join, or to servers alone by "
+                         "--server (default: detected)"},
      BOTH,
      FORM_TRANSPORT,
      AT(transport)},
-    {.o = {"nodes", 0, "auto|N", NULL, NULL,
-           "exchange on two levels, within and between nodes: N ranks per node, or auto: one node "
-           "per machine"},
+    {.o = {"nodes", 0, "auto|N", NULL, NULL, TWO_LEVELS ", or auto: one node per machine"},
      EVERY,
      FORM_NODES,
      AT(nodes),
@@ -335,6 +339,45 @@ const struct option_def option_table[] = {
      FORM_TEXT,
      AT(init)},
 };
+
+/* Where --help of another command says something else than that of train. */
+static const struct {
+    int where;
+    size_t offset;
+    const char *arg, *standard, *help; /* NULL: as in train */
+} others[] = {
+    {OPT_COMPARE, AT(workers), .standard = "4"},
+    {OPT_COMPARE, AT(server_mode), .help = SERVERS_DO},
+    {OPT_COMPARE, AT(transport), "inproc|mpi|tcp",
+     .help =
+         HOW_CONNECTED ", or as processes connected by --listen and --join (default: detected)"},
+    {OPT_COMPARE, AT(timeout),
+     .help = "how long to wait for another rank, e.g. 60 or 2min; also for all to join over a "
+             "network, where the default is 10min"},
+    /* Workers of tune are threads, and make the same number of steps. */
+    {OPT_TUNE, AT(holdout), .standard = "a tenth of them"},
+    {OPT_TUNE, AT(workers), .help = "threads of this process that train"},
+    {OPT_TUNE, AT(servers),
+     .help = "servers that sum the gradients, beside the workers, for methods with exchange=star "
+             "(the default then): more threads of this process"},
+    {OPT_TUNE, AT(server_mode),
+     .help = "what servers do with gradients: sum (the default), or with --strategy server sync "
+             "(then the default). " TOLERATE},
+    {OPT_TUNE, AT(nodes), "N", .help = TWO_LEVELS},
+    {OPT_TUNE, AT(timeout), .help = "how long to wait for another worker, e.g. 60 or 2min"},
+};
+
+struct cli_option option_shown(const struct option_def *d, int where)
+{
+    struct cli_option o = d->o;
+    for (size_t i = 0; o.name && i < sizeof others / sizeof *others; i++)
+        if (others[i].where == where && others[i].offset == d->offset) {
+            o.arg = others[i].arg ? others[i].arg : o.arg;
+            o.standard = others[i].standard ? others[i].standard : o.standard;
+            o.help = others[i].help ? others[i].help : o.help;
+        }
+    return o;
+}
 
 const size_t option_table_count = sizeof option_table / sizeof *option_table;
 _Static_assert(sizeof option_table / sizeof *option_table <= 64, "run_options.given has 64 bits");

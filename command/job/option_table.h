@@ -49,4 +49,7 @@ struct option_def {
 extern const struct option_def option_table[];
 extern const size_t option_table_count; /* at most 64 */
 
+/* An option as the command at `where` (OPT_TRAIN, ...) shows it in --help. */
+struct cli_option option_shown(const struct option_def *d, int where);
+
 #endif

@@ -446,33 +446,14 @@ const char *options_name(int key)
 }
 
 /* The rows of the table for one place, with keys, ending with an empty row. */
-/* What differs in tune, whose workers are threads. */
-static void fit_tune(const struct option_def *d, struct cli_option *o)
-{
-    if (d->offset == offsetof(struct run_options, holdout))
-        o->standard = "a tenth of them";
-    if (d->offset == offsetof(struct run_options, timeout))
-        o->help = "how long to wait for another worker, e.g. 60 or 2min";
-    if (d->offset == offsetof(struct run_options, servers))
-        o->help = "servers that sum the gradients, beside the workers, for methods with "
-                  "exchange=star (the default then): more threads of this process";
-    if (d->form == FORM_WORKERS)
-        o->help = "threads of this process that train";
-}
-
 static const struct cli_option *list_of(int where, struct cli_option list[ROOM])
 {
     size_t n = 0;
     for (size_t i = 0; i < option_table_count; i++) {
         if (!(option_table[i].where & where))
             continue;
-        list[n] = option_table[i].o;
-        list[n].key = KEY_FIRST + (int)i;
-        if (option_table[i].form == FORM_WORKERS && where == OPT_COMPARE)
-            list[n].standard = "4";
-        if (where == OPT_TUNE)
-            fit_tune(&option_table[i], &list[n]);
-        n++;
+        list[n] = option_shown(&option_table[i], where);
+        list[n++].key = KEY_FIRST + (int)i;
     }
     list[n] = (struct cli_option){0};
     return list;

@@ -120,8 +120,8 @@ static const struct cli_option options[] = {
      "when the parameters are updated: async, by each gradient as it comes; async:staleness=4, the "
      "same, but a worker more than 4 steps ahead of the slowest one waits; "
      "async:compensate=0.04, with compensation of the delay; sync, once per step, by the mean of "
-     "the gradients of all workers that are there; sync:combine=trimmed,f=1, by a rule that bears "
-     "a wrong one. dist_async and dist_sync, MXNet's names, are async and sync"},
+     "the gradients of all workers that are there; sync:combine=trimmed,f=1, by a rule that "
+     "tolerates one wrong gradient. dist_async and dist_sync, MXNet's names, are async and sync"},
     {"min", MIN, "N", "1", NULL, "with sync: a step waits until N workers take part"},
     {"deadline", DEADLINE, "TIME", "none", NULL,
      "with sync: a step waits so long, from its first gradient on, for those of other workers, if "

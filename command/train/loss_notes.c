@@ -12,7 +12,8 @@ static void warn(struct run_options *o, tg_kind kind, const char *name, const kn
     char more[64] = "";
     if (k->change)
         snprintf(more, sizeof more, ", and a %s than %g may lose more", k->change, k->trained);
-    run_notes_add(o, true, "%s %s lost %.*f %s beside dense training (%s)%s: see telegrad %s %s",
+    run_notes_add(o, true,
+                  "%s %s lost %.*f %s compared with dense training (%s)%s: see telegrad %s %s",
                   tg_kind_name(kind), k->spec, k->digits, k->loss, k->unit, k->job, more,
                   kind == TG_KIND_METHOD ? "methods" : "strategies", name);
 }

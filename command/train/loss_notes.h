@@ -1,4 +1,4 @@
-/* What the run's method and strategy are known to lose beside dense training. */
+/* What the run's method and strategy are known to lose compared with dense training. */
 #ifndef TG_CLI_LOSS_NOTES_H
 #define TG_CLI_LOSS_NOTES_H
 

@@ -110,9 +110,6 @@ static tg_status settle_length(struct tune_run *run)
 static tg_status check_servers(const struct run_options *o)
 {
     int64_t staleness;
-    if (o->server_deadline > 0)
-        return tg_fail(TG_E_SPEC, "--server-deadline: workers that are late leave out steps, but "
-                                  "runs are compared after the same steps: leave it out");
     return launch_is_async(o, &staleness)
                ? tg_fail(TG_E_SPEC,
                          "--server-mode %.64s: workers make different numbers of steps, but runs "
@@ -312,8 +309,9 @@ const struct cli_command command_tune = {
     .shared = options_of_tune,
     .set_shared = set_shared,
     .shared_of = shared_of,
-    .notes = "Other options are those of telegrad train, and hold for every run. Interrupt a sweep "
-             "once to stop it after the step, and give the same command again to continue.",
+    .notes = "The options from --model to --log-every mean the same as in telegrad train, and hold "
+             "for every run. Interrupt a sweep once to stop it after the step, and give the same "
+             "command again to continue.",
     .examples = "telegrad tune --model resnet20 --epochs 30 --method dgc:density=0.001 \\\n"
                 "  --vary optimizer.lr=0.025,0.05,0.1,0.2 --vary optimizer.momentum=0,0.9 \\\n"
                 "  --workers 4 --data cifar10 --out tuned"};

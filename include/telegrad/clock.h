@@ -59,7 +59,8 @@ static inline void tg_clock_work(const tg_clock *clock, int64_t ns)
 /* Create a virtual clock that starts at start_ns.
  * Errors  TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_clock_virtual_create(int64_t start_ns, tg_clock **clock_p);
-TG_API void tg_clock_virtual_destroy(tg_clock *clock); /* all members have left; NULL is fine */
+/* Free a virtual clock. Call it after all members have left. NULL is allowed. */
+TG_API void tg_clock_virtual_destroy(tg_clock *clock);
 
 /* The functions below take any clock. On one that is not virtual, threads are plain threads. */
 

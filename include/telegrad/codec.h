@@ -21,7 +21,9 @@ extern "C" {
 
 typedef enum tg_dtype {
     TG_F32 = 0,
-    TG_F16 = 1, /* IEEE binary16; this and bfloat16 for tg_reducer_start_as only */
+    /* IEEE binary16. This and bfloat16 are for tg_reducer_start_as and tg_reducer_start_array
+     * only */
+    TG_F16 = 1,
     TG_BF16 = 2
 } tg_dtype;
 typedef enum tg_memory { TG_HOST = 0, TG_CUDA = 1 } tg_memory;
@@ -82,7 +84,8 @@ typedef struct tg_encode_context {
 typedef struct tg_codec tg_codec;
 
 /* Create a codec.
- * spec    "topk:density=0.01", "2bit:threshold=0.004", ...; registry.h lists all codecs and keys
+ * spec    "topk:density=0.01", "2bit:threshold=0.004", ...; registry.h lists all codecs and keys,
+ *         with the paper of each (tg_entry.source), and so does `telegrad codecs NAME`
  * Errors  TG_E_SPEC, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_codec_create(const char *spec, tg_codec **codec_p);
 TG_API void tg_codec_destroy(tg_codec *codec); /* NULL is fine */

@@ -8,8 +8,8 @@
  *     tg_reducer_destroy(r);  tg_transport_destroy(t);
  *
  * The reducer keeps the method's memory (residuals) between calls. All ranks create it with the
- * same arguments, which a handshake checks (timeout_ms and stop may differ), and call it equally
- * often.
+ * same arguments, which a handshake checks (timeout_ms, stop, codec_threads, memory and device may
+ * differ), and call it equally often.
  *
  * To split a vector into buckets, create a reducer for each bucket on the same transport. All ranks
  * create them in the same order. Start them and wait for them in any order, which may differ from
@@ -36,8 +36,8 @@ extern "C" {
 typedef struct tg_reducer tg_reducer;
 
 typedef struct tg_reducer_config {
-    size_t struct_size; /* sizeof(tg_reducer_config) */
-    uint64_t seed;
+    size_t struct_size;       /* sizeof(tg_reducer_config) */
+    uint64_t seed;            /* of all random choices; the same on all ranks */
     uint64_t steps_per_epoch; /* for durations in epochs; 0: unknown */
     /* Longest wait for one message; 0: 60,000. The error may arrive up to three quarters of the
      * timeout later (at most 2 s), while the rank waits to learn whom the others blame. */
@@ -70,7 +70,7 @@ typedef struct tg_reducer_config {
  * transport  borrowed, with its clock, until the reducer is destroyed ("Lifetime" in transport.h);
  *            other reducers and sessions may share it. Do not drive it yourself until all of them
  *            are destroyed
- * n          elements of every vector
+ * n          elements of every vector, 1 to TG_MAX_ELEMENTS
  * config     NULL: seed 0, one segment, 60 s
  * Errors     TG_E_SPEC, TG_E_ARG (also: codec_threads > 256): nothing was sent (see "Sharing" in
  *            transport.h for what to do if only this rank got it),
@@ -137,7 +137,13 @@ TG_API TG_NODISCARD tg_status tg_reducer_start_array(tg_reducer *r, const tg_arr
                                                      const tg_array *mean,
                                                      void (*on_done)(void *arg, tg_status status),
                                                      void *arg);
+/* Make progress, and find out whether the operation is done. Does not block. If no operation is
+ * under way, it is done.
+ * done_p  [out] true: mean holds the result
+ * Errors  those of tg_reducer_mean with which the operation ended */
 TG_API TG_NODISCARD tg_status tg_reducer_test(tg_reducer *r, bool *done_p);
+/* Wait until the operation is done. Returns at once if none is under way.
+ * Errors  as for tg_reducer_test */
 TG_API TG_NODISCARD tg_status tg_reducer_wait(tg_reducer *r);
 
 /* ---- memory ---------------------------------------------------------------------------------- */

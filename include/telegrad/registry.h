@@ -72,7 +72,7 @@ typedef struct tg_rate_hint {
     bool methods; /* of a strategy: it applies what a method makes of gradients as ssgd does, so the
                    * methods' own hints hold with it, too */
     bool plain;   /* the optimizer's momentum does harm at any rate */
-    const char *expect;   /* measured result of its defaults, beside dense; NULL: the same. Of a
+    const char *expect;   /* result of its defaults, compared with dense; NULL: the same. Of a
                           * strategy with a range: outside of it */
     const char *instead;  /* what to use in place of the defaults; NULL without expect */
     const char *key;      /* the hint concerns this key's default: do not warn if the key is given.

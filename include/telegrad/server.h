@@ -12,9 +12,9 @@
  *
  * A server sums in rank order and sends the mean as f32. With one server the result has the bits of
  * exchange=allgather. With several servers it has the same bits, except for methods whose frames
- * depend on how the vector is cut (dgc, int8). A rank's up-link carries its gradient once, however
- * many ranks there are. A server's link carries all of them, so a server pays where ranks have thin
- * links and the server a wide one.
+ * depend on how the vector is cut (dgc, int8, qsgd, 1bit, efsign). A rank's up-link carries its
+ * gradient once, however many ranks there are. A server's link carries all of them, so a server
+ * pays where ranks have thin links and the server a wide one.
  *
  * With exchange=twoway instead ("topk:density=0.01,exchange=twoway"), servers of mode sum code what
  * they send, too. A server adds its residual to the mean, codes that with the ranks' codec, density
@@ -22,14 +22,15 @@
  * keeps the residual from before the last answer, for steps that ranks drop. Methods with one round
  * whose result is a mean have it (fp16, bf16, int8, qsgd, topk, dgc, adacomp, strom, 2bit, 1bit,
  * efsign), with one coded exchange of a bucket in flight. All ranks get the same bits. With as many
- * servers as ranks, 1bit has the bits of twoway=yes. Servers that keep the parameters code
- * what ranks lack of these: w - v, where ranks have v; both add the decoded values to v. With sync
- * all ranks have the same v, and a server keeps two more vectors of its block. A rank that was
- * late, or comes back, gets v in f32. With async each rank has a v of its own, for which the server
- * keeps a vector once the rank has asked for coded answers; a rank that lacks an earlier answer
- * gets w in f32, which then is its v. One rank alone has the bits of sync. With compensate, v is
- * what the rank has computed its gradient with; a server that also has a journal refuses coded
- * answers. Methods with a threshold that is not auto are refused.
+ * servers as ranks, 1bit has the bits of twoway=yes. Servers that keep the parameters code what
+ * ranks lack of these: w - v, where w are the parameters that the server's optimizer updates, and v
+ * those that ranks have; both sides add the decoded values to v. With sync all ranks have the same
+ * v, and a server keeps two more vectors of its block. A rank that was late, or comes back, gets v
+ * in f32. With async each rank has a v of its own, for which the server keeps a vector once the
+ * rank has asked for coded answers; a rank that lacks an earlier answer gets w in f32, which then
+ * is its v. One rank alone has the bits of sync. With compensate, v is what the rank has computed
+ * its gradient with; a server that also has a journal refuses coded answers. Methods with a
+ * threshold that is not auto are refused.
  *
  * Checkpoints of the ranks' session (tg_session_save, tg_session_save_memory) hold what servers
  * have: residuals, the last results of combine=clipped, the optimizer's memory and numbers of
@@ -139,8 +140,8 @@ typedef struct tg_server_config {
     int64_t min_workers;
     /* With mode sync or async:staleness=0: a step waits at most so long for gradients, from its
      * first one on, by the server's clock, if min_workers have come. The gradient of a worker that
-     * comes later is not applied, and the worker is told so: it gets the parameters of now, its
-     * method takes back what it has sent (tg_step_info.late), and it goes on at the step of now.
+     * comes later is not applied, and the worker is told so: it gets the current parameters, its
+     * method takes back what it has sent (tg_step_info.late), and it continues at the current step.
      * Less than timeout_ms; 0: no deadline. Of ranks that stay, all must have the same strategy
      * "server" and no tg_session_config.hash_every: buckets of a rank may be of different steps */
     int64_t deadline_ms;

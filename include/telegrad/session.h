@@ -19,10 +19,11 @@
  * Memory    The parameters and gradients are the caller's arrays. The session updates the
  *           parameters in place.
  * Bits      All ranks compute the same bits of the global parameters, except with exchange=none.
- * Failures  Once ranks have begun to communicate, a failure is final, and every later call returns
- *           the same error. TG_E_ARG and TG_E_STATE for a wrong call change nothing. A
- *           tg_session_save that fails without TG_E_PEER does not end the session. If there is no
- *           checkpoint to load, create another session and begin it.
+ * Failures  Once ranks have begun to communicate, a failure is final: later calls return the same
+ *           error. TG_E_ARG and TG_E_STATE for a wrong call change nothing. A tg_session_save that
+ *           fails without TG_E_PEER does not end the session. If tg_session_load finds no
+ *           checkpoint, it fails with TG_E_IO, and this session cannot be used any more: destroy
+ *           it, create a new one, and call tg_session_begin.
  * Threads   Call from one thread at a time. tg_session_request_stop may be called from any thread
  *           and from a signal handler. */
 #ifndef TELEGRAD_SESSION_H
@@ -90,7 +91,7 @@ typedef struct tg_session_config {
     const char *method;
     const char *strategy;  /* NULL: tg_registry_default_strategy of the method and the optimizer */
     const char *optimizer; /* NULL: "sgd:lr=0.01"; "external": the caller's (external.h) */
-    uint64_t seed;
+    uint64_t seed;         /* the same on all ranks */
     uint64_t steps_per_epoch; /* for durations in epochs; 0: unknown */
     /* Longest wait for one message; 0: 60,000. The error may arrive up to three quarters of the
      * timeout later (at most 2 s), while the rank waits to learn whom the others blame. */
@@ -190,10 +191,10 @@ typedef struct tg_tensor {
     const size_t *shape; /* (ndim) matrix view: shape[0] rows, the rest columns; copied */
     size_t ndim;         /* 0 to 8 */
     tg_tensor_kind kind;
-    tg_array param; /* (product of shape) */
-    tg_array grad;  /* TRAINED only: same length as param, must not overlap it. Gradients that are
-                     * adjacent in memory, in the order added, are not copied. Leave it zero if the
-                     * optimizer is external */
+    tg_array param; /* (product of shape, 1 to TG_MAX_ELEMENTS) f32 in host memory, aligned to 4
+                     * bytes; must not overlap the parameters of another tensor */
+    tg_array grad;  /* TRAINED only: as param, in other memory. Gradients that are adjacent, in the
+                     * order added, are not copied. Leave it zero if the optimizer is external */
 } tg_tensor;
 
 /* Add a tensor, before tg_session_begin.
@@ -304,8 +305,8 @@ typedef struct tg_step_info {
     /* (*) all messages of this rank for these exchanges, without those to ranks on this node. In
      * contrast to bytes_sent it does not depend on timing */
     uint64_t bytes_exchanged;
-    /* (*) buckets that came after a server's deadline_ms: in the residual again; lost without */
-    uint64_t late;
+    uint64_t late; /* (*) buckets that reached a server after its deadline_ms. They return to the
+                    * residual; methods without one lose them */
 } tg_step_info;
 
 /* Close the step: all gradients are ready.
@@ -425,8 +426,7 @@ TG_API TG_NODISCARD tg_status tg_session_load(tg_session *s, const char *dir, co
                                               size_t *len_p);
 
 /* The same in memory, for a program that saves it with state of its own: what this rank needs to
- * resume, all parameters included. All ranks call it after the same step. What is in flight is
- * received and stored unapplied.
+ * resume, all parameters included. All ranks call it after the same step.
  * bytes_p  [out] (len) valid until the next tg_session_save_memory, or the session's end
  * Errors   TG_E_STATE (in a step), TG_E_NOMEM, TG_E_UNSUPPORTED: it continues. TG_E_PEER */
 TG_API TG_NODISCARD tg_status tg_session_save_memory(tg_session *s, const void **bytes_p,

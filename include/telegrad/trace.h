@@ -39,10 +39,12 @@ TG_API void tg_trace_destroy(tg_trace *trace); /* NULL is fine */
 TG_API TG_NODISCARD tg_status tg_trace_name(tg_trace *trace, const char *text, const char **name_p);
 
 /* Record a span [begin_ns, end_ns).
- * trace         may be NULL: nothing happens
- * name          must outlive the trace: a literal, or made by tg_trace_name. UTF-8
- * step, bucket  shown as the span's arguments
- * Threads       any number at once, without locks */
+ * trace             may be NULL: nothing happens
+ * name              must outlive the trace: a literal, or made by tg_trace_name. UTF-8
+ * begin_ns, end_ns  nanoseconds of the transport's clock (tg_transport.clock), like the spans that
+ *                   the library records itself
+ * step, bucket      shown as the span's arguments
+ * Threads           any number at once, without locks */
 TG_API void tg_trace_span(tg_trace *trace, int rank, tg_trace_row row, const char *name,
                           int64_t begin_ns, int64_t end_ns, uint64_t step, uint32_t bucket);
 

@@ -25,8 +25,8 @@ const tg__method_def tg__method_dgc = {
              .keeps = "2 vectors: the velocity, and its accumulated sum",
              .cost = "1 pass (u, v, select); 1 round, 1 delay; reducescatter: 2 delays, and bytes "
                      "that do not grow with P",
-             .use = "very slow links: three orders of magnitude fewer bytes at the accuracy of "
-                    "momentum SGD",
+             .use = "very slow links: about a thousand times fewer bytes. The paper reports no "
+                    "loss; here it lost 5.2 points in 4 epochs of ResNet-20",
              .limit = "density=1,values=f32 with masking=yes: plain SGD, bit for bit; with "
                       "masking=no: momentum SGD, bit for bit on one rank"},
     .program = &tg__default_program,

@@ -32,8 +32,8 @@ const tg__method_def tg__method_topk = {
              .keeps = "1 vector: the residual",
              .cost = "1 pass (r += g, select); 1 round, 1 delay; reducescatter: 2 delays, and "
                      "bytes that do not grow with P",
-             .use = "slow links and few ranks; at lower densities accuracy suffers for lack of "
-                    "momentum correction (dgc has it)",
+             .use = "slow links and few ranks. With strategy ssgd it has no momentum correction; "
+                    "updates, the default with momentum, has",
              .limit = "density=1,values=f32: synchronous SGD, bit for bit"},
     .program = &tg__default_program,
     .codec = "topk",

@@ -341,22 +341,22 @@ class Defaults(CliTest):
             self.assertEqual(done.returncode, 0, done.stderr)
             return done.stderr
 
-        lost = "warning: method powersgd lost 0.10 nats beside dense training (GPT, 12 epochs): see telegrad methods powersgd\n"
+        lost = "warning: method powersgd lost 0.10 nats compared with dense training (GPT, 12 epochs): see telegrad methods powersgd\n"
         self.assertIn(lost, said("--method", "powersgd"))
         self.assertIn(lost, said("--method", "powersgd:rank=4,exchange=ring"))
-        self.assertIn("strategy diloco lost 0.06 nats beside dense training (character LSTM, 3 epochs): see telegrad strategies diloco",
+        self.assertIn("strategy diloco lost 0.06 nats compared with dense training (character LSTM, 3 epochs): see telegrad strategies diloco",
                       said("--model", "lstm:hidden=4,embed=4", "--strategy", "diloco"))
         for args, warning in (
-                (["--method", "cltk"], "cltk lost 0.61 nats beside dense training (GPT, 4 epochs): see"),
+                (["--method", "cltk"], "cltk lost 0.61 nats compared with dense training (GPT, 4 epochs): see"),
                 (["--method", "cltk:density=0.005"],
-                 "cltk lost 0.61 nats beside dense training (GPT, 4 epochs), and a lower density than 0.01 may lose more: see"),
+                 "cltk lost 0.61 nats compared with dense training (GPT, 4 epochs), and a lower density than 0.01 may lose more: see"),
                 (["--method", "cltk:density=0.02"],
-                 "cltk:density=0.04 lost 0.44 nats beside dense training (GPT, 4 epochs), and a lower density than 0.04 may lose more: see"),
-                (["--strategy", "sparseloco"], "sparseloco lost 0.54 nats beside dense training (GPT, 4 epochs): see"),
+                 "cltk:density=0.04 lost 0.44 nats compared with dense training (GPT, 4 epochs), and a lower density than 0.04 may lose more: see"),
+                (["--strategy", "sparseloco"], "sparseloco lost 0.54 nats compared with dense training (GPT, 4 epochs): see"),
                 (["--strategy", "dga:delay=20"],
-                 "dga:delay=4 lost 0.17 nats beside dense training (GPT, 4 epochs), and a longer delay than 4 may lose more: see"),
+                 "dga:delay=4 lost 0.17 nats compared with dense training (GPT, 4 epochs), and a longer delay than 4 may lose more: see"),
                 (["--method", "powersgd:rank=2"],
-                 "powersgd lost 0.10 nats beside dense training (GPT, 12 epochs), and a lower rank than 4 may lose more: see")):
+                 "powersgd lost 0.10 nats compared with dense training (GPT, 12 epochs), and a lower rank than 4 may lose more: see")):
             self.assertIn(f"warning: {args[0][2:]} {warning} telegrad ", said(*args))
         for args in (["--method", "powersgd:rank=8"], ["--method", "powersgd:rank=2,warm=no"], ["--method", "powersgd:exchange=none"],
                      ["--strategy", "dga:delay=2"], ["--strategy", "od", "--method", "powersgd"], ["--strategy", "cd:k=1", "--method", "cltk"],

@@ -111,7 +111,7 @@ class Methods(CliTest):
         self.assertEqual(shown, measured)
         self.assertGreater(len(shown), 20)
         card = " ".join(self.ok("strategies", "diloco").split())
-        self.assertIn("loses diloco:every=20, beside dense training: 0.09 nats (GPT, 4 epochs)", card)
+        self.assertIn("loses diloco:every=20, compared with dense training: 0.09 nats (GPT, 4 epochs)", card)
         self.assertNotIn("loses ", self.ok("methods", "dense"))
 
     def test_normal_forms_of_strategies_are_accepted(self):

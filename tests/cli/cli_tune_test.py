@@ -274,7 +274,7 @@ class Tune(CliTest):
                 ([*vary, "--method", "dgc", "--optimizer", "adam"], ['method "dgc" accumulates']),
                 ([*vary, "--workers", "2", "--servers", "1", "--strategy", "server", "--server-mode", "async"],
                  ["--server-mode async: workers make different numbers of steps", "allowed: sum, sync"]),
-                ([*vary, "--workers", "2", "--servers", "1", "--strategy", "server", "--server-deadline", "1s"], ["--server-deadline: workers that are late"]),
+                ([*vary, "--workers", "2", "--servers", "1", "--strategy", "server", "--server-deadline", "1s"], ["'--server-deadline': train has it, and tune does not"]),
                 ([*vary, "--save", "x"], ["unrecognized option '--save': train has it, and tune does not"]),
                 ([*vary, "--no-eval"], ["unrecognized option '--no-eval'"])):
             with self.subTest(args=args):

@@ -103,9 +103,10 @@ class Networks(unittest.TestCase):
         self.make_keys("host-a", "host-b")
         link, = re.findall(r"`--link (\d\w+,\d\w+)`", PAGE)
         runs = {"chmod go-w friends": None, "telegrad key show a.key": None, "telegrad key fingerprint FILE": ("FILE", "a.key"),
+                "telegrad key new b2.key": None,
                 "telegrad train --workers 2": ("2", f"2 {TINY} --steps 4 --link {link}"),
                 "telegrad advise --link RATE,DELAY": ("RATE,DELAY", f"{link} --model mlp:hidden=16")}
-        elsewhere = {"telegrad key new", "telegrad key fingerprint", "telegrad doctor", "telegrad advise", "telegrad serve", "kill -HUP PID"}
+        elsewhere = {"telegrad key fingerprint", "telegrad doctor", "telegrad advise", "telegrad serve", "kill -HUP PID"}
         self.assertEqual(found, runs.keys() | elsewhere)
         printed = {code: self.run_here("host-a", code.replace(*change) if change else code) for code, change in runs.items()}
         self.assertEqual(printed["telegrad key show a.key"].strip(), self.keys["host-a"])
