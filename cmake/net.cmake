@@ -20,7 +20,7 @@ file(GLOB net_sources CONFIGURE_DEPENDS src/net/*.c)
 set(net_tests ${net_sources})
 list(FILTER net_tests INCLUDE REGEX "_test\\.c$")
 list(FILTER net_sources EXCLUDE REGEX "_test\\.c$")
-tg_part_library(net SOURCES ${net_sources} LIBRARIES OpenSSL::SSL OpenSSL::Crypto)
+tg_part_library(net SOURCES ${net_sources} INSIDE OpenSSL::SSL OpenSSL::Crypto)
 # A function's address that is looked up at its first call leaves a copy of all registers, and so of keys.
 foreach(kind shared static)
     target_link_options(telegrad_net_${kind} PRIVATE -Wl,-z,now INTERFACE $<BUILD_INTERFACE:-Wl,-z,now>)

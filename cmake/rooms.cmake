@@ -92,16 +92,17 @@ function(tg_core_library)
 endfunction()
 
 # A library apart from the core, which needs others than the C library: libtelegrad-PART (shared and static) out of these sources.
-function(tg_part_library part) # SOURCES file... LIBRARIES name...
-    cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
+# INSIDE: libraries that its header does not show, so who links the shared library needs none of their files.
+function(tg_part_library part) # SOURCES file... LIBRARIES name... INSIDE name...
+    cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES;INSIDE" ${ARGN})
     add_library(tg_${part} OBJECT ${ARG_SOURCES})
-    target_link_libraries(tg_${part} PRIVATE tg_flags ${ARG_LIBRARIES})
+    target_link_libraries(tg_${part} PRIVATE tg_flags ${ARG_LIBRARIES} ${ARG_INSIDE})
     foreach(kind shared static)
         string(TOUPPER ${kind} KIND)
         add_library(telegrad_${part}_${kind} ${KIND} $<TARGET_OBJECTS:tg_${part}>)
         set_target_properties(telegrad_${part}_${kind} PROPERTIES OUTPUT_NAME telegrad-${part} EXPORT_NAME ${part}_${kind})
         tg_versions(telegrad_${part}_${kind})
-        target_link_libraries(telegrad_${part}_${kind} PRIVATE $<BUILD_INTERFACE:tg_flags_link>
+        target_link_libraries(telegrad_${part}_${kind} PRIVATE $<BUILD_INTERFACE:tg_flags_link> ${ARG_INSIDE}
             PUBLIC telegrad_${kind} ${ARG_LIBRARIES})
     endforeach()
     tg_exports(telegrad_${part}_shared cmake/telegrad-${part}.map)

@@ -36,8 +36,8 @@ static bool is_in_use(int device)
     return state == NULL || state(device, &flags, &active) != 0 || active != 0;
 }
 
-/* If this fails, so do the calls that follow. An error that the caller has left behind is not
- * theirs. */
+/* If this fails, so do the calls that follow. Clears an earlier error of the caller's, which would
+ * be reported as theirs. */
 int tg__gpu_enter(int device)
 {
     int before = device;

@@ -54,6 +54,14 @@ cmake --build fp >/dev/null
 ./fp/codec | grep -q '^40000 bytes became [0-9]*$'
 echo "C by find_package: $(./fp/codec)"
 [ "$net" != net ] || [ -x fp/tcp_server ]
+# Without what only other components need.
+cmake -S "$root/examples/find_package" -B fp2 -DCMAKE_PREFIX_PATH="$dir/usr" -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON \
+    -DCMAKE_DISABLE_FIND_PACKAGE_OpenSSL=ON >/dev/null
+cmake --build fp2 >/dev/null
+./fp2/codec | grep -q '^40000 bytes became [0-9]*$'
+printf 'cmake_minimum_required(VERSION 3.20)\nproject(x C)\nfind_package(telegrad REQUIRED COMPONENTS net)\n' >CMakeLists.txt
+if cmake -B fp3 -DCMAKE_PREFIX_PATH="$dir/usr" >fp3.log 2>&1; then echo "component net was found"; exit 1; fi
+grep -q 'component "net": allowed: MPI, NET, CUDA' fp3.log
 
 cc -std=c17 -Wall -Wextra -Werror "$root/examples/sockets.c" "$root/examples/socket_transport.c" "$root/examples/socket_mesh.c" \
     $(pkg-config --cflags --libs telegrad) -o sockets

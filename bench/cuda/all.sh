@@ -5,13 +5,13 @@
 #
 # TESTS_DIR (build/dev) has the tests and BENCH_DIR (build/release) the benchmarks; they may be built on another machine
 # (bench/cuda/pack.sh). PYTHON (python3) runs what needs PyTorch, which is left out without it. The tests run at the same time. A step
-# that fails or takes more than LIMIT seconds (300) is named, and the others go on. ONLY names the steps to take. Writes OUT_DIR/*.log
+# that fails or takes more than LIMIT seconds (420) is named, and the others go on. ONLY names the steps to take. Writes OUT_DIR/*.log
 # of tests and OUT_DIR/*.jsonl; ends with status 1 if a step failed.
 set -u
 [ $# -ge 1 ] && [ $# -le 3 ] || { sed -n '4,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 cd "$(dirname "$0")/../.." || exit 1
-out=$1 tests=${2:-build/dev} bench=${3:-build/release} python=${PYTHON:-python3} limit=${LIMIT:-300}
-mkdir -p "$out" && rm -f "$out/failed" || exit 1
+out=$1 tests=${2:-build/dev} bench=${3:-build/release} python=${PYTHON:-python3} limit=${LIMIT:-420}
+mkdir -p "$out" && rm -f "$out/failed" "$out/taken" || exit 1
 export PYTHONPATH="$PWD/python${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1
 export LD_LIBRARY_PATH="$(realpath "$tests")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
@@ -19,6 +19,7 @@ export LD_LIBRARY_PATH="$(realpath "$tests")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH
 step() {
     case " ${ONLY:-$1} " in *" $1 "*) ;; *) return ;; esac
     name=$1 file=$2 begin=$(date +%s)
+    echo "$name" >>"$out/taken"
     shift 2
     timeout "$limit" "$@" >"$out/$file" 2>"$out/$name.err"
     status=$?
@@ -53,4 +54,5 @@ if "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/
 else
     echo "compare-torch, ddp-resnet50, ddp-gpt2: skipped: $python has no PyTorch with a GPU"
 fi
-[ ! -s "$out/failed" ]
+[ ! -s "$out/failed" ] || exit 1
+[ -e "$out/taken" ] || { echo "all.sh: ONLY=\"$ONLY\" names no step" >&2; exit 2; }

@@ -11,7 +11,7 @@ to=$1 tests=${2:-build/dev} bench=${3:-build/release}
 mkdir -p "$to"
 cp "$tests"/*_gpu_test "$bench"/bench_coders "$bench"/bench_reducers python/telegrad/_c.py "$to"
 for part in '' -net -cuda; do # by the names that the loader looks for
-    library=$(realpath "$tests/libtelegrad$part.so")
+    library=$(realpath "$bench/libtelegrad$part.so")
     cp "$library" "$to/libtelegrad$part.so"
     cp "$library" "$to/$(objdump -p "$library" | sed -n 's/^ *SONAME *//p')"
 done

@@ -4,6 +4,7 @@
 #include "command/output/console.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@ static void occupy_standard_fds(void)
 void output_open(void)
 {
     occupy_standard_fds();
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of write (EFBIG) */
     FILE *out = tg_stream_open(STDOUT_FILENO, &write_error);
     if (!out)
         return;

@@ -5,7 +5,8 @@
  *     tg_codec_encode(codec, NULL, &g, frame, tg_codec_bound(codec, n), &len);
  *
  * Frames have the same bytes as those that the host encodes, so ranks with and without a GPU can
- * form one job. */
+ * form one job. A call that works on a GPU restores the calling thread's current device, unless the
+ * process does not use that device: then the array's becomes the current one. */
 #ifndef TELEGRAD_CUDA_H
 #define TELEGRAD_CUDA_H
 

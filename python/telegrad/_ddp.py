@@ -219,7 +219,7 @@ class DdpHook:
         """On a GPU: what this thread gives it goes to a stream beside that of the backward pass."""
         if job.ready is None:
             return contextlib.nullcontext()
-        torch.cuda.set_device(job.buffer.device)  # of this thread: going back to another GPU would make a context on that one
+        torch.cuda.set_device(job.buffer.device)  # torch.cuda.stream restores the thread's device: a context for it, if that is another
         stream = self._streams.get(job.buffer.device)
         if stream is None:
             stream = self._streams[job.buffer.device] = torch.cuda.Stream(job.buffer.device)

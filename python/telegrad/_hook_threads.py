@@ -9,8 +9,8 @@ from telegrad import _network
 
 class HookThreads:
     """One thread starts the exchanges of all hooks of a network, another waits for them. Both take them in the order in which DDP called
-    the hooks. That order is the same on all ranks, so all of them create their reducers in the same order, also if several models have a
-    part in one backward pass. The threads block in C, and hold no interpreter lock there."""
+    the hooks. For models on one device that order is the same on all ranks, so all of them create their reducers in the same order, also
+    if several models have a part in one backward pass. The threads block in C, and hold no interpreter lock there."""
 
     def __init__(self, net: telegrad.Network) -> None:
         self._net = net
@@ -47,7 +47,8 @@ class HookThreads:
 
     def _end(self) -> None:
         """The network is closed, or the interpreter exits (then net.stop() has ended what waits)."""
-        if any([hook.end() for hook in self._hooks]):
+        hooks, self._hooks = self._hooks, []
+        if any([hook.end() for hook in hooks]):
             self._net.stop()
         self._to_start.put(None)
         for thread in self._threads:
@@ -55,5 +56,5 @@ class HookThreads:
                 thread.join(10)
         if _network.exiting:
             return
-        for hook in self._hooks:
+        for hook in hooks:
             hook.ended()

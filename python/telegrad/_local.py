@@ -377,11 +377,12 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         with self._lock, torch.no_grad():
             pull(self._tensors)
             check(_c.tg_session_finish(self.handle()))  # nothing may be in flight when it ends
+            push(self._tensors)
             self.optimizer.load_state_dict(mean_of([(share, state["optimizer"]) for share, state in taken]))
             self.close()
             self._create()
             try:
-                self._load([state["session"].contiguous() for _, _, state in states], int(first["size"]))
+                self._load([state["session"].cpu().contiguous() for _, _, state in states], int(first["size"]))
             except Error:
                 self.close()
                 raise

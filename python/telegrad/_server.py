@@ -13,7 +13,7 @@ from telegrad._checks import check_rules, check_settings, check_text
 from telegrad._errors import ArgumentError, PeerError, StateError, check
 from telegrad._network import _STOP_S, Key
 from telegrad._spread import add
-from telegrad._tensors import Tensor, fetch, finish_copies, host_memory, push, unscaled
+from telegrad._tensors import Tensor, check_tensor, fetch, finish_copies, host_memory, push, unscaled
 
 _SAY_S = 10  # of a wait, when it is told first
 _wait_function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
@@ -148,12 +148,13 @@ class Worker(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self.net, self.optimizer, self.mode, self.seat, self.seats = net, net.optimizer, net.mode, net.seat, net.seats
-        self._tensors = _tensors_of(model)
+        self._tensors = [Tensor(model, name, p, True) for name, p in _trained(model).items()]
         self._left_out, self._late, self._ratio = 0, 0, 0.0
         super().__init__([t.tensor for t in self._tensors], {"lr": float(lr)})
         self._complete = True
         # The gradients, side by side: the session does not copy these.
-        self._gradients = host_memory([sum(t.memory.numel() for t in self._tensors)], self._tensors[0].tensor)
+        on_gpu = [t.tensor for t in self._tensors if t.tensor.is_cuda]
+        self._gradients = host_memory([sum(t.memory.numel() for t in self._tensors)], (on_gpu or [self._tensors[0].tensor])[0])
         pieces = self._gradients.split([t.memory.numel() for t in self._tensors])
         self._views = [piece.view(t.memory.shape) for piece, t in zip(pieces, self._tensors)]
         self._session = _Session(net, config, (uses, self._tensors, self._gradients))
@@ -267,11 +268,11 @@ class Worker(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
             self.close()
 
 
-def _tensors_of(model: torch.nn.Module) -> List[Tensor]:
-    tensors = [Tensor(model, name, p, True) for name, p in model.named_parameters() if p.requires_grad and p.numel() > 0]
-    if not tensors:
+def _trained(model: torch.nn.Module) -> Dict[str, torch.Tensor]:
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad and p.numel() > 0}
+    if not trained:
         raise ArgumentError("model: no parameter of it requires a gradient: allowed: a model to train")
-    return tensors
+    return trained
 
 
 def server(model: torch.nn.Module, address: Texts, method: str = "dense", *, lr: float, server_key: Optional[Texts] = None,
@@ -338,7 +339,8 @@ def server(model: torch.nn.Module, address: Texts, method: str = "dense", *, lr:
     own_method = check_text("method", method)
     texts = [f"{pattern}={value}".encode() for pattern, value in check_rules(rules).items()]
     listed = (ctypes.c_char_p * len(texts))(*texts)
-    _tensors_of(model)  # refuses what cannot be trained before anybody is called
+    for name, p in _trained(model).items():  # before anybody is called
+        check_tensor("parameter", name, p)
     wanted = expected_mode(mode, staleness)
     config = _c.tg_session_config(
         struct_size=ctypes.sizeof(_c.tg_session_config), method=own_method, strategy=b"server", seed=seed, steps_per_epoch=steps_per_epoch,

@@ -37,11 +37,11 @@ def spread(config: Any, net: Network, others: Dict[str, torch.Tensor]) -> None:
     check(_c.tg_session_create(ctypes.byref(own), net.handle(), ctypes.byref(handle)))
     assert handle.value is not None
     try:
-        trained, copies = torch.zeros(1), {}
+        trained, copies = torch.zeros(1, dtype=torch.float32, device="cpu"), {}
         add(handle.value, "(none)", trained, _c.TG_TENSOR_TRAINED)
         for name, t in others.items():
             values = t.to("cpu").contiguous().reshape(-1).view(torch.uint8)
-            copies[name] = torch.zeros((values.numel() + 3) // 4)
+            copies[name] = torch.zeros((values.numel() + 3) // 4, dtype=torch.float32, device="cpu")
             copies[name].view(torch.uint8)[:values.numel()].copy_(values)
             add(handle.value, f"{name} ({str(t.dtype)[6:]})", copies[name], _c.TG_TENSOR_RANK0)
         check(_c.tg_session_begin(handle.value))

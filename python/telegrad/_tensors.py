@@ -15,8 +15,8 @@ def lies_apart(tensor: torch.Tensor) -> bool:
 
 
 def host_memory(shape: Iterable[int], beside: torch.Tensor) -> torch.Tensor:
-    """Zeros of float32, which the device of `beside` copies from and to without the processor if it is a GPU."""
-    return torch.zeros(tuple(shape), pin_memory=beside.is_cuda)
+    """Zeros of float32; pinned if `beside` is on a GPU."""
+    return torch.zeros(tuple(shape), dtype=torch.float32, device="cpu", pin_memory=beside.is_cuda)
 
 
 def fetch(host: torch.Tensor, tensor: torch.Tensor) -> None:
@@ -39,18 +39,22 @@ def finish_copies(tensors: Iterable[torch.Tensor]) -> None:
         torch.cuda.current_stream(device).synchronize()
 
 
+def check_tensor(what: str, name: str, tensor: torch.Tensor) -> None:
+    """Refuse one that a session cannot take."""
+    if tensor.dtype not in TAKEN:
+        raise UnsupportedError(f"{what} {name}: it is {str(tensor.dtype)[6:]}: allowed: float32, bfloat16, float16", "TG_E_UNSUPPORTED")
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise UnsupportedError(f"{what} {name}: it is on {tensor.device}: allowed so far: tensors on CUDA devices and in host memory (cpu)",
+                               "TG_E_UNSUPPORTED")
+    if tensor.layout != torch.strided:
+        raise UnsupportedError(f"{what} {name}: its layout is {tensor.layout}: allowed: a dense tensor", "TG_E_UNSUPPORTED")
+
+
 class Tensor:
     """A tensor of the model, and the float32 memory that the session works on: its own, or a copy of it."""
 
     def __init__(self, model: torch.nn.Module, name: str, tensor: torch.Tensor, trained: bool) -> None:
-        what = "parameter" if trained else "buffer"
-        if tensor.dtype not in TAKEN:
-            raise UnsupportedError(f"{what} {name}: it is {str(tensor.dtype)[6:]}: allowed: float32, bfloat16, float16", "TG_E_UNSUPPORTED")
-        if tensor.device.type not in ("cpu", "cuda"):
-            raise UnsupportedError(f"{what} {name}: it is on {tensor.device}: allowed so far: tensors on CUDA devices and in host memory "
-                                   "(cpu)", "TG_E_UNSUPPORTED")
-        if tensor.layout != torch.strided:
-            raise UnsupportedError(f"{what} {name}: its layout is {tensor.layout}: allowed: a dense tensor", "TG_E_UNSUPPORTED")
+        check_tensor("parameter" if trained else "buffer", name, tensor)
         self.name, self.tensor, self.trained = name, tensor, trained
         module, _, self.attribute = name.rpartition(".")
         self.owner = model.get_submodule(module)
@@ -94,7 +98,8 @@ def push(tensors: List[Tensor]) -> None:
 
 
 def are_finite(values: List[torch.Tensor]) -> bool:
-    """A sum tells of most; one of 16 bits may overflow though its terms are finite. A GPU is asked once."""
+    """Sums are checked first, with one wait for each device. A finite sum has finite terms. A sum that is not finite may be an overflow,
+    so then the terms are checked."""
     sums = [v.sum().float() for v in values]
     if not values or all(bool(torch.isfinite(torch.stack([s for s in sums if s.device == device])).all())
                          for device in {s.device for s in sums}):

@@ -372,7 +372,7 @@ void tg__outer_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__act
 }
 
 /* While steps are synchronous, A follows w. Later, only the step that ends the fragment's round
- * reads w, and only its result changes w. */
+ * reads w, and only the result of its exchange changes w. */
 bool tg__outer_touches(const tg__strategy *s, uint64_t t, uint32_t bucket, bool in_step)
 {
     const outer *o = s->impl;

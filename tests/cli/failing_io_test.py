@@ -2,8 +2,9 @@
 written under a name, and what was there before is as it was. The calls are failed by tests/failing_io.c, preloaded."""
 import errno
 import os
+import subprocess
 import unittest
-from cli_tool import CliTest, TINY, records, run
+from cli_tool import CliTest, TELEGRAD, TINY, records, run
 from same_hash_test import params_hash
 
 SHIM = os.environ["FAILING_IO_SHIM"]
@@ -30,6 +31,15 @@ class FailingIo(CliTest):
         self.assertTrue(os.path.exists(os.path.join(folder, newest, "COMMIT")))
         self.assertIn("accuracy", self.ok("eval", "--resume", folder))
         self.assertEqual(params_hash(self.ok(*JOB, "--steps", "6", "--resume", folder)), whole, (call, part))
+
+    def test_files_that_may_not_grow(self):
+        """A limit on the size of files (ulimit -f) is an error like any other."""
+        limited = ["bash", "-c", 'ulimit -f 8; exec "$@"', "bash", TELEGRAD, *JOB[:1], "--model", "mlp:hidden=64", *JOB[3:], "--steps", "3"]
+        for option in ("--save", "--save-weights"):
+            done = subprocess.run([*limited, option, self.path("out")], capture_output=True, text=True, timeout=100)
+            self.assertEqual(done.returncode, 1, (option, done.stderr))
+            self.assertIn("File too large", done.stderr)
+            self.assertFalse(os.path.exists(self.path("out")))
 
     def test_checkpoints(self):
         whole = params_hash(self.ok(*JOB, "--steps", "6"))

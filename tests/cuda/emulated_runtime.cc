@@ -178,7 +178,10 @@ cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned)
 cudaError_t cudaFreeHost(void *p)
 {
     const locked lock(mutex);
-    return p == nullptr ? cudaSuccess : release(p, pinned_memory);
+    if (p == nullptr)
+        return cudaSuccess;
+    finish_all();
+    return release(p, pinned_memory);
 }
 cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned)
 {
@@ -191,6 +194,7 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned)
 cudaError_t cudaHostUnregister(void *p)
 {
     const locked lock(mutex);
+    finish_all();
     return pinned_memory.erase(static_cast<char *>(p)) == 1
                ? cudaSuccess
                : fail(cudaErrorHostMemoryNotRegistered);
@@ -267,10 +271,6 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
     finish(known(stream));
     return cudaSuccess;
 }
-cudaError_t cudaStreamQuery(cudaStream_t stream)
-{
-    return cudaStreamSynchronize(stream);
-}
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
     const locked lock(mutex);
@@ -308,10 +308,6 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     if (event->last != nullptr && !event->last->over)
         finish(known(event->stream), event->last.get());
     return cudaSuccess;
-}
-cudaError_t cudaEventQuery(cudaEvent_t event)
-{
-    return cudaEventSynchronize(event);
 }
 cudaError_t cudaDeviceSynchronize(void)
 {

@@ -263,6 +263,25 @@ class Runs(unittest.TestCase):
             self.assertEqual(found[0][1], tensors * rounds.get(spec, found[0][1] // tensors), spec)
             self.assertLessEqual(found[0][1], tensors * 2 * steps)
 
+    def test_other_defaults(self):
+        """PyTorch's default type and device are not those of what C works on."""
+        def body(net):
+            model = made(net.rank, torch.bfloat16)
+            model[3].weight.requires_grad_(False)
+            opt = Local(torch.optim.SGD([p for p in model.parameters() if p.requires_grad], 0.1), model, "local:every=1", net)
+            begun = values(model)
+            train(opt, model, net.rank, 0, 3, dtype=torch.bfloat16)
+            state = opt.state_dict()
+            opt.load_state_dict(state)
+            return torch.cat([begun, weights(model)])
+        for dtype in (torch.float64, torch.bfloat16):
+            torch.set_default_dtype(dtype)
+            try:
+                found = ranks.in_threads(2, body)
+            finally:
+                torch.set_default_dtype(torch.float32)
+            self.assertTrue(torch.equal(*found) and bool(torch.isfinite(found[0]).all()), dtype)
+
     def test_tensors_outside_the_optimizer(self):
         """All get rank 0's; buffers are resumed."""
         class Model(torch.nn.Module):
