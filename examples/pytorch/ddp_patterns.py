@@ -2,7 +2,7 @@
 
 A small network learns the glyph-like patterns that it draws itself, so nothing is downloaded.
 """
-import sys
+import argparse
 
 import torch
 import torch.distributed as dist
@@ -10,7 +10,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 import telegrad.torch
 
-METHOD = sys.argv[1] if len(sys.argv) > 1 else "topk:density=0.01"
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("method", nargs="?", default="topk:density=0.01", metavar="METHOD", help="how gradients are coded (%(default)s)")
+METHOD = parser.parse_args().method
 
 
 def batch(step, rank, size=64):

@@ -1,6 +1,5 @@
 """Connections with parameter servers (telegrad serve)."""
 import ctypes
-import logging
 import operator
 import time
 from typing import Any, List, Optional, Sequence, Union
@@ -9,8 +8,8 @@ from telegrad import _c
 from telegrad._checks import check_text
 from telegrad._errors import ArgumentError, Error, MismatchError, check
 from telegrad._network import Key, Network, _check_key, _check_public, _Joining, _stop_function
+from telegrad._waits import log
 
-log = logging.getLogger("telegrad")
 _AGAIN_S = 60.0  # until the same words are said again
 
 Texts = Union[str, Sequence[str]]

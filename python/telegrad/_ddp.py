@@ -11,6 +11,7 @@ from telegrad._checks import check_settings, check_text
 from telegrad._errors import ArgumentError, MismatchError, NonFiniteError, StateError, UnsupportedError, check
 from telegrad._hook_threads import HookThreads
 from telegrad._node import Node
+from telegrad._waits import LongWait
 from telegrad._parts import (VERSION, Kept, Methods, Part, check_parameter, check_scaler, cut, inherited, ratio_of, rescaled, sent_by,
                               slot_name, view)
 
@@ -151,9 +152,11 @@ class DdpHook:
     def _after_backward(self) -> None:
         """Before DDP waits: raise failures with their class, which DDP would lose."""
         self._share()
+        wait = LongWait()
         with self._changed:
             while self._pending > 0 and self._failed is None:
-                self._changed.wait()
+                self._changed.wait(5)
+                wait.tell()
         if self._failed is not None:
             raise self._failed
         if self._complete and (self._unused or (self._refusal is not None and self._scaler is None)):
@@ -405,7 +408,7 @@ class DdpHook:
 
 
 def ddp(model: Any, spec: str, net: telegrad.Network, *, node: Any = None, rules: Optional[Mapping[str, str]] = None,
-        scaler: Any = None, optimizer: Any = None, seed: int = 0, total_steps: int = 0, steps_per_epoch: int = 0, timeout: float = 60,
+        scaler: Any = None, optimizer: Any = None, seed: int = 0, total_steps: int = 0, steps_per_epoch: int = 0, timeout: float = 600,
         threads: int = 1) -> DdpHook:
     """Exchange the gradients of a DistributedDataParallel in compressed form. All ranks call it, before the first step.
 
@@ -441,6 +444,7 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, node: Any = None, rules
     (10, 1)
     """
     from torch.nn.parallel import DistributedDataParallel
+    model = getattr(model, "_orig_mod", model)  # of torch.compile
     if not isinstance(model, DistributedDataParallel):
         raise ArgumentError(f"model: a {type(model).__name__}: allowed: a torch.nn.parallel.DistributedDataParallel")
     check_text("spec", spec)
@@ -469,8 +473,8 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, node: Any = None, rules
             raise UnsupportedError(f"parameter {path + '.' if path else ''}weight: its gradient is sparse: allowed: "
                                    f"{type(module).__name__}(..., sparse=False)", "TG_E_UNSUPPORTED")
     settings = {"total_steps": total_steps, "steps_per_epoch": steps_per_epoch, "timeout": timeout, "threads": threads}
-    methods = Methods(spec, rules, [name for name, p in parameters.items() if p.requires_grad], **settings)
-    methods.check_optimizer(optimizer, torch.distributed.get_rank(model.process_group))
+    methods = Methods(spec, rules, list(parameters), **settings)
+    methods.check_optimizer(optimizer, torch.distributed.get_rank(model.process_group), list(parameters.values()))
     if levels is not None:
         levels.check(net, torch.distributed.get_world_size(model.process_group), [p for p in parameters.values() if p.requires_grad])
     hook = DdpHook(model, methods, net, levels, scaler, seed, settings)

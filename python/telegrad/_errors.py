@@ -176,6 +176,8 @@ def failure(status: int) -> Error:
     name = _c.tg_status_name(status) or b""
     if "the number of steps in an epoch is not known here" in text:
         text += ", or the argument steps_per_epoch="
+    if " sent nothing for " in text:
+        text += ": allow more time with timeout="
     return _CLASSES.get(status, Error)(text, name.decode())
 
 

@@ -213,7 +213,7 @@ class FsdpHook:
 
 
 def fsdp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mapping[str, str]] = None, scaler: Any = None,
-         optimizer: Any = None, seed: int = 0, total_steps: int = 0, steps_per_epoch: int = 0, timeout: float = 60,
+         optimizer: Any = None, seed: int = 0, total_steps: int = 0, steps_per_epoch: int = 0, timeout: float = 600,
          threads: int = 1) -> FsdpHook:
     """Average the gradients of an FSDP2 model over replicas in compressed form. All ranks call it, before the first step.
 
@@ -262,8 +262,9 @@ def fsdp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mappin
     if any(p.is_cuda for p in parameters.values()):
         check(_c.tg_cuda_attach())
     settings = {"total_steps": total_steps, "steps_per_epoch": steps_per_epoch, "timeout": timeout, "threads": threads}
-    methods = Methods(spec, rules, list(parameters), **settings)
-    methods.check_optimizer(optimizer, net.rank)
+    every = dict(model.named_parameters())
+    methods = Methods(spec, rules, list(every), **settings)
+    methods.check_optimizer(optimizer, net.rank, list(every.values()))
     hook = FsdpHook(model, methods, net, scaler, seed, settings)
     shards, ranks = torch.distributed.get_world_size(hook._shard_group), torch.distributed.get_world_size()
     if shards * net.size != ranks:

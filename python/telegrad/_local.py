@@ -83,7 +83,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
 
     def __init__(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module, spec: str, net: Network, *,
                  method: Optional[str] = None, rules: Optional[Dict[str, str]] = None, samples: int = 0, bucket_bytes: int = 0,
-                 seed: int = 0, total_steps: int = 0, steps_per_epoch: int = 0, timeout: float = 60, threads: int = 1) -> None:
+                 seed: int = 0, total_steps: int = 0, steps_per_epoch: int = 0, timeout: float = 600, threads: int = 1) -> None:
         # not super().__init__, which would make groups and a state of its own beside those of the optimizer
         self._handle: Optional[int] = None
         self._pid = os.getpid()
@@ -126,7 +126,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
             job=job.encode(), stop=ctypes.addressof(net._stop))
         self._create()
         try:
-            check(_c.tg_session_begin(self.handle()))
+            self._call(_c.tg_session_begin)
             for group in groups(others):
                 spread(self._config, net, group)
         except BaseException:
@@ -154,6 +154,11 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         if self._handle is None:
             raise StateError("the optimizer is closed, or its step or its load_state_dict has failed")
         return self._handle
+
+    def _call(self, function: Callable[..., int], *arguments: Any) -> None:
+        """Of the session, which works on the tensors meanwhile, and may wait for other ranks."""
+        handle, uses = self.handle(), self._tensors
+        self.net._wait(lambda uses=uses: check(function(handle, *arguments)))  # type: ignore[misc]
 
     # ---- as every optimizer -----------------------------------------------------------------------------------------
 
@@ -235,7 +240,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         sends = self._send_gradients(handle)
         turn = _c.tg_turn(struct_size=ctypes.sizeof(_c.tg_turn))
         pull(in_deliver)
-        check(_c.tg_session_deliver(handle, ctypes.byref(turn)))
+        self._call(_c.tg_session_deliver, ctypes.byref(turn))
         push(in_deliver)
         if turn.resets:
             self.optimizer.state.clear()
@@ -247,7 +252,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
             self._left_out += 1
         pull(in_step)
         info = _c.tg_step_info(struct_size=ctypes.sizeof(_c.tg_step_info))
-        check(_c.tg_session_step(handle, ctypes.byref(info)))
+        self._call(_c.tg_session_step, ctypes.byref(info))
         push(in_step)
         if info.skipped:
             self._heal()
@@ -315,7 +320,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         with self._lock, torch.no_grad():
             self._check()
             pull(self._tensors)
-            check((_c.tg_session_eval_begin if begins else _c.tg_session_eval_end)(self.handle()))
+            self._call(_c.tg_session_eval_begin if begins else _c.tg_session_eval_end)
             push(self._tensors)
 
     def finish(self) -> None:
@@ -324,7 +329,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         with self._lock, torch.no_grad():
             self._check()
             pull(self._tensors)
-            check(_c.tg_session_finish(self.handle()))
+            self._call(_c.tg_session_finish)
             push(self._tensors)
 
     @property
@@ -350,7 +355,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
             self._check()
             pull(self._tensors)
             bytes_, length = ctypes.c_void_p(), ctypes.c_size_t()
-            check(_c.tg_session_save_memory(self.handle(), ctypes.byref(bytes_), ctypes.byref(length)))
+            self._call(_c.tg_session_save_memory, ctypes.byref(bytes_), ctypes.byref(length))
             assert bytes_.value is not None
             memory = (ctypes.c_uint8 * length.value).from_address(bytes_.value)
             session = torch.frombuffer(memory, dtype=torch.uint8).clone()
@@ -376,7 +381,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
             raise MismatchError(f"load_state_dict: the state has the buffers {sorted(buffers)}, but this model has {sorted(self._buffers)}")
         with self._lock, torch.no_grad():
             pull(self._tensors)
-            check(_c.tg_session_finish(self.handle()))  # nothing may be in flight when it ends
+            self._call(_c.tg_session_finish)  # nothing may be in flight when it ends
             push(self._tensors)
             self.optimizer.load_state_dict(mean_of([(share, state["optimizer"]) for share, state in taken]))
             self.close()
@@ -397,11 +402,11 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
     def _load(self, states: List[torch.Tensor], ranks: int) -> None:
         """What `ranks` ranks have saved: that of this rank if they are as many as now, else those of all."""
         if ranks == self.net.size:
-            check(_c.tg_session_load_memory(self.handle(), states[0].data_ptr(), states[0].numel()))
+            self._call(_c.tg_session_load_memory, states[0].data_ptr(), states[0].numel())
             return
         where = (ctypes.c_void_p * ranks)(*(s.data_ptr() for s in states))
         lengths = (ctypes.c_size_t * ranks)(*(s.numel() for s in states))
-        check(_c.tg_session_take_memory(self.handle(), where, lengths, ranks))
+        self._call(_c.tg_session_take_memory, where, lengths, ranks)
         resumed = _c.tg_resumed(struct_size=ctypes.sizeof(_c.tg_resumed))
         check(_c.tg_session_resumed(self.handle(), ctypes.byref(resumed)))
         anew = resumed.anew.decode() if resumed.anew else ""

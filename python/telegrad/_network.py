@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 from telegrad import _c
 from telegrad._checks import check_seconds, check_whole, text_of
 from telegrad._errors import ArgumentError, StateError, StoppedError, check
+from telegrad._waits import Calls
 
 
 def check_network(value: object) -> None:
@@ -97,6 +98,7 @@ class Network:
         self._handles: Dict[int, Callable[[int], None]] = {}
         self._before_close: List[Callable[[], None]] = []
         self._hook_threads: Any = None  # of hooks for DistributedDataParallel
+        self._calls: Optional[Calls] = None
         head = _c.tg_transport.from_address(transport)
         self.rank: int = head.rank
         self.size: int = head.size
@@ -151,6 +153,17 @@ class Network:
             raise StateError("the network is closed")
         return self._transport
 
+    def _wait(self, body: Callable[[], None]) -> None:
+        """Run a call of C that may wait for other ranks. In the main thread an exception of a signal's handler, such as
+        KeyboardInterrupt, ends it."""
+        transport = _c.tg_transport.from_address(self.handle())
+        if threading.current_thread() is not threading.main_thread() or not transport.any_thread or exiting:
+            body()
+            return
+        if self._calls is None:
+            self._calls = Calls()
+        self._calls.call(body, self.stop)
+
     def stop(self) -> None:
         """End all waits, from any thread: a call that still waits a second later raises `StoppedError`, and this rank
         leaves the job."""
@@ -169,6 +182,8 @@ class Network:
             self._free(handle)
         transport, self._transport = self._transport, None
         _c.tg_transport_destroy(transport)
+        if self._calls is not None:
+            self._calls.end()
 
     def _free(self, handle: int) -> None:
         """Destroy what has this handle, once."""

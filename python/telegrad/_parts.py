@@ -1,6 +1,7 @@
 """A vector of gradients in parts: the parameters that share a method, a reducer for each. Used by the hooks of telegrad.torch."""
 import ctypes
 import fnmatch
+import math
 import re
 import warnings
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
@@ -9,7 +10,7 @@ import torch
 import telegrad
 from telegrad import _c
 from telegrad._checks import check_rules
-from telegrad._errors import ArgumentError, MismatchError, UnsupportedError, check
+from telegrad._errors import ArgumentError, MismatchError, NonFiniteError, UnsupportedError, check
 from telegrad._takeover import memory_of, piece
 
 VERSION = 2  # of a hook's state
@@ -73,12 +74,13 @@ class Methods:
     """Which method a parameter has."""
 
     def __init__(self, spec: str, rules: Optional[Mapping[str, str]], names: Sequence[str], **settings: Any) -> None:
-        self.spec, self.rules = spec, check_rules(rules)
+        """names: of all parameters, also of those without gradients"""
+        self.spec = spec  # in rules the command calls it f32
+        self.rules = {pattern: "dense" if text == "f32" else text for pattern, text in check_rules(rules).items()}
         for pattern in self.rules:
             if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
                 raise ArgumentError(f"rules: {pattern!r} matches no parameter: allowed: patterns of names as in "
-                                    f"model.named_parameters(), such as {names[0]!r}" if names else
-                                    "rules: the model has no parameters with gradients")
+                                    f"model.named_parameters(), such as {names[0]!r}" if names else "rules: the model has no parameters")
         with telegrad.Network.local(1)[0] as alone:  # a wrong spec is refused now, not in the first backward pass
             for text in (spec, *self.rules.values()):
                 telegrad.Reducer(text, 1, alone, **settings)
@@ -87,16 +89,19 @@ class Methods:
         """The first rule that matches applies."""
         return next((spec for pattern, spec in self.rules.items() if fnmatch.fnmatchcase(name, pattern)), self.spec)
 
-    def check_optimizer(self, optimizer: Any, rank: int) -> None:
-        """Errors are raised on every rank; rank 0 warns."""
+    def check_optimizer(self, optimizer: Any, rank: int, parameters: Sequence[torch.Tensor]) -> None:
+        """Errors are raised on every rank; rank 0 warns. parameters: the model's"""
         if optimizer is not None and not hasattr(optimizer, "param_groups"):
             raise ArgumentError(f"optimizer: a {type(optimizer).__name__}: allowed: a torch.optim.Optimizer")
+        own = {id(p) for p in parameters}
+        if optimizer is not None and not any(id(p) in own for group in optimizer.param_groups for p in group["params"]):
+            raise ArgumentError("optimizer: none of its parameters is one of the model's: allowed: the optimizer that updates the model")
         for spec in (self.spec, *self.rules.values()):
             method = spec.partition(":")[0]
             own_momentum = _has_own_momentum(spec)
             text = _doubt(method, own_momentum, optimizer) or _parted(spec, optimizer)
             if text and rank == 0:
-                warnings.warn(text, stacklevel=4)
+                warnings.warn(text, stacklevel=3)
             if optimizer is None or not own_momentum:
                 continue
             for i, group in enumerate(optimizer.param_groups):
@@ -176,7 +181,10 @@ class Part:
 
     def wait(self, vector: torch.Tensor) -> None:
         assert self.reducer is not None
-        check(_c.tg_reducer_wait(self.reducer.handle()))
+        try:
+            self.reducer._wait((vector, self._scratch))
+        except NonFiniteError as error:
+            raise self._named(error) from None
         if self._scratch is not None:
             at = 0
             for begin, end in self.runs:
@@ -184,6 +192,19 @@ class Part:
                 at += end - begin
             self._scratch = None
         self.used = True
+
+    def _named(self, error: NonFiniteError) -> NonFiniteError:
+        """The same, with the name of the parameter."""
+        text = str(error)
+        found = re.search(r"element (\d+) of the gradient", text)
+        at = int(found[1]) if found else -1
+        for name, shape in zip(self.names, self.shapes):
+            size = math.prod(shape)
+            if found and at < size:
+                text = text.replace(found[0], f"element {at} of the gradient of {name}")
+                break
+            at -= size
+        return NonFiniteError(text, error.status)
 
     def memory(self, segments: Optional[Set[int]] = None) -> Memory:
         """A copy of the memory, or of that of some of the parameters."""

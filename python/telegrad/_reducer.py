@@ -2,6 +2,7 @@
 import ctypes
 import os
 import threading
+import time
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from telegrad import _c
@@ -12,6 +13,7 @@ from telegrad._network import Network, check_network
 from telegrad._takeover import memory_of, piece
 
 Shape = Sequence[int]
+_SHORT_S = 1e-4  # a wait that is over sooner is not worth a thread
 
 
 class Operation:
@@ -44,7 +46,10 @@ class Operation:
         reducer = self._reducer
         if reducer is not None:
             with reducer._lock:
-                self._end(reducer, _c.tg_reducer_wait(reducer.handle()))
+                try:
+                    reducer._wait((self._array, self._keep))
+                finally:
+                    self._end(reducer, _c.TG_OK)
         return self._array
 
     def _end(self, reducer: "Reducer", status: int) -> None:
@@ -65,7 +70,8 @@ class Reducer:
     seed             of random numbers; the same on all ranks
     total_steps      planned length of the run, which limits default warm-ups; 0: unknown
     steps_per_epoch  for settings in epochs ("warmup=4ep"); 0: unknown
-    timeout          seconds to wait for a message of another rank
+    timeout          seconds to wait for a message of another rank. A rank that dies is noticed at once, so this is for ranks that
+                     are slow, or cannot be reached any more. Waits of 10 s and more are logged (`logging.getLogger("telegrad")`)
     threads          cores for encoding and decoding
     device           the number of the CUDA device in whose memory the arrays are; None: host memory. Ranks may differ in it: the bits
                      are the same
@@ -84,7 +90,7 @@ class Reducer:
     """
 
     def __init__(self, spec: str, n: int, net: Network, *, segments: Optional[Sequence[Shape]] = None, seed: int = 0,
-                 total_steps: int = 0, steps_per_epoch: int = 0, timeout: float = 60, threads: int = 1,
+                 total_steps: int = 0, steps_per_epoch: int = 0, timeout: float = 600, threads: int = 1,
                  device: Optional[int] = None) -> None:
         self._handle: Optional[int] = None
         self._operation: Optional[Operation] = None
@@ -108,7 +114,8 @@ class Reducer:
         if cut is not None:
             config.segments, config.nsegments = ctypes.addressof(cut), len(cut)
         handle = ctypes.c_void_p()
-        check(_c.tg_reducer_create(text, net.handle(), n, ctypes.byref(config), ctypes.byref(handle)))
+        where = net.handle()
+        net._wait(lambda: check(_c.tg_reducer_create(text, where, n, ctypes.byref(config), ctypes.byref(handle))))
         assert handle.value is not None
         self._handle = handle.value
         net._handles[handle.value] = _c.tg_reducer_destroy
@@ -130,9 +137,19 @@ class Reducer:
         where, dtype, keep = address("array", array, self.n, self._gpu)
         with self._lock:
             check(self._start(where, dtype, stream_of(array, self._gpu) if self._gpu >= 0 else 0))
-            check(_c.tg_reducer_wait(self.handle()))
-        del keep
+            self._wait((array, keep))
         return array
+
+    def _wait(self, uses: object) -> None:
+        """Until the operation under way is finished. uses: what C reads and writes meanwhile"""
+        handle, finished = self.handle(), ctypes.c_bool(False)
+        until = time.perf_counter() + _SHORT_S
+        while True:
+            check(_c.tg_reducer_test(handle, ctypes.byref(finished)))
+            if finished.value or time.perf_counter() > until:
+                break
+        if not finished.value:
+            self.net._wait(lambda uses=uses: check(_c.tg_reducer_wait(handle)))  # type: ignore[misc]
 
     def _start(self, where: int, dtype: int, stream: int) -> int:
         """Begin the mean of what lies there. stream: on a GPU, by which it is valid, and by which the mean will be."""

@@ -95,6 +95,8 @@ def states_of(states: Any, net: Network, own: State, needed: Sequence[str], alik
 
 
 def _check(state: State, wanted: State, what: str, needed: Sequence[str], whose: str = "this rank has", allowed: str = "") -> None:
+    if "version" not in state:
+        raise MismatchError(f"load_state_dict: {what} has no version: allowed: {_RETURNED}")
     for key, value in wanted.items():
         if state.get(key) != value:
             raise MismatchError(f"load_state_dict: {what} has {key}={state.get(key)!r}, but {whose} {key}={value!r}: allowed: "

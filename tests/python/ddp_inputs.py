@@ -1,5 +1,6 @@
 """One rank of ddp_test.py: RANK SIZE PORT WHAT. Passes of other kinds, methods by name, what is
 refused, and one NaN beside PyTorch's PowerSGD hook."""
+import linecache
 import sys
 import warnings
 
@@ -102,7 +103,7 @@ def case_frozen(net):
         whole.left.requires_grad_(False)
         ddp = DistributedDataParallel(whole, bucket_cap_mb=0.01)
         if hook:
-            telegrad.torch.ddp(ddp, "dense", net, rules={"*.bias": "dense"})
+            telegrad.torch.ddp(ddp, "dense", net, rules={"*.bias": "f32", "left.weight": "topk"})
             refused(telegrad.ArgumentError, "matches no parameter", lambda: hooked(net, "dense", rules={"leftover*": "dense"}))
         train(ddp, 3)
         digests.append(digest(ddp))
@@ -204,6 +205,10 @@ def case_refused(net):
         refused(telegrad.UnsupportedError, "mixed_precision", lambda: telegrad.torch.ddp(mixed, "dense", net))
         complex64 = DistributedDataParallel(torch.nn.Linear(4, 4, dtype=torch.complex64))
         refused(telegrad.UnsupportedError, "complex64", lambda: telegrad.torch.ddp(complex64, "dense", net))
+        assert telegrad.torch.ddp(torch.compile(model()), "dense", net).stats()["steps"] == 0
+    other = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), 0.1)
+    refused(telegrad.ArgumentError, "none of its parameters is one of the model's", lambda: telegrad.torch.ddp(model(), "dense", net, optimizer=other))
+    refused(telegrad.MismatchError, "the state has no version", lambda: hooked(net, "dense")[1].load_state_dict({"first.weight": 1}))
     refused(telegrad.MismatchError, "rank 0 of 1", lambda: hooked(telegrad.Network.local(1)[0], "dense"))
     ddp, _ = hooked(net, "dense")
     refused(telegrad.StateError, "once", lambda: telegrad.torch.ddp(ddp, "dense", net))
@@ -237,14 +242,15 @@ def case_refused(net):
 def case_warned(net):
     """Rank 0 says what was not checked, once for each line that calls."""
     def said(spec, momentum=None, lr=0.05, adam=False, **more):
-        ddp = model()
-        optimizer = None if momentum is None else torch.optim.SGD(ddp.parameters(), lr, momentum=momentum)
-        optimizer = torch.optim.AdamW(ddp.parameters()) if adam else optimizer
+        models = [model(), model()]
+        parameters = [p for ddp in models for p in ddp.parameters()]
+        optimizer = None if momentum is None else torch.optim.SGD(parameters, lr, momentum=momentum)
+        optimizer = torch.optim.AdamW(parameters) if adam else optimizer
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("default")
-            for _ in range(2):
-                telegrad.torch.ddp(model(), spec, net, optimizer=optimizer, **more)
-        assert all(w.filename == __file__ for w in caught)
+            for ddp in models:
+                telegrad.torch.ddp(ddp, spec, net, optimizer=optimizer, **more)
+        assert all("telegrad.torch.ddp(ddp, spec" in linecache.getline(w.filename, w.lineno) for w in caught)
         return [str(w.message) for w in caught]
     for spec, more in (("dgc:density=0.1", {}), ("csc", {}), ("dense", {"rules": {"*.weight": "dgc"}})):
         words = said(spec, **more)

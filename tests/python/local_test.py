@@ -1,7 +1,10 @@
 """telegrad.torch.Local between threads. Status 77: no PyTorch here."""
 import copy
 import io
+import os
+import signal
 import threading
+import time
 import unittest
 import unittest.mock
 import warnings
@@ -359,6 +362,26 @@ class Runs(unittest.TestCase):
                 done.set()
             done = threading.Event()
             ranks.in_threads(2, body)
+
+    def test_interrupted(self):
+        """Ctrl-C ends the wait of the main thread."""
+        def made_on(net):
+            model = Fixed()
+            model.give(net.rank, 0)
+            return Local(torch.optim.SGD(model.parameters(), 0.25), model, "local:every=1", net, timeout=600)
+        networks, done = telegrad.Network.local(2), threading.Event()
+        other = threading.Thread(target=lambda: (made_on(networks[1]), done.wait(30)))
+        with networks[0], networks[1]:
+            other.start()
+            opt = made_on(networks[0])
+            begin = time.monotonic()
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+            with self.assertRaises(KeyboardInterrupt):
+                opt.step()
+            self.assertLess(time.monotonic() - begin, 8)
+            self.assertTrue(networks[0].closed)
+            done.set()
+            other.join()
 
     def test_closure(self):
         def body(net):
