@@ -136,6 +136,8 @@ class DdpHook:
         """The first bucket of a step: all operations of the last one are done."""
         self._settle()
         self._begun += 1
+        if self._step > 0:
+            self._methods.end_watch()
         self._refusal, self._jobs, self._complete = None, [], False
         if self._scaler is not None:
             scale = float(self._scaler.get_scale())
@@ -431,7 +433,8 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, node: Any = None, rules
                      the step on each, and the memory stays. Without a scaler the backward pass then raises NonFiniteError on
                      each; continue with the next batch
     optimizer        to check it: `dgc`, `csc` and `fetchsgd` apply momentum themselves, so the optimizer's must be 0. If it is not given, they
-                     warn. Rank 0 also warns of Adam with methods that send gradients in parts (docs/pytorch.md)
+                     warn. Rank 0 also warns of Adam with methods that send gradients in parts (docs/pytorch.md); with PyTorch 2 without
+                     this argument, too, at the first step
     total_steps, steps_per_epoch, seed, timeout, threads   as for telegrad.Reducer
 
     Errors of the exchange are raised by `loss.backward()`: PeerError names the rank that has died (with `node`: the number of its node).
@@ -477,6 +480,8 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, node: Any = None, rules
     methods.check_optimizer(optimizer, torch.distributed.get_rank(model.process_group), list(parameters.values()))
     if levels is not None:
         levels.check(net, torch.distributed.get_world_size(model.process_group), [p for p in parameters.values() if p.requires_grad])
+    if optimizer is None:
+        methods.watch_optimizer(torch.distributed.get_rank(model.process_group), list(parameters.values()))
     hook = DdpHook(model, methods, net, levels, scaler, seed, settings)
     try:
         model.register_comm_hook(None, _named(hook))

@@ -4,6 +4,7 @@ import fnmatch
 import math
 import re
 import warnings
+import weakref
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
@@ -75,6 +76,7 @@ class Methods:
 
     def __init__(self, spec: str, rules: Optional[Mapping[str, str]], names: Sequence[str], **settings: Any) -> None:
         """names: of all parameters, also of those without gradients"""
+        self._watch: Any = None
         self.spec = spec  # in rules the command calls it f32
         self.rules = {pattern: "dense" if text == "f32" else text for pattern, text in check_rules(rules).items()}
         for pattern in self.rules:
@@ -112,6 +114,32 @@ class Methods:
                     raise ArgumentError(f"optimizer: a {type(optimizer).__name__} adapts its steps to gradients, but {method} gives it "
                                         "velocities, because it applies momentum itself: allowed: SGD with momentum=0, or a method "
                                         f"without momentum, such as topk or {method}:momentum=0")
+
+
+    def watch_optimizer(self, rank: int, parameters: Sequence[torch.Tensor]) -> None:
+        """If it is not known yet: rank 0 looks at the one that takes the first step of these parameters. PyTorch 2 tells of steps."""
+        try:
+            from torch.optim.optimizer import register_optimizer_step_pre_hook as register
+        except ImportError:
+            return
+        if rank > 0:
+            return
+        watched = [weakref.ref(p) for p in parameters]
+
+        def look(optimizer: Any, *_: Any) -> None:
+            own = {id(p) for p in (watch() for watch in watched) if p is not None}
+            if not any(id(p) in own for group in optimizer.param_groups for p in group["params"]):
+                return  # of another model
+            watched.clear()
+            for text in filter(None, [_parted(spec, optimizer) for spec in (self.spec, *self.rules.values())]):
+                warnings.warn(text, stacklevel=4)
+        self._watch = register(look)
+
+    def end_watch(self) -> None:
+        """Before the second step. PyTorch does not let a hook remove itself."""
+        if self._watch is not None:
+            self._watch.remove()
+            self._watch = None
 
 
 def _has_own_momentum(spec: str) -> bool:

@@ -260,6 +260,15 @@ def case_warned(net):
     for spec in ("topk:density=0.1", "1bit", "efsign"):
         told = said(spec, adam=True)
         assert len(told) == (RANK == 0) and all("from which the moments of AdamW are wrong" in w for w in told), told
+    if hasattr(torch, "compile"):  # PyTorch 2: it is seen at its first step
+        for spec, count in (("topk:density=0.1", RANK == 0), ("qsgd", 0)):
+            ddp, _ = hooked(net, spec)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                train(model(), 1, 0, torch.optim.AdamW(torch.nn.Linear(2, 2).parameters()))  # of another model
+                train(ddp, 2, 0, torch.optim.AdamW(ddp.parameters()))
+            told = [w for w in caught if "from which the moments of AdamW are wrong" in str(w.message)]
+            assert len(told) == count, (spec, [str(w.message) for w in caught])
     assert said("qsgd", adam=True) == said("topk:feedback=none", adam=True) == []
     for silent in (("topk",), ("signsgd", 0, 0.001), ("dgc", 0), ("randomk",)):
         assert said(*silent) == [], silent
