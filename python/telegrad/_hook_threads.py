@@ -24,7 +24,7 @@ class HookThreads:
         net._before_close.append(self._end)
 
     @staticmethod
-    def of(net: telegrad.Network) -> "HookThreads":
+    def of(net: telegrad.Network) -> Any:
         if net._hook_threads is None:
             net._hook_threads = HookThreads(net)
         return net._hook_threads
