@@ -8,7 +8,7 @@ from telegrad import _c
 from telegrad._checks import check_text
 from telegrad._errors import ArgumentError, Error, MismatchError, check
 from telegrad._network import Key, Network, _check_key, _check_public, _Joining, _stop_function
-from telegrad._waits import log
+from telegrad._log import log
 
 _AGAIN_S = 60.0  # until the same words are said again
 

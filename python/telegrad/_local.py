@@ -158,7 +158,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
     def _call(self, function: Callable[..., int], *arguments: Any) -> None:
         """Of the session, which works on the tensors meanwhile, and may wait for other ranks."""
         handle, uses = self.handle(), self._tensors
-        self.net._wait(lambda uses=uses: check(function(handle, *arguments)))  # type: ignore[misc]
+        self.net._wait(lambda uses=uses: check(function(handle, *arguments)), tells=False)  # type: ignore[misc]
 
     # ---- as every optimizer -----------------------------------------------------------------------------------------
 

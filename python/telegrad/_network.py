@@ -153,16 +153,16 @@ class Network:
             raise StateError("the network is closed")
         return self._transport
 
-    def _wait(self, body: Callable[[], None]) -> None:
+    def _wait(self, body: Callable[[], None], tells: bool = True) -> None:
         """Run a call of C that may wait for other ranks. In the main thread an exception of a signal's handler, such as
-        KeyboardInterrupt, ends it."""
+        KeyboardInterrupt, ends it. tells: see Calls.call"""
         transport = _c.tg_transport.from_address(self.handle())
         if threading.current_thread() is not threading.main_thread() or not transport.any_thread or exiting:
             body()
             return
         if self._calls is None:
             self._calls = Calls()
-        self._calls.call(body, self.stop)
+        self._calls.call(body, self.stop, tells)
 
     def stop(self) -> None:
         """End all waits, from any thread: a call that still waits a second later raises `StoppedError`, and this rank

@@ -11,10 +11,10 @@ from telegrad import _c
 from telegrad._attach import expected_mode, Servers, Texts
 from telegrad._checks import check_rules, check_settings, check_text
 from telegrad._errors import ArgumentError, PeerError, StateError, check
+from telegrad._log import log
 from telegrad._network import _STOP_S, Key
 from telegrad._spread import add
 from telegrad._tensors import Tensor, check_tensor, fetch, finish_copies, host_memory, push, unscaled
-from telegrad._waits import log
 
 _SAY_S = 10  # of a wait, when it is told first
 _wait_function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)

@@ -1,11 +1,11 @@
 """Calls of C that wait for other ranks."""
-import logging
 import queue
 import threading
 import time
 from typing import Any, Callable, List
 
-log = logging.getLogger("telegrad")
+from telegrad._log import log
+
 _SAY_S = 10.0  # of a wait, when it is told first
 _END_S = 5.0  # in which a call that is asked to stop returns
 
@@ -38,15 +38,16 @@ class Calls:
                 errors.append(error)
             done.set()
 
-    def call(self, body: Callable[[], None], stop: Callable[[], None]) -> None:
+    def call(self, body: Callable[[], None], stop: Callable[[], None], tells: bool) -> None:
         """Run it. If a signal's handler raises meanwhile, give the call a second, and then end it by `stop`. What the call uses must
-        be held by `body`."""
+        be held by `body`. tells: of long waits, because the call does not do so itself"""
         errors: List[BaseException] = []
         done, wait = threading.Event(), LongWait()
         self._given.put((body, done, errors))
         try:
             while not done.wait(0.5):  # a signal that another thread has taken is seen then
-                wait.tell()
+                if tells:
+                    wait.tell()
         except BaseException:
             if not done.wait(1):
                 stop()

@@ -289,8 +289,10 @@ class Ends(unittest.TestCase):
         with worker(model, server.address, timeout=0.5) as opt:
             train(opt, model, 0, 2)
             server.kill()
-            with self.assertRaisesRegex(telegrad.PeerError, "server 0 has left: .* it was called for 0.5 s: server 0 at .* refused"):
+            with self.assertLogs("telegrad", "WARNING") as logged, \
+                    self.assertRaisesRegex(telegrad.PeerError, "server 0 has left: .* it was called for 0.5 s: server 0 at .* refused"):
                 train(opt, model, 2, 4)
+            self.assertIn("calling it again, for up to 0.5 s", logged.output[0])
             with self.assertRaises(telegrad.PeerError):
                 opt.step()
         with served.Server(port=server.port) as server, worker(model, server.address) as opt:
