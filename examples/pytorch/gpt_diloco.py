@@ -102,7 +102,7 @@ def main():
     parser.add_argument("--strategy", default="diloco:every=50")
     parser.add_argument("--method", default=None, help="how changes are coded: int8, topk:density=0.01, ...")
     parser.add_argument("--report", type=int, default=50, metavar="STEPS")
-    parser.add_argument("--save", type=pathlib.Path, metavar="FOLDER", help="save a checkpoint there after each report")
+    parser.add_argument("--save", type=pathlib.Path, metavar="FOLDER", help="save a checkpoint there after each report, and the model at the end")
     parser.add_argument("--resume", action="store_true", help="continue from the newest checkpoint in the folder of --save")
     options = parser.parse_args()
     if options.resume and options.save is None:
@@ -142,7 +142,9 @@ def main():
                       f"{(optimizer.stats()['bytes_sent'] - sent) / done:.0f} bytes sent a step", flush=True)
             if options.save is not None:
                 save(options.save, step + 1, optimizer)
-    optimizer.finish()  # nothing may be under way when a rank leaves
+    optimizer.finish()  # takes in the unfinished round: all ranks have the same weights now
+    if rank == 0 and options.save is not None:
+        torch.save(model.state_dict(), options.save / "model.pt")
     net.close()
 
 

@@ -36,7 +36,8 @@ class Examples(unittest.TestCase):
         """What rank 0 has printed; the others print nothing."""
         ended = jobs.run(EXAMPLES / name, size, *map(str, arguments), launcher=launcher)
         for status, output, errors in ended:
-            self.assertEqual((status, errors), (0, ""), output)
+            errors = [line for line in errors.splitlines() if not line.startswith("resumed from ")]  # with another number of ranks
+            self.assertEqual((status, errors), (0, []), output)
         self.assertEqual([output for _, output, _ in ended[1:]], [""] * (size - 1))
         return ended[0][1]
 
