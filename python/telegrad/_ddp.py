@@ -136,8 +136,7 @@ class DdpHook:
         """The first bucket of a step: all operations of the last one are done."""
         self._settle()
         self._begun += 1
-        if self._step > 0:
-            self._methods.end_watch()
+        self._methods.end_watch(False)
         self._refusal, self._jobs, self._complete = None, [], False
         if self._scaler is not None:
             scale = float(self._scaler.get_scale())
@@ -177,9 +176,11 @@ class DdpHook:
         of a static graph. So does _after_backward, because a step may end without its last bucket."""
         if self._node is None or not self._jobs:
             return
+        wait = LongWait()
         with self._changed:
             while self._pending > 0:
-                self._changed.wait()
+                self._changed.wait(5)
+                wait.tell()
         jobs, self._jobs = self._jobs, []
         for job in jobs:
             try:
@@ -293,6 +294,7 @@ class DdpHook:
 
     def ended(self) -> None:
         """The network's threads have ended."""
+        self._methods.end_watch(True)
         with self._changed:
             self._failed = self._failed or StateError("the network is closed")
             self._changed.notify_all()
@@ -433,8 +435,7 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, node: Any = None, rules
                      the step on each, and the memory stays. Without a scaler the backward pass then raises NonFiniteError on
                      each; continue with the next batch
     optimizer        to check it: `dgc`, `csc` and `fetchsgd` apply momentum themselves, so the optimizer's must be 0. If it is not given, they
-                     warn. Rank 0 also warns of Adam with methods that send gradients in parts (docs/pytorch.md); with PyTorch 2 without
-                     this argument, too, at the first step
+                     warn. Rank 0 also warns of Adam with methods that send gradients in parts (docs/pytorch.md)
     total_steps, steps_per_epoch, seed, timeout, threads   as for telegrad.Reducer
 
     Errors of the exchange are raised by `loss.backward()`: PeerError names the rank that has died (with `node`: the number of its node).
@@ -480,13 +481,13 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, node: Any = None, rules
     methods.check_optimizer(optimizer, torch.distributed.get_rank(model.process_group), list(parameters.values()))
     if levels is not None:
         levels.check(net, torch.distributed.get_world_size(model.process_group), [p for p in parameters.values() if p.requires_grad])
-    if optimizer is None:
-        methods.watch_optimizer(torch.distributed.get_rank(model.process_group), list(parameters.values()))
     hook = DdpHook(model, methods, net, levels, scaler, seed, settings)
     try:
         model.register_comm_hook(None, _named(hook))
     except RuntimeError as error:
         raise StateError(f"model: {error}") from None
+    if optimizer is None:
+        methods.watch_optimizer(torch.distributed.get_rank(model.process_group), list(parameters.values()))
     return hook
 
 

@@ -158,7 +158,16 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
     def _call(self, function: Callable[..., int], *arguments: Any) -> None:
         """Of the session, which works on the tensors meanwhile, and may wait for other ranks."""
         handle, uses = self.handle(), self._tensors
-        self.net._wait(lambda uses=uses: check(function(handle, *arguments)), tells=False)  # type: ignore[misc]
+        self.net._wait(lambda uses=uses: check(function(handle, *arguments)), handle, tells=False)  # type: ignore[misc]
+
+    def _call_here(self, function: Callable[..., int], *arguments: Any) -> None:
+        """One that does not wait."""
+        check(function(self.handle(), *arguments))
+
+    def _exchanges(self, handle: int) -> bool:
+        """Whether this step may wait for other ranks; of two tensors, because it costs something to ask, and nothing to be wrong but that
+        a signal has to wait, too."""
+        return any(_c.tg_session_touches(handle, t.id) for t in (self._trained[0], self._trained[-1]))
 
     # ---- as every optimizer -----------------------------------------------------------------------------------------
 
@@ -237,10 +246,11 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
     def _exchange(self, handle: int, finite: bool) -> None:
         """The step. finite: the own gradients are."""
         in_deliver, in_step = self._touched(handle)
+        call = self._call if self._exchanges(handle) else self._call_here
         sends = self._send_gradients(handle)
         turn = _c.tg_turn(struct_size=ctypes.sizeof(_c.tg_turn))
         pull(in_deliver)
-        self._call(_c.tg_session_deliver, ctypes.byref(turn))
+        call(_c.tg_session_deliver, ctypes.byref(turn))
         push(in_deliver)
         if turn.resets:
             self.optimizer.state.clear()
@@ -252,7 +262,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
             self._left_out += 1
         pull(in_step)
         info = _c.tg_step_info(struct_size=ctypes.sizeof(_c.tg_step_info))
-        self._call(_c.tg_session_step, ctypes.byref(info))
+        call(_c.tg_session_step, ctypes.byref(info))
         push(in_step)
         if info.skipped:
             self._heal()

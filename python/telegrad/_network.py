@@ -153,16 +153,18 @@ class Network:
             raise StateError("the network is closed")
         return self._transport
 
-    def _wait(self, body: Callable[[], None], tells: bool = True) -> None:
+    def _wait(self, body: Callable[[], None], handle: int = 0, tells: bool = True) -> None:
         """Run a call of C that may wait for other ranks. In the main thread an exception of a signal's handler, such as
-        KeyboardInterrupt, ends it. tells: see Calls.call"""
+        KeyboardInterrupt, ends it. handle, tells: see Calls.call"""
         transport = _c.tg_transport.from_address(self.handle())
-        if threading.current_thread() is not threading.main_thread() or not transport.any_thread or exiting:
+        main = threading.current_thread() is threading.main_thread() and os.getpid() == self._pid and not exiting
+        if not main or not transport.any_thread:
             body()
             return
         if self._calls is None:
-            self._calls = Calls()
-        self._calls.call(body, self.stop, tells)
+            stopped = self._stop  # the thread must not hold the network
+            self._calls = Calls(lambda: setattr(stopped, "value", 1))
+        self._calls.call(body, handle, tells)
 
     def stop(self) -> None:
         """End all waits, from any thread: a call that still waits a second later raises `StoppedError`, and this rank
@@ -173,6 +175,8 @@ class Network:
         """Leave the job, and end its reducers. Does nothing the second time."""
         if self._transport is None or os.getpid() != self._pid:  # a forked process must not say goodbye for its parent
             return
+        if self._calls is not None:
+            self._calls.finish()
         for action in self._before_close:
             action()
         self._before_close.clear()
@@ -187,6 +191,8 @@ class Network:
 
     def _free(self, handle: int) -> None:
         """Destroy what has this handle, once."""
+        if self._calls is not None and threading.current_thread() is threading.main_thread():
+            self._calls.finish(handle)
         destroy = self._handles.pop(handle, None)
         if destroy is not None:
             destroy(handle)

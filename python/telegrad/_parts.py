@@ -2,7 +2,9 @@
 import ctypes
 import fnmatch
 import math
+import os
 import re
+import sys
 import warnings
 import weakref
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
@@ -77,6 +79,7 @@ class Methods:
     def __init__(self, spec: str, rules: Optional[Mapping[str, str]], names: Sequence[str], **settings: Any) -> None:
         """names: of all parameters, also of those without gradients"""
         self._watch: Any = None
+        self._watched: List[Any] = []
         self.spec = spec  # in rules the command calls it f32
         self.rules = {pattern: "dense" if text == "f32" else text for pattern, text in check_rules(rules).items()}
         for pattern in self.rules:
@@ -131,13 +134,16 @@ class Methods:
             if not any(id(p) in own for group in optimizer.param_groups for p in group["params"]):
                 return  # of another model
             watched.clear()
+            level, frame = 2, sys._getframe(1)
+            while frame.f_back is not None and f"{os.sep}torch{os.sep}" in frame.f_code.co_filename:
+                level, frame = level + 1, frame.f_back
             for text in filter(None, [_parted(spec, optimizer) for spec in (self.spec, *self.rules.values())]):
-                warnings.warn(text, stacklevel=4)
-        self._watch = register(look)
+                warnings.warn(text, stacklevel=level)
+        self._watched, self._watch = watched, register(look)
 
-    def end_watch(self) -> None:
-        """Before the second step. PyTorch does not let a hook remove itself."""
-        if self._watch is not None:
+    def end_watch(self, now: bool) -> None:
+        """now: or, if not, once it has seen the optimizer. PyTorch does not let a hook remove itself."""
+        if self._watch is not None and (now or not self._watched):
             self._watch.remove()
             self._watch = None
 
@@ -210,7 +216,8 @@ class Part:
     def wait(self, vector: torch.Tensor) -> None:
         assert self.reducer is not None
         try:
-            self.reducer._wait((vector, self._scratch))
+            self.reducer._uses = vector, self._scratch
+            self.reducer._wait()
         except NonFiniteError as error:
             raise self._named(error) from None
         if self._scratch is not None:

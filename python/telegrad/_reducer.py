@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 from telegrad import _c
 from telegrad._arrays import address, stream_of
 from telegrad._checks import check_settings, check_text, check_whole
-from telegrad._errors import ArgumentError, MismatchError, StateError, check
+from telegrad._errors import ArgumentError, Error, MismatchError, StateError, check
 from telegrad._network import Network, check_network
 from telegrad._takeover import memory_of, piece
 
@@ -47,9 +47,11 @@ class Operation:
         if reducer is not None:
             with reducer._lock:
                 try:
-                    reducer._wait((self._array, self._keep))
-                finally:
+                    reducer._wait()
+                except Error:
                     self._end(reducer, _c.TG_OK)
+                    raise
+                self._end(reducer, _c.TG_OK)
         return self._array
 
     def _end(self, reducer: "Reducer", status: int) -> None:
@@ -94,6 +96,7 @@ class Reducer:
                  device: Optional[int] = None) -> None:
         self._handle: Optional[int] = None
         self._operation: Optional[Operation] = None
+        self._uses: object = None  # what C reads and writes in the operation under way
         self._last = (0, 0.0)  # bytes_sent and ratio when it was closed
         self._pid = os.getpid()
         self._lock = threading.RLock()  # so that no thread frees what another one waits for
@@ -115,7 +118,8 @@ class Reducer:
             config.segments, config.nsegments = ctypes.addressof(cut), len(cut)
         handle = ctypes.c_void_p()
         where = net.handle()
-        net._wait(lambda: check(_c.tg_reducer_create(text, where, n, ctypes.byref(config), ctypes.byref(handle))))
+        net._wait(lambda uses=cut: check(  # type: ignore[misc]
+            _c.tg_reducer_create(text, where, n, ctypes.byref(config), ctypes.byref(handle))))
         assert handle.value is not None
         self._handle = handle.value
         net._handles[handle.value] = _c.tg_reducer_destroy
@@ -137,19 +141,26 @@ class Reducer:
         where, dtype, keep = address("array", array, self.n, self._gpu)
         with self._lock:
             check(self._start(where, dtype, stream_of(array, self._gpu) if self._gpu >= 0 else 0))
-            self._wait((array, keep))
+            self._uses = array, keep
+            self._wait()
         return array
 
-    def _wait(self, uses: object) -> None:
-        """Until the operation under way is finished. uses: what C reads and writes meanwhile"""
-        handle, finished = self.handle(), ctypes.c_bool(False)
+    def _wait(self) -> None:
+        """Until the operation under way is finished. If a signal's handler raises meanwhile, this rank's part in the job ends."""
+        handle, finished, uses = self.handle(), ctypes.c_bool(False), self._uses
         until = time.perf_counter() + _SHORT_S
-        while True:
-            check(_c.tg_reducer_test(handle, ctypes.byref(finished)))
-            if finished.value or time.perf_counter() > until:
-                break
+        try:
+            while not finished.value and time.perf_counter() < until:
+                check(_c.tg_reducer_test(handle, ctypes.byref(finished)))
+        except Error:
+            self._uses = None
+            raise
+        except BaseException:
+            self.net.stop()
+            raise
         if not finished.value:
-            self.net._wait(lambda uses=uses: check(_c.tg_reducer_wait(handle)))  # type: ignore[misc]
+            self.net._wait(lambda uses=uses: check(_c.tg_reducer_wait(handle)), handle)  # type: ignore[misc]
+        self._uses = None
 
     def _start(self, where: int, dtype: int, stream: int) -> int:
         """Begin the mean of what lies there. stream: on a GPU, by which it is valid, and by which the mean will be."""
@@ -163,6 +174,7 @@ class Reducer:
         where, dtype, keep = address("array", array, self.n, self._gpu)
         with self._lock:
             check(self._start(where, dtype, stream_of(array, self._gpu) if self._gpu >= 0 else 0))
+            self._uses = array, keep
             self._operation = Operation(self, array, keep)
             return self._operation
 

@@ -44,8 +44,11 @@ def spread(config: Any, net: Network, others: Dict[str, torch.Tensor]) -> None:
             copies[name] = torch.zeros((values.numel() + 3) // 4, dtype=torch.float32, device="cpu")
             copies[name].view(torch.uint8)[:values.numel()].copy_(values)
             add(handle.value, f"{name} ({str(t.dtype)[6:]})", copies[name], _c.TG_TENSOR_RANK0)
-        net._wait(lambda: check(_c.tg_session_begin(handle)), tells=False)
+        uses = trained, copies
+        net._wait(lambda uses=uses: check(_c.tg_session_begin(handle)), handle.value or 0, tells=False)  # type: ignore[misc]
     finally:
+        if net._calls is not None:
+            net._calls.finish(handle.value)
         _c.tg_session_destroy(handle)
     for name, t in others.items():
         found = copies[name].view(torch.uint8)[:t.numel() * t.element_size()].view(t.dtype).view(t.shape)

@@ -321,32 +321,6 @@ class Networks(unittest.TestCase):
         done = threading.Event()
         ranks.in_threads(2, body)
 
-    def test_interrupted(self):
-        """Ctrl-C ends a wait: of the main thread, in which C alone would take no signal."""
-        for what in ("create", "mean_", "wait"):
-            networks = telegrad.Network.local(2)
-            with networks[0], networks[1]:
-                other = threading.Thread(target=lambda: telegrad.Reducer("dense", 4, networks[1]))
-                if what != "create":
-                    other.start()
-                    reducer = telegrad.Reducer("dense", 4, networks[0])
-                    other.join()
-                array_, timer = array.array("f", [1, 2, 3, 4]), threading.Timer(0.8, os.kill, (os.getpid(), signal.SIGINT))
-                begin = time.monotonic()
-                timer.start()
-                with self.assertLogs("telegrad", "WARNING") as logged, self.assertRaises(KeyboardInterrupt), \
-                        unittest.mock.patch.object(telegrad._waits, "_SAY_S", 0.1):
-                    if what == "create":
-                        telegrad.Reducer("dense", 4, networks[0])
-                    elif what == "mean_":
-                        reducer.mean_(array_)
-                    else:
-                        operation = reducer.start_(array_)
-                        time.sleep(0)
-                        operation.wait()
-                self.assertLess(time.monotonic() - begin, 6, what)
-                self.assertIn("waiting for other ranks for", logged.output[0])
-
     def test_epochs_of_unknown_length(self):
         net = telegrad.Network.local(1)[0]
         with self.assertRaisesRegex(telegrad.SpecError, "not known here: allowed: warmup in steps, or the argument steps_per_epoch="):
