@@ -5,6 +5,7 @@
 #include "command/train/cli_run.h"
 #include "command/train/data_text.h"
 #include "command/train/dry_run.h"
+#include "command/train/ratio_line.h"
 #include "command/job/clock_options.h"
 #include "command/job/options_check.h"
 #include "command/output/outfile.h"
@@ -97,13 +98,7 @@ static void print_cost(const struct run_result *result, bool simulated)
            format_bytes(end->bytes_per_step).text);
     if (end->bytes_near > 0)
         printf("sent in node   %s in all by rank 0\n", format_bytes((double)end->bytes_near).text);
-    if (isfinite(end->ratio) && !(end->ratio_wire > 0)) /* no other worker to exchange with */
-        printf("ratio          %s of the gradient\n", format_ratio(end->ratio, "x").text);
-    else if (isfinite(end->ratio) || isfinite(end->ratio_wire))
-        printf("ratio          %s of the gradient, %s of the traffic of a dense exchange\n",
-               format_ratio(end->ratio, "x").text, format_ratio(end->ratio_wire, "x").text);
-    else
-        printf("ratio          none: nothing was sent\n");
+    ratio_line_print(end->ratio, end->ratio_wire, "nothing was sent");
     if (!isfinite(end->kept))
         return;
     printf("coding         %.3g %% of the elements kept", 100 * end->kept);

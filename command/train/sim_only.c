@@ -1,6 +1,7 @@
 #include "command/train/sim_only.h"
 #include "command/train/cli_run.h"
 #include "command/train/late_averages.h"
+#include "command/train/ratio_line.h"
 #include "command/output/console.h"
 #include "command/output/format.h"
 #include "command/output/outfile.h"
@@ -174,11 +175,7 @@ static tg_status print(const struct watch *w)
                "is refused\n");
     printf("sent           %s in all, %s a step and worker\n",
            format_bytes((double)end->bytes_sent).text, format_bytes(end->bytes_per_step).text);
-    if (isfinite(end->ratio) || isfinite(end->ratio_wire))
-        printf("ratio          %s of the gradient, %s of the traffic of a dense exchange\n",
-               format_ratio(end->ratio, "x").text, format_ratio(end->ratio_wire, "x").text);
-    else
-        printf("ratio          none: nothing is sent\n");
+    ratio_line_print(end->ratio, end->ratio_wire, "nothing is sent");
     return output_flush();
 }
 

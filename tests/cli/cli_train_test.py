@@ -33,6 +33,19 @@ class Train(CliTest):
         self.assertEqual(sorted(n for n in os.listdir(self.folder) if n.startswith("run")), ["run.jsonl"])
         return text, last_run(out)
 
+    def test_what_is_sent_in_words(self):
+        job = ["train", "--model", "mlp:hidden=64", *TINY, "--steps", "5", "--no-eval"]
+        for more, text in (
+                (["--workers", "2"], "gradients are sent as they are; traffic is that of a dense exchange"),
+                (["--workers", "2", "--method", "topk:density=0.01"],
+                 r"coded gradients are 1\d\dx smaller; traffic is 1\d\dx less than that of a dense exchange"),
+                (["--workers", "8", "--method", "fp16:exchange=allgather"],
+                 r"coded gradients are 2\.00x smaller; traffic is 2\.00x more than that of a dense exchange"),
+                (["--workers", "100000", "--method", "topk:density=0.01", "--clock", "virtual", "--tau", "1ms", "--sim-only"],
+                 r"coded gradients are 1\d\dx smaller; traffic is 3\d\dx more than that of a dense exchange"),
+                (["--workers", "1"], "none: nothing was sent")):
+            self.assertRegex(run(*job, *more).stdout, rf"(?m)^ratio          {text}$", more)
+
     def test_optimizers(self):
         """Rates, clipping and minibatch as asked for, in normal form in the records; resumed to the same bits."""
         job = ["--model", "mlp:hidden=32", "--workers", "2", "--accumulate", "2", "--lr-scale", "linear", "--optimizer",
