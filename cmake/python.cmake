@@ -22,8 +22,8 @@ tg_python_test(python_binding_test)
 add_test(NAME python_joining_test
     COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/python/joining_test.py)
 tg_python_test(python_joining_test)
-add_test(NAME python_waits_test COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/python/waits_test.py)
-tg_python_test(python_waits_test)
+add_test(NAME python_signals_test COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/python/signals_test.py)
+tg_python_test(python_signals_test)
 # With PyTorch if a Python has it; else the same without its tensors.
 add_test(NAME python_reducer_test COMMAND sh -c "for python in $TELEGRAD_PYTHON /usr/bin/python3; do
     $python -c 'import torch' 2>/dev/null && exec $python \"$1\"; done; exec \"$2\" \"$1\"" sh
