@@ -73,7 +73,8 @@ class Reducer:
     total_steps      planned length of the run, which limits default warm-ups; 0: unknown
     steps_per_epoch  for settings in epochs ("warmup=4ep"); 0: unknown
     timeout          seconds to wait for a message of another rank. A rank that dies is noticed at once, so this is for ranks that
-                     are slow, or cannot be reached any more. Waits of 10 s and more are logged (`logging.getLogger("telegrad")`)
+                     are slow, or cannot be reached any more. In the main thread, waits of 10 s and more are logged
+                     (`logging.getLogger("telegrad")`)
     threads          cores for encoding and decoding
     device           the number of the CUDA device in whose memory the arrays are; None: host memory. Ranks may differ in it: the bits
                      are the same
@@ -148,18 +149,21 @@ class Reducer:
     def _wait(self) -> None:
         """Until the operation under way is finished. If a signal's handler raises meanwhile, this rank's part in the job ends."""
         handle, finished, uses = self.handle(), ctypes.c_bool(False), self._uses
+        in_main = threading.current_thread() is threading.main_thread()  # others wait inside of C
         until = time.perf_counter() + _SHORT_S
         try:
-            while not finished.value and time.perf_counter() < until:
-                check(_c.tg_reducer_test(handle, ctypes.byref(finished)))
-        except Error:
+            try:
+                while in_main and not finished.value and time.perf_counter() < until:
+                    check(_c.tg_reducer_test(handle, ctypes.byref(finished)))
+            except BaseException as error:
+                if not isinstance(error, Error):  # of a signal's handler: C is still at work
+                    self.net.stop()
+                raise
+            if not finished.value:
+                self.net._wait(lambda uses=uses: check(_c.tg_reducer_wait(handle)), handle)  # type: ignore[misc]
+        except Error:  # C is done with them, or the call holds them
             self._uses = None
             raise
-        except BaseException:
-            self.net.stop()
-            raise
-        if not finished.value:
-            self.net._wait(lambda uses=uses: check(_c.tg_reducer_wait(handle)), handle)  # type: ignore[misc]
         self._uses = None
 
     def _start(self, where: int, dtype: int, stream: int) -> int:
