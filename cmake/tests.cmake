@@ -113,6 +113,8 @@ endif()
 # The script that checks what may include what.
 add_test(NAME floors_test COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/floors_test.py)
 set_tests_properties(floors_test PROPERTIES TIMEOUT 60 LABELS unit SKIP_RETURN_CODE 77)
+add_test(NAME own_floats_test COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/own_floats_test.py)
+set_tests_properties(own_floats_test PROPERTIES TIMEOUT 60 LABELS unit)
 # Ranks that differ, processes joined by it.
 add_executable(mixed_job_test tests/mixed_job_test.c examples/socket_transport.c examples/socket_mesh.c)
 target_include_directories(mixed_job_test PRIVATE include src)

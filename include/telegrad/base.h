@@ -9,6 +9,14 @@
  *           returns a value returns NULL, 0 or false (a file descriptor: -1). A function that
  *           returns nothing does nothing.
  * Outputs   Output arguments come last. They are written only if the function returns TG_OK.
+ * Floats    The library computes in the default floating-point environment, whatever the caller's
+ *           is (denormals flushed to zero, another rounding mode, exceptions unmasked), and gives
+ *           the caller's back. So ranks have the same bits even if their environments differ.
+ * Callbacks A callback must return: it must not throw a C++ exception, call longjmp or end its
+ *           thread. Nor may a thread be cancelled (pthread_cancel) while it is in a call.
+ * fork()    A child process must not use or destroy objects of its parent, because their threads
+ *           do not exist in it; it may end with _exit or start another program.
+ * Stack     A call uses up to 120 KiB of the calling thread's stack.
  *
  * Structures that grow
  *

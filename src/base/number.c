@@ -1,3 +1,4 @@
+#include "base/floats.h"
 #include "base/mem.h"
 #include <locale.h>
 #include <math.h>
@@ -24,6 +25,7 @@ static locale_t enter_c_locale(void)
 
 void tg_real_text(double v, char text[TG_REAL_TEXT])
 {
+    TG__OWN_FLOATS;
     if (!text)
         return;
     if (v == 0)
@@ -68,6 +70,7 @@ static bool is_real(const char *p)
 
 bool tg_real_parse(const char *text, double *v_p)
 {
+    TG__OWN_FLOATS;
     if (!text || !v_p)
         return false;
     if (!is_real(text))
@@ -86,6 +89,7 @@ bool tg_real_parse(const char *text, double *v_p)
 /* The exponent in the text is reduced by two: a division would round a second time. */
 bool tg_percent_parse(const char *text, double *v_p)
 {
+    TG__OWN_FLOATS;
     if (!text || !v_p)
         return false;
     char number[64], moved[96];

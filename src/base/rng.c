@@ -5,6 +5,7 @@
  * The key of a stream, from its five fields:
  *   a = philox(counter (step_lo, step_hi, purpose, rank), key (seed_lo, seed_hi))
  *   b = philox(counter (a2, a3, tensor, 1), key (a0, a1)),  stream key = (b0, b1). */
+#include "base/floats.h"
 #include "base/philox.h"
 #include <math.h>
 
@@ -74,6 +75,7 @@ double tg_rng_uniform(const tg_rng_key *key, uint64_t counter)
 
 double tg_rng_normal(const tg_rng_key *key, uint64_t counter)
 {
+    TG__OWN_FLOATS;
     if (!key)
         return 0;
     uint32_t w[4];

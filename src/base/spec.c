@@ -2,6 +2,7 @@
  * item  = key "=" value
  * value = any characters but "," "[" "]" | "[" spec "]" */
 #include "base/spec_value.h"
+#include "base/floats.h"
 #include "base/arg.h"
 #include "base/mem.h"
 #include "telegrad/tools.h"
@@ -195,6 +196,7 @@ static tg_status parse(const char *kind, const tg_entry *const *entries, size_t 
 tg_status tg_spec_parse(const char *kind, const tg_entry *const *entries, size_t count,
                         const char *text, tg_spec **spec_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(kind, text, spec_p);
     if (!entries && count)
         return tg_fail(TG_E_ARG, "tg_spec_parse: entries is NULL");
@@ -281,6 +283,7 @@ bool tg_spec_flag(const tg_spec *spec, const char *key)
 
 tg_duration tg_spec_duration(const tg_spec *spec, const char *key)
 {
+    TG__OWN_FLOATS;
     return need(spec, key, TG_KEY_DURATION, TG_KEY_DURATION)->duration;
 }
 
@@ -310,6 +313,7 @@ tg_status tg__spec_set(tg_spec *spec, const char *key, const char *text)
 tg_status tg_duration_steps(tg_duration d, uint64_t steps_per_epoch, const char *what,
                             uint64_t *steps_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(what, steps_p);
     if (d.epochs && steps_per_epoch == 0)
         return tg_fail(TG_E_SPEC,

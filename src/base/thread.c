@@ -1,4 +1,5 @@
 #include "base/thread.h"
+#include "base/floats.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -7,7 +8,8 @@
 
 tg_status tg__thread_start(const char *name, void *(*run)(void *), void *arg, pthread_t *thread_p)
 {
-    /* The new thread inherits the mask. Signals for its own faults stay unblocked: a blocked one
+    TG__OWN_FLOATS; /* which the new thread inherits */
+    /* It inherits the mask, too. Signals for its own faults stay unblocked: a blocked one
      * kills the process without calling its handler (sanitizers, crash reporters). */
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
     sigset_t blocked, old;

@@ -2,6 +2,7 @@
  * next ticket and writes into slot ticket % capacity. Two writers can meet in a slot only if one
  * falls a whole ring behind. Then the younger span wins, or, if the slot is being written at that
  * moment, the later writer drops its span. Nobody ever waits. */
+#include "base/floats.h"
 #include "base/mem.h"
 #include "base/arg.h"
 #include "telegrad/tools.h"
@@ -224,6 +225,7 @@ static void print_events(FILE *file, placed *p, size_t n, int64_t *scratch)
 
 tg_status tg_trace_print(const tg_trace *trace, FILE *out)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(trace, out);
     uint64_t recorded = 0;
     TG__FREED placed *p = NULL;
@@ -251,6 +253,7 @@ tg_status tg_trace_print(const tg_trace *trace, FILE *out)
 
 tg_status tg_trace_write(const tg_trace *trace, const char *path)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(trace, path);
     tg_newfile *file;
     TG_TRY(tg_newfile_open(path, &file));

@@ -1,4 +1,5 @@
 #include "telegrad/tools.h"
+#include "base/floats.h"
 #include "base/mem.h"
 #include <math.h>
 #include <string.h>
@@ -73,6 +74,7 @@ static bool finish(double v, double *v_p)
 
 bool tg_rate_parse(const char *text, size_t len, double *bps_p)
 {
+    TG__OWN_FLOATS;
     if (!text || !bps_p)
         return false;
     static const named words[] = {{"bit", 1},    {"bits", 1},   {"bit/s", 1},
@@ -91,6 +93,7 @@ bool tg_rate_parse(const char *text, size_t len, double *bps_p)
 
 bool tg_time_parse(const char *text, size_t len, double *ns_p)
 {
+    TG__OWN_FLOATS;
     if (!text || !ns_p)
         return false;
     static const named units[] = {{"us", 1e3}, {"\u00b5s", 1e3}, {"\u03bcs", 1e3}, {"ms", 1e6},
@@ -103,6 +106,7 @@ bool tg_time_parse(const char *text, size_t len, double *ns_p)
 
 bool tg_bytes_parse(const char *text, size_t len, double *bytes_p)
 {
+    TG__OWN_FLOATS;
     if (!text || !bytes_p)
         return false;
     static const named units[] = {{"b", 1}, {"byte", 1}, {"bytes", 1}};

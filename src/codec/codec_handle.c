@@ -1,6 +1,7 @@
 /* Codec handles, and what all codecs share: checks of arguments, forms of frames. */
 #include "codec/codec_impl.h"
 #include "base/arg.h"
+#include "base/floats.h"
 #include "base/mem.h"
 #include "base/sized.h"
 #include "base/spec_value.h"
@@ -43,6 +44,7 @@ static tg_status create(tg_spec *spec, tg_codec **codec_p)
 
 tg_status tg_codec_create(const char *spec, tg_codec **codec_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(spec, codec_p);
     TG_TRY(tg__kernel_check());
     size_t count;
@@ -81,6 +83,7 @@ void tg_codec_destroy(tg_codec *c)
 
 size_t tg_codec_memory(const tg_codec *codec)
 {
+    TG__OWN_FLOATS;
     if (!codec)
         return 0;
     return codec->ops->memory ? codec->ops->memory(codec) : 0;
@@ -106,6 +109,7 @@ size_t tg__codec_bound(const tg_codec *c, size_t n)
 
 size_t tg_codec_bound(const tg_codec *codec, size_t n)
 {
+    TG__OWN_FLOATS;
     return codec && n <= TG_MAX_ELEMENTS ? tg__codec_bound(codec, n) : 0;
 }
 
@@ -202,6 +206,7 @@ static tg_status refuse_nonfinite(const float *x, size_t n)
 tg_status tg_codec_encode(tg_codec *codec, const tg_encode_context *ctx, const tg_array *x,
                           void *dst, size_t dst_cap, size_t *len_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(codec, x, dst, len_p);
     tg_encode_context given = no_context;
     if (ctx)

@@ -1,5 +1,6 @@
 /* MXNet's 2-bit codes. */
 #include "base/arg.h"
+#include "base/floats.h"
 #include "base/mem.h"
 #include "codec/compat_check.h"
 #include "telegrad/compat.h"
@@ -20,6 +21,7 @@ static unsigned shift(size_t i)
 tg_status tg_mxnet_2bit_encode(float *residual, const float *g, size_t n, float threshold,
                                void *dst, size_t dst_cap)
 {
+    TG__OWN_FLOATS;
     size_t len = tg_mxnet_2bit_bytes(n);
     if (n > 0)
         TG__ARGS(residual, g, dst);
@@ -42,6 +44,7 @@ tg_status tg_mxnet_2bit_encode(float *residual, const float *g, size_t n, float 
 tg_status tg_mxnet_2bit_decode_add(const void *src, size_t len, size_t n, float threshold,
                                    float *dst)
 {
+    TG__OWN_FLOATS;
     const uint8_t *bytes = src;
     if (n > 0)
         TG__ARGS(src, dst);

@@ -1,5 +1,6 @@
 /* Strom's 32-bit words. */
 #include "base/arg.h"
+#include "base/floats.h"
 #include "codec/compat_check.h"
 #include "telegrad/compat.h"
 
@@ -8,6 +9,7 @@
 tg_status tg_strom_encode(float *residual, const float *g, size_t n, float threshold, uint32_t *dst,
                           size_t dst_cap, size_t *count_p)
 {
+    TG__OWN_FLOATS;
     size_t count = 0;
     TG__ARG(count_p);
     if (n > 0) {
@@ -39,6 +41,7 @@ tg_status tg_strom_encode(float *residual, const float *g, size_t n, float thres
 tg_status tg_strom_decode_add(const uint32_t *words, size_t count, size_t n, float threshold,
                               float *dst)
 {
+    TG__OWN_FLOATS;
     if (count > 0)
         TG__ARG(words);
     if (n > 0)

@@ -1,4 +1,5 @@
 /* Decodes frames: the whole frame is validated before anything is written. */
+#include "base/floats.h"
 #include "base/mem.h"
 #include "base/arg.h"
 #include "codec/array.h"
@@ -121,6 +122,7 @@ static tg_status check_public(const char *call, const void *frame, size_t len, c
 
 tg_status tg_frame_decode(const void *frame, size_t len, tg_array *x)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(frame, x);
     TG_TRY(check_public(__func__, frame, len, x));
     if (x->memory == TG_CUDA)
@@ -131,6 +133,7 @@ tg_status tg_frame_decode(const void *frame, size_t len, tg_array *x)
 
 tg_status tg_frame_decode_add(const void *frame, size_t len, tg_array *x)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(frame, x);
     TG_TRY(check_public(__func__, frame, len, x));
     if (x->memory == TG_CUDA)

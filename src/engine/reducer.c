@@ -1,6 +1,7 @@
 /* The one-call reducer: one method and one bucket, driven inline by the calling thread. */
 #include "engine/reducer_impl.h"
 #include "base/arg.h"
+#include "base/floats.h"
 #include "base/mem.h"
 #include "kernel/parallel.h"
 
@@ -203,6 +204,7 @@ static void set_out(const tg_reducer *r)
 tg_status tg_reducer_start(tg_reducer *r, const float *g, float *mean,
                            void (*on_done)(void *arg, tg_status status), void *arg)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(r, g, mean);
     const vectors v = on_host(r, TG_F32, g, mean);
     TG_TRY(start("tg_reducer_start", r, &v, on_done, arg));
@@ -213,6 +215,7 @@ tg_status tg_reducer_start(tg_reducer *r, const float *g, float *mean,
 tg_status tg_reducer_start_as(tg_reducer *r, tg_dtype dtype, const void *g, void *mean,
                               void (*on_done)(void *arg, tg_status status), void *arg)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(r, g, mean);
     const vectors v = on_host(r, dtype, g, mean);
     TG_TRY(start("tg_reducer_start_as", r, &v, on_done, arg));
@@ -239,6 +242,7 @@ static tg_status check_array(const tg_reducer *r, const char *name, const tg_arr
 tg_status tg_reducer_start_array(tg_reducer *r, const tg_array *g, const tg_array *mean,
                                  void (*on_done)(void *arg, tg_status status), void *arg)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(r, g, mean);
     TG_TRY(check_array(r, "g", g));
     TG_TRY(check_array(r, "mean", mean));
@@ -253,6 +257,7 @@ tg_status tg_reducer_start_array(tg_reducer *r, const tg_array *g, const tg_arra
 
 tg_status tg_reducer_test(tg_reducer *r, bool *done_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(r, done_p);
     if (r->running) {
         tg_status status = tg__engine_progress(r->engine);
@@ -271,6 +276,7 @@ tg_status tg_reducer_test(tg_reducer *r, bool *done_p)
 
 tg_status tg_reducer_wait(tg_reducer *r)
 {
+    TG__OWN_FLOATS;
     TG__ARG(r);
     if (!r->running)
         return tg__engine_progress(r->engine);
@@ -279,6 +285,7 @@ tg_status tg_reducer_wait(tg_reducer *r)
 
 tg_status tg_reducer_mean(tg_reducer *r, const float *g, float *mean)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(r, g, mean);
     const vectors v = on_host(r, TG_F32, g, mean);
     TG_TRY(start("tg_reducer_mean", r, &v, NULL, NULL));

@@ -1,5 +1,6 @@
 /* Creating and destroying reducers: settings, handshake, method. */
 #include "base/arg.h"
+#include "base/floats.h"
 #include "base/mem.h"
 #include "base/sized.h"
 #include "base/spec_value.h"
@@ -186,6 +187,7 @@ static tg_status check_config(const tg_reducer_config *c, size_t n)
 tg_status tg_reducer_create(const char *method, tg_transport *transport, size_t n,
                             const tg_reducer_config *config, tg_reducer **r_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(method, transport, r_p);
     tg_reducer_config own = {.struct_size = sizeof own};
     const tg_reducer_config *c = &own;
@@ -219,6 +221,7 @@ tg_status tg_reducer_create(const char *method, tg_transport *transport, size_t 
 
 void tg_reducer_destroy(tg_reducer *r)
 {
+    TG__OWN_FLOATS;
     if (r == NULL)
         return;
     if (tg__engine_destroy(r->engine)) { /* otherwise the transport still holds message buffers */

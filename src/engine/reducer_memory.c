@@ -1,6 +1,7 @@
 /* A reducer's memory: its slots, taking back a mean, another unit of gradients. */
 #include "engine/reducer_impl.h"
 #include "base/arg.h"
+#include "base/floats.h"
 #include "base/sized.h"
 
 #include <math.h>
@@ -15,6 +16,7 @@ static tg_status check_idle(const char *call, const tg_reducer *r)
 
 tg_status tg_reducer_undo(tg_reducer *r)
 {
+    TG__OWN_FLOATS;
     TG__ARG(r);
     TG_TRY(check_idle("tg_reducer_undo", r));
     if (!r->delivered)
@@ -37,6 +39,7 @@ static void scale_served(tg_reducer *r, double factor)
 
 tg_status tg_reducer_scale(tg_reducer *r, double factor)
 {
+    TG__OWN_FLOATS;
     TG__ARG(r);
     TG_TRY(check_idle("tg_reducer_scale", r));
     if (!isfinite(factor) || factor <= 0)
@@ -77,11 +80,13 @@ tg_status tg_reducer_slot_get(tg_reducer *r, size_t i, tg_reducer_slot *slot)
 
 uint64_t tg_reducer_step(const tg_reducer *r)
 {
+    TG__OWN_FLOATS;
     return r != NULL ? r->step : 0;
 }
 
 tg_status tg_reducer_set_step(tg_reducer *r, uint64_t step)
 {
+    TG__OWN_FLOATS;
     TG__ARG(r);
     TG_TRY(check_idle("tg_reducer_set_step", r));
     r->step = step;

@@ -2,6 +2,7 @@
  * of their methods; and the bytes that each method's rounds carry. */
 #include "plan/simulate_impl.h"
 #include "base/arg.h"
+#include "base/floats.h"
 #include "base/mem.h"
 #include "base/sized.h"
 #include "method/auto_exchange.h"
@@ -166,6 +167,7 @@ static tg_status create(tg_simulation *sim, const tg_session_config *config,
 tg_status tg_simulation_create(const tg_session_config *config, const tg_sim_tensor *tensors,
                                size_t ntensors, tg_simulation **sim_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(config, tensors, sim_p);
     tg_simulation *sim;
     TG_TRY(tg_alloc(1, sizeof *sim, &sim));
@@ -192,6 +194,7 @@ void tg_simulation_destroy(tg_simulation *sim)
 tg_status tg_simulation_measure(tg_simulation *sim, size_t room, tg_bucket_cost *cost,
                                 size_t *count_p)
 {
+    TG__OWN_FLOATS;
     TG__ARG(sim);
     if (room > 0)
         TG__ARG(cost);
@@ -205,6 +208,7 @@ tg_status tg_simulation_measure(tg_simulation *sim, size_t room, tg_bucket_cost 
 
 tg_status tg_simulation_set_costs(tg_simulation *sim, const tg_bucket_cost *cost, size_t count)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(sim, cost);
     tg_session *s = sim->session;
     if (count != s->nbuckets)
@@ -233,6 +237,7 @@ static void add_route(const tg__sim_route *r, size_t way, double *sent_ns, doubl
 tg_status tg_simulation_exchange(tg_simulation *sim, int world, const tg_link *link,
                                  tg_sim_exchange *x_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(sim, link, x_p);
     const tg_session *s = sim->session;
     tg_sim_exchange x = {.buckets = s->nbuckets, .elements = s->n};
@@ -262,5 +267,6 @@ tg_status tg_simulation_exchange(tg_simulation *sim, int world, const tg_link *l
 
 const char *tg_simulation_spec(const tg_simulation *sim, tg_kind kind)
 {
+    TG__OWN_FLOATS;
     return sim != NULL ? tg_session_spec(sim->session, kind) : NULL;
 }

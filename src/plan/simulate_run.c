@@ -1,6 +1,7 @@
 /* A run of a simulation: the actors, the exchanges, the steps. */
 #include "plan/simulate_impl.h"
 #include "base/arg.h"
+#include "base/floats.h"
 #include "base/mem.h"
 #include "base/sized.h"
 
@@ -101,6 +102,7 @@ static tg_status check(const tg_simulation *sim, const tg_sim_run *run)
 
 tg_status tg_simulation_run(tg_simulation *sim, const tg_sim_run *run, tg_sim_end *end_p)
 {
+    TG__OWN_FLOATS;
     TG__ARG(sim);
     TG__ARG(run);
     tg_sim_run given;

@@ -1,5 +1,6 @@
 #include "server/mode.h"
 #include "base/arg.h"
+#include "base/floats.h"
 #include "base/keys.h"
 #include "base/mem.h"
 #include "strategy/optimizers.h"
@@ -115,6 +116,7 @@ tg_status tg__mode_parse(const char *text, const char *optimizer, tg__mode *m)
 
 tg_status tg_server_mode_normal(const char *mode, char *text, size_t room)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(mode, text);
     tg_spec *spec = NULL;
     TG_TRY(parse_spec(mode, &spec));

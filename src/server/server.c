@@ -1,5 +1,6 @@
 /* The server's loop, and the public functions. */
 #include "base/arg.h"
+#include "base/floats.h"
 #include "base/mem.h"
 #include "base/sized.h"
 #include "server/round.h"
@@ -171,6 +172,7 @@ static tg_status expect_workers(tg_server *s)
 
 tg_status tg_server_run(tg_server *s)
 {
+    TG__OWN_FLOATS;
     TG__ARG(s);
     if (s->failed)
         return tg_fail(TG_E_STATE, "tg_server_run: this server has left its transport");
@@ -298,6 +300,7 @@ static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_ser
 tg_status tg_server_create(tg_transport *transport, int servers, const tg_server_config *config,
                            tg_server **s_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(transport, s_p);
     tg_server_config own = {.struct_size = sizeof own};
     TG_TRY(tg__transport_check("tg_server_create", "transport", transport));
@@ -334,6 +337,7 @@ tg_status tg_server_create(tg_transport *transport, int servers, const tg_server
 
 tg_status tg_server_get_stats(const tg_server *s, tg_server_stats *stats)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(s, stats);
     TG_TRY(tg__sized_room("tg_server_get_stats: stats", stats,
                           TG__FIRST_SIZE(tg_server_stats, combined_ns)));

@@ -1,6 +1,7 @@
 /* Lists of the methods, strategies, optimizers and other kinds, collected from their rooms. */
 #include "telegrad/registry.h"
 #include "base/arg.h"
+#include "base/floats.h"
 #include "base/spec_value.h"
 #include "codec/codec_impl.h"
 #include "exchange/exchange.h"
@@ -26,6 +27,7 @@ static const struct {
 
 const tg_method_card *tg_registry_method_card(const char *method)
 {
+    TG__OWN_FLOATS;
     if (method == NULL)
         return NULL;
     size_t count;
@@ -38,6 +40,7 @@ const tg_method_card *tg_registry_method_card(const char *method)
 
 const tg_rate_hint *tg_registry_rate_hint(tg_kind kind, const char *name)
 {
+    TG__OWN_FLOATS;
     return kind == TG_KIND_METHOD     ? tg__method_rate(name)
            : kind == TG_KIND_STRATEGY ? tg__strategy_rate(name)
                                       : NULL;
@@ -77,6 +80,7 @@ static bool remembers(const char *optimizer)
 const char *tg_registry_default_strategy(const char *method, const char *const *rules,
                                          size_t nrules, const char *optimizer)
 {
+    TG__OWN_FLOATS;
     bool goes = true, parts = sends_parts(method, &goes);
     if (rules == NULL || nrules > PTRDIFF_MAX / sizeof *rules) /* no array is as long */
         nrules = 0;
@@ -138,6 +142,7 @@ static tg_status of_another_kind(tg_kind kind, const char *text, tg_status statu
 
 tg_status tg_registry_parse(tg_kind kind, const char *text, tg_spec **spec_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(text, spec_p);
     if (!valid(kind))
         return tg_fail(TG_E_ARG, "kind %d: allowed: 0 to %d", (int)kind, TG_KIND_COUNT - 1);

@@ -4,6 +4,7 @@
  * processor time of the calling thread, or in wall-clock time if codecs use several threads. */
 #include "session/session_impl.h"
 #include "base/arg.h"
+#include "base/floats.h"
 #include "base/mem.h"
 #include "base/sized.h"
 #include "method/rehearsal.h"
@@ -201,6 +202,7 @@ tg_status tg__session_take_costs(const char *what, tg_session *s, const tg_bucke
 
 tg_status tg_session_measure(tg_session *s, size_t room, tg_bucket_cost *cost, size_t *count_p)
 {
+    TG__OWN_FLOATS;
     TG__ARG(s);
     if (room > 0)
         TG__ARG(cost);
@@ -211,6 +213,7 @@ tg_status tg_session_measure(tg_session *s, size_t room, tg_bucket_cost *cost, s
 
 tg_status tg_session_set_costs(tg_session *s, const tg_bucket_cost *cost, size_t count)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(s, cost);
     TG_TRY(tg__session_begun(s, "tg_session_set_costs"));
     if (count != s->nbuckets)

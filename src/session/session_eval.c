@@ -1,6 +1,7 @@
 /* Global weights for evaluation, sums of metrics, hashes, and the end of the session. */
 #include "session/session_impl.h"
 #include "base/arg.h"
+#include "base/floats.h"
 #include "base/mem.h"
 #include "transport/endpoint.h"
 
@@ -117,6 +118,7 @@ static tg_status eval_begin(tg_session *s)
 
 tg_status tg_session_eval_begin(tg_session *s)
 {
+    TG__OWN_FLOATS;
     TG__ARG(s);
     TG_TRY(tg__session_between_steps(s, "tg_session_eval_begin"));
     return tg__session_failed(s, eval_begin(s));
@@ -124,6 +126,7 @@ tg_status tg_session_eval_begin(tg_session *s)
 
 tg_status tg_session_eval_end(tg_session *s)
 {
+    TG__OWN_FLOATS;
     TG__ARG(s);
     TG_TRY(tg__session_begun(s, "tg_session_eval_end"));
     if (!s->evaluating)
@@ -143,6 +146,7 @@ tg_status tg_session_eval_end(tg_session *s)
 
 tg_status tg_session_sum(tg_session *s, double *x, size_t n)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(s, x);
     TG_TRY(tg__session_begun(s, "tg_session_sum"));
     if (n > 4096)
@@ -163,6 +167,7 @@ tg_status tg_session_sum(tg_session *s, double *x, size_t n)
 
 tg_status tg_session_params_hash(tg_session *s, uint64_t *hash_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(s, hash_p);
     if (!tg__session_lost(s)) {
         TG_TRY(tg__session_begun(s, "tg_session_params_hash"));
@@ -194,6 +199,7 @@ static tg_status finish(tg_session *s)
 
 tg_status tg_session_finish(tg_session *s)
 {
+    TG__OWN_FLOATS;
     TG__ARG(s);
     TG_TRY(tg__session_between_steps(s, "tg_session_finish"));
     return tg__session_failed(s, finish(s));

@@ -6,6 +6,7 @@
 #include "session/session_impl.h"
 #include "telegrad/external.h"
 #include "base/arg.h"
+#include "base/floats.h"
 #include "base/sized.h"
 #include "telegrad/spec.h"
 
@@ -50,6 +51,7 @@ tg_status tg__session_check_open(const tg_session *s)
 
 float *tg_session_gradient(tg_session *s, uint32_t id)
 {
+    TG__OWN_FLOATS;
     return s != NULL && s->begun && s->external && id < s->ntensors &&
                    tg__session_reads_gradients(s) && !tg_session_idle(s)
                ? s->tensor[id].grad
@@ -81,6 +83,7 @@ static tg_status deliver(tg_session *s, tg_turn *turn)
 
 tg_status tg_session_deliver(tg_session *s, tg_turn *turn)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(s, turn);
     TG_TRY(tg__session_usable(s, "tg_session_deliver"));
     TG_TRY(tg__sized_room("tg_session_deliver: turn", turn, TG__FIRST_SIZE(tg_turn, resets)));

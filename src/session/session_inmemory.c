@@ -2,6 +2,7 @@
  * their own. They have the format of a rank's file, and hold all parameters. */
 #include "session/session_ckpt.h"
 #include "base/arg.h"
+#include "base/floats.h"
 #include "base/mem.h"
 #include "base/owned.h"
 
@@ -24,6 +25,7 @@ static tg_status save(tg_session *s, void **bytes_p, size_t *len_p)
 
 tg_status tg_session_save_memory(tg_session *s, const void **bytes_p, size_t *len_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(s, bytes_p, len_p);
     TG_TRY(tg__session_between_steps(s, "tg_session_save_memory"));
     TG_TRY(tg__session_can_save(s, "tg_session_save_memory"));
@@ -145,6 +147,7 @@ static tg_status load_from(tg_session *s, const char *call, const void *const *b
 
 tg_status tg_session_load_memory(tg_session *s, const void *bytes, size_t len)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(s, bytes);
     return load_from(s, "tg_session_load_memory", &bytes, &len, 0);
 }

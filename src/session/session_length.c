@@ -3,6 +3,7 @@
  * length, and a session loaded from it uses the stored length instead of its own: extending a run
  * does not change its warm-ups. */
 #include "session/session_impl.h"
+#include "base/floats.h"
 #include "base/spec_value.h"
 #include "strategy/delayed.h"
 #include "telegrad/spec.h"
@@ -77,6 +78,7 @@ tg_status tg__session_put_length(const tg_session *s, tg__ckpt_writer *w)
 
 const char *tg_session_spec(const tg_session *s, tg_kind kind)
 {
+    TG__OWN_FLOATS;
     if (s == NULL || !s->settled)
         return NULL;
     if (kind == TG_KIND_STRATEGY)

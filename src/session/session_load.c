@@ -2,6 +2,7 @@
  * is read once all ranks have found the same. */
 #include "session/session_ckpt.h"
 #include "base/arg.h"
+#include "base/floats.h"
 #include "base/mem.h"
 #include "base/sized.h"
 #include "telegrad/spec.h"
@@ -470,6 +471,7 @@ static tg_status load(tg_session *s, const char *dir)
 
 tg_status tg_session_load(tg_session *s, const char *dir, const void **extra_p, size_t *len_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(s, dir, extra_p, len_p);
     TG_TRY(tg__session_start(s, "tg_session_load", dir, load));
     *extra_p = s->ckpt_bytes;

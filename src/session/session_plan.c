@@ -5,6 +5,7 @@
  * alone, or, if tensors compete for what is sent (sparsifiers), to their sizes. */
 #include "session/session_impl.h"
 #include "base/arg.h"
+#include "base/floats.h"
 #include "base/mem.h"
 #include "method/rehearsal.h"
 #include "telegrad/spec.h"
@@ -95,6 +96,7 @@ static tg_status list(tg_session *s, const double *bytes,
 tg_status tg_session_plan(tg_session *s, tg_status (*each)(void *arg, const tg_plan_tensor *tensor),
                           void *arg)
 {
+    TG__OWN_FLOATS;
     TG__ARG(s);
     TG__ARG(each);
     TG_TRY(tg__session_begun(s, "tg_session_plan"));

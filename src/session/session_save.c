@@ -3,6 +3,7 @@
  * not in the ranks' files. */
 #include "session/session_impl.h"
 #include "base/arg.h"
+#include "base/floats.h"
 #include "base/mem.h"
 #include "session/session_ckpt.h"
 #include "telegrad/spec.h"
@@ -292,6 +293,7 @@ static tg_status write_weights(tg_session *s, const char *dir, tg__weights_mark 
 
 tg_status tg_session_save(tg_session *s, const char *dir, const void *extra, size_t len)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(s, dir);
     if (len > 0)
         TG__ARG(extra);
@@ -317,6 +319,7 @@ tg_status tg_session_save(tg_session *s, const char *dir, const void *extra, siz
 
 tg_status tg_session_save_final(tg_session *s, const char *dir)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(s, dir);
     TG_TRY(tg__session_between_steps(s, "tg_session_save_final"));
     const tg_status status = tg__agree(s->engine, write_weights(s, dir, NULL));
@@ -332,6 +335,7 @@ static tg_status write_file(tg_session *s, const char *path)
 
 tg_status tg_session_save_weights(tg_session *s, const char *path)
 {
+    TG__OWN_FLOATS;
     TG__ARG(s);
     const bool first = s->transport->rank == 0;
     tg__latch failure = {0};

@@ -1,6 +1,7 @@
 /* Creating a session, and its handshake. */
 #include "session/session_impl.h"
 #include "base/arg.h"
+#include "base/floats.h"
 #include "base/mem.h"
 #include "base/sized.h"
 #include "engine/handshake.h"
@@ -222,6 +223,7 @@ tg_status tg__session_take_config(const char *what, const tg_session_config *fro
 tg_status tg_session_create(const tg_session_config *config, tg_transport *transport,
                             tg_session **s_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(config, transport, s_p);
     tg_session_config own;
     TG_TRY(tg__session_take_config("tg_session_create: config", config, &own));
@@ -241,6 +243,7 @@ tg_status tg_session_create(const tg_session_config *config, tg_transport *trans
 
 void tg_session_destroy(tg_session *s)
 {
+    TG__OWN_FLOATS;
     if (s == NULL)
         return;
     tg__session_unbuild(s, tg__engine_destroy(s->engine));
@@ -426,6 +429,7 @@ tg_status tg__session_start(tg_session *s, const char *call, const char *dir,
 
 tg_status tg_session_begin(tg_session *s)
 {
+    TG__OWN_FLOATS;
     TG__ARG(s);
     return tg__session_start(s, "tg_session_begin", NULL, begin);
 }

@@ -1,6 +1,7 @@
 /* One step: takes gradients in, sends exchanges out, delivers aggregates to the strategy. */
 #include "session/session_impl.h"
 #include "base/arg.h"
+#include "base/floats.h"
 #include "base/mem.h"
 #include "base/sized.h"
 #include "kernel/parallel.h"
@@ -159,6 +160,7 @@ static tg_status take_gradient(tg_session *s, tensor *t)
 
 tg_status tg_session_grad_ready(tg_session *s, uint32_t id)
 {
+    TG__OWN_FLOATS;
     TG__ARG(s);
     tensor *t = NULL;
     TG_TRY(trained_tensor(s, id, "tg_session_grad_ready", &t));
@@ -172,6 +174,7 @@ tg_status tg_session_grad_ready(tg_session *s, uint32_t id)
 
 tg_status tg_session_grad_wait(tg_session *s, uint32_t id)
 {
+    TG__OWN_FLOATS;
     TG__ARG(s);
     tensor *t = NULL;
     TG_TRY(trained_tensor(s, id, "tg_session_grad_wait", &t));
@@ -185,6 +188,7 @@ tg_status tg_session_grad_wait(tg_session *s, uint32_t id)
 
 tg_status tg_session_param_wait(tg_session *s, uint32_t id)
 {
+    TG__OWN_FLOATS;
     TG__ARG(s);
     TG_TRY(tg__session_usable(s, "tg_session_param_wait"));
     if (id >= s->ntensors)
@@ -196,6 +200,7 @@ tg_status tg_session_param_wait(tg_session *s, uint32_t id)
 
 tg_status tg_session_progress(tg_session *s)
 {
+    TG__OWN_FLOATS;
     TG__ARG(s);
     TG_TRY(tg__session_usable(s, "tg_session_progress"));
     return tg__session_failed(s, tg__engine_progress(s->engine));
@@ -236,6 +241,7 @@ double tg__session_weight(const tg_session *s, uint64_t t)
 
 bool tg_session_idle(const tg_session *s)
 {
+    TG__OWN_FLOATS;
     return s != NULL && s->begun && (s->late || tg__session_weight(s, s->t) == 0);
 }
 
@@ -421,6 +427,7 @@ static tg_status step(tg_session *s, tg_step_info *info)
 
 tg_status tg_session_step(tg_session *s, tg_step_info *info)
 {
+    TG__OWN_FLOATS;
     TG__ARG(s);
     TG_TRY(tg__session_usable(s, "tg_session_step"));
     tg_step_info own = {0};
@@ -437,6 +444,7 @@ tg_status tg_session_step(tg_session *s, tg_step_info *info)
 
 tg_status tg_session_set_lr(tg_session *s, double lr)
 {
+    TG__OWN_FLOATS;
     TG__ARG(s);
     if (!(lr >= 0 && lr <= 1e30))
         return tg_fail(TG_E_ARG, "tg_session_set_lr: lr=%g: allowed: 0 <= lr <= 1e30", lr);

@@ -1,5 +1,6 @@
 /* The session's tensors, as the caller registers them. */
 #include "base/arg.h"
+#include "base/floats.h"
 #include "base/sized.h"
 #include "session/session_impl.h"
 #include "state/weights_impl.h"
@@ -166,6 +167,7 @@ static tg_status add(tg_session *s, const tg_tensor *t, size_t n)
 
 tg_status tg_session_add(tg_session *s, const tg_tensor *t, uint32_t *id_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(s, t, id_p);
     size_t n = 0;
     TG_TRY(tg__session_check(s));

@@ -1,6 +1,7 @@
 /* Reading weights files. */
 #include "kernel/kernel.h"
 #include "base/arg.h"
+#include "base/floats.h"
 #include "state/checkpoint_dir.h"
 #include "state/file.h"
 #include "state/state.h"
@@ -132,6 +133,7 @@ static tg_status open_file(const char *path, const tg__weights_mark *mark, tg_we
 
 tg_status tg_weights_open(const char *path, tg_weights **w_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(path, w_p);
     tg__weights_mark mark;
     bool marked;
@@ -156,6 +158,7 @@ tg_status tg__weights_open_step(const char *dir, uint64_t step, tg_weights **w_p
 
 tg_status tg_weights_open_saved(const char *dir, tg_weights **w_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(dir, w_p);
     uint64_t step;
     TG_TRY(tg__ckpt_dir_latest(dir, true, &step));
@@ -164,6 +167,7 @@ tg_status tg_weights_open_saved(const char *dir, tg_weights **w_p)
 
 tg_status tg_weights_open_newest(const char *dir, tg_weights **w_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(dir, w_p);
     uint64_t step;
     TG_TRY(tg__ckpt_dir_latest(dir, true, &step));
@@ -274,6 +278,7 @@ static tg_status check_others(const tg_weights *w, const tg_weights_tensor *tens
 tg_status tg_weights_read(const tg_weights *w, const tg_weights_tensor *tensors, size_t count,
                           bool exact)
 {
+    TG__OWN_FLOATS;
     TG__ARG(w);
     if (count > 0)
         TG__ARG(tensors);

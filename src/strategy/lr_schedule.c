@@ -16,6 +16,7 @@
  * different rates would drift apart. */
 #include "strategy/strategy.h"
 #include "base/arg.h"
+#include "base/floats.h"
 #include "base/mem.h"
 #include "base/spec_value.h"
 #include <math.h>
@@ -200,6 +201,7 @@ static tg_status init(tg_lr_schedule *s, uint64_t steps_per_epoch)
 tg_status tg_lr_schedule_create(const char *spec, double lr, uint64_t total_steps,
                                 uint64_t steps_per_epoch, tg_lr_schedule **s_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(spec, s_p);
     if (!(lr >= 0 && isfinite(lr)))
         return tg_fail(TG_E_ARG, "lr=%g: allowed: finite, lr >= 0", lr);
@@ -228,6 +230,7 @@ void tg_lr_schedule_destroy(tg_lr_schedule *s)
 
 tg_status tg_lr_schedule_scale(tg_lr_schedule *s, double factor)
 {
+    TG__OWN_FLOATS;
     TG__ARG(s);
     if (!(factor > 0 && factor <= 1e30))
         return tg_fail(TG_E_ARG, "factor=%g of a learning rate: allowed: 0 < factor <= 1e30",
@@ -239,6 +242,7 @@ tg_status tg_lr_schedule_scale(tg_lr_schedule *s, double factor)
 
 double tg_lr_schedule_at(const tg_lr_schedule *s, uint64_t at)
 {
+    TG__OWN_FLOATS;
     if (!s)
         return 0;
     const double lr = s->base(s, at);
@@ -250,5 +254,6 @@ double tg_lr_schedule_at(const tg_lr_schedule *s, uint64_t at)
 
 const char *tg_lr_schedule_text(const tg_lr_schedule *s)
 {
+    TG__OWN_FLOATS;
     return s ? tg_spec_text(s->spec) : NULL;
 }

@@ -2,6 +2,7 @@
 #include "strategy/optimizers.h"
 #include "base/arg.h"
 #include "strategy/strategy.h"
+#include "base/floats.h"
 #include "base/mem.h"
 #include "base/sized.h"
 #include "kernel/kernel.h"
@@ -27,6 +28,7 @@ const tg_entry *const *tg__optimizer_entries(size_t *count_p)
 
 tg_status tg_optimizer_create(const char *spec, tg_optimizer **o_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(spec, o_p);
     TG_TRY(tg__kernel_check());
     tg_optimizer *o;
@@ -53,6 +55,7 @@ void tg_optimizer_destroy(tg_optimizer *o)
 
 const tg_spec *tg_optimizer_spec(const tg_optimizer *o)
 {
+    TG__OWN_FLOATS;
     return o ? o->spec : NULL;
 }
 
@@ -89,6 +92,7 @@ static tg_status check_apart(const tg_optimizer *o, const float *w, const float 
 tg_status tg_optimizer_step(const tg_optimizer *o, const tg_update *u, float *w, const float *g,
                             size_t n, float *const *slot)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(o, u, w, g);
     if (o->slots > 0)
         TG__ARG(slot);

@@ -1,5 +1,6 @@
 /* The list of strategies, made from strategies.def, and their shared functions. */
 #include "strategy/strategy.h"
+#include "base/floats.h"
 #include "base/mem.h"
 #include "kernel/kernel.h"
 #include "schedule/schedule.h"
@@ -47,12 +48,14 @@ static const tg__strategy_ops *find(const char *spec)
 
 const char *tg_registry_strategy_method(const char *strategy)
 {
+    TG__OWN_FLOATS;
     const tg__strategy_ops *ops = find(strategy);
     return ops != NULL && ops->method != NULL ? ops->method : "dense";
 }
 
 const char *tg_registry_strategy_optimizer(const char *strategy)
 {
+    TG__OWN_FLOATS;
     const tg__strategy_ops *ops = find(strategy);
     return ops == NULL ? NULL : ops->optimizer;
 }

@@ -4,6 +4,7 @@
  * ignored. */
 #include "transport/endpoint.h"
 #include "base/arg.h"
+#include "base/floats.h"
 #include "base/mem.h"
 #include "telegrad/tools.h"
 #include <math.h>
@@ -124,6 +125,7 @@ static void explain(const char *item, size_t len, char why[96])
 
 tg_status tg_link_parse(const char *text, tg_link *link_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(text, link_p);
     tg_link link = {.struct_size = sizeof link};
     unsigned seen = 0;

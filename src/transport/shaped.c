@@ -17,6 +17,7 @@
 #include "transport/endpoint.h"
 #include "base/arg.h"
 #include "transport/downlink.h"
+#include "base/floats.h"
 #include "base/mem.h"
 #include "telegrad/clock.h"
 #include "telegrad/random.h"
@@ -412,6 +413,7 @@ static const tg_transport_ops shaped_ops = {
 
 tg_status tg_transport_shaped(tg_transport *inner, const tg_link *link, tg_transport **t_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(inner, link, t_p);
     TG_TRY(tg__transport_check("tg_transport_shaped", "inner", inner));
     TG_TRY(tg__link_check("tg_transport_shaped", link));
@@ -441,6 +443,7 @@ tg_status tg_transport_shaped(tg_transport *inner, const tg_link *link, tg_trans
 tg_status tg_transport_shaped_nodes(tg_transport *inner, const tg_link *link, const int *nodes,
                                     tg_transport **t_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(inner, link, nodes, t_p);
     tg_transport *t;
     TG_TRY(tg__transport_check("tg_transport_shaped_nodes", "inner", inner));
@@ -461,6 +464,7 @@ tg_status tg_transport_shaped_nodes(tg_transport *inner, const tg_link *link, co
 tg_status tg_transport_shaped_links(tg_transport *inner, const tg_link *links, const int *nodes,
                                     tg_transport **t_p)
 {
+    TG__OWN_FLOATS;
     TG__ARGS(inner, links, t_p);
     tg_transport *t;
     TG_TRY(tg__transport_check("tg_transport_shaped_links", "inner", inner));
