@@ -1,21 +1,15 @@
 #include "base/thread.h"
 #include "base/floats.h"
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 tg_status tg__thread_start(const char *name, void *(*run)(void *), void *arg, pthread_t *thread_p)
 {
-    TG__OWN_FLOATS; /* which the new thread inherits */
-    /* It inherits the mask, too. Signals for its own faults stay unblocked: a blocked one
-     * kills the process without calling its handler (sanitizers, crash reporters). */
-    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
-    sigset_t blocked, old;
-    sigfillset(&blocked);
-    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
-        sigdelset(&blocked, faults[i]);
+    TG__OWN_FLOATS; /* the new thread inherits them, and the mask */
+    const sigset_t blocked = tg__thread_signals();
+    sigset_t old;
     pthread_sigmask(SIG_SETMASK, &blocked, &old);
     pthread_t thread;
     int error = pthread_create(&thread, NULL, run, arg);

@@ -4,9 +4,23 @@
 
 #include "telegrad/base.h"
 #include <pthread.h>
+#include <signal.h>
 
-/* Start a thread named `name` (at most 15 characters, shown by debuggers). It blocks all signals
- * except its own faults (SIGSEGV, ...), so that signals reach the caller's threads.
+/* What a thread of the library blocks: all signals, which are for the caller's threads, except those
+ * for its own faults. A blocked one would kill the process without calling its handler (sanitizers,
+ * crash reporters). */
+static inline sigset_t tg__thread_signals(void)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    sigset_t blocked;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        sigdelset(&blocked, faults[i]);
+    return blocked;
+}
+
+/* Start a thread named `name` (at most 15 characters, shown by debuggers). It blocks
+ * tg__thread_signals().
  * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__thread_start(const char *name, void *(*run)(void *), void *arg,
                                         pthread_t *thread_p);
