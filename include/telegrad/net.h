@@ -59,9 +59,11 @@ TG_API void tg_keys_destroy(tg_keys *keys);
 /* ---- joining --------------------------------------------------------------------------------- */
 
 /* A rank's membership in a job: its connections to all other ranks. It can be queried while a
- * transport owns it, by the thread that drives the transport or between that thread's calls. After
- * fork(), the child must use neither, because it would reuse the parent's keys and record
- * numbers. */
+ * transport owns it, by the thread that drives the transport or between that thread's calls.
+ *
+ * fork()  The child has neither: its connections are closed there. What it calls of them fails with
+ *         TG_E_STATE, or does nothing and frees nothing, as destroying does. So a child may outlive
+ *         the rank, and does not hide its end from the others. It may join a job of its own */
 typedef struct tg_net tg_net;
 
 #define TG_NET_VALUE 1024 /* largest value in the caller's store, in bytes with the NUL */

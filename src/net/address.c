@@ -1,4 +1,5 @@
 #include "net/address.h"
+#include "net/forked.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -74,7 +75,9 @@ void tg__socket_watch(int fd, int idle_s, int lost_s)
 static int listen_at(const struct addrinfo *at)
 {
     const int on = 1, off = 0;
-    const int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    tg__fd_lock();
+    const int fd =
+        tg__fd_keep(socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0)
         return -1;
     if (at->ai_family == AF_INET6) /* every interface: IPv4 as well */
@@ -82,9 +85,7 @@ static int listen_at(const struct addrinfo *at)
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
         bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
         return fd;
-    const int error = errno;
-    close(fd);
-    errno = error;
+    tg__fd_close(fd);
     return -1;
 }
 
@@ -132,14 +133,15 @@ int tg__address_dial(const struct addrinfo *found, int turn, int *fd_p)
     const struct addrinfo *at = found;
     for (int i = turn % tg__address_count(found); i > 0; i--)
         at = at->ai_next;
-    const int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    tg__fd_lock();
+    const int fd = tg__fd_keep(socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     int error = fd < 0 || !tg__socket_prepare(fd) ? errno : 0;
     if (error == 0 && connect(fd, at->ai_addr, at->ai_addrlen) != 0 && errno != EINPROGRESS)
         error = errno;
     if (error == 0)
         *fd_p = fd;
     else if (fd >= 0)
-        close(fd);
+        tg__fd_close(fd);
     return error;
 }
 

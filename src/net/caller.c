@@ -1,5 +1,6 @@
 #include "net/caller.h"
 #include "net/fields.h"
+#include "net/forked.h"
 #include "telegrad/clock.h"
 #include <poll.h>
 #include <stdio.h>
@@ -33,7 +34,7 @@ static tg_status begin_stream(tg__caller *c, int fd, bool dialled)
 {
     c->stream = malloc(sizeof *c->stream);
     if (!c->stream) {
-        close(fd);
+        tg__fd_close(fd);
         return tg_fail(TG_E_NOMEM, "out of memory: connection");
     }
     TG_TRY(tg__stream_begin(c->stream, fd, c->tls, dialled, c->accepts, c->accepts_arg));

@@ -1,3 +1,4 @@
+#include "net/forked.h"
 #include "net/tls.h"
 #include <errno.h>
 #include <linux/sockios.h>
@@ -197,6 +198,8 @@ tg_status tg__stream_begin(tg__stream *s, int fd, tg__tls *tls, bool dialled,
     *s = (tg__stream){
         .fd = fd, .accepts = accepts, .accepts_arg = accepts_arg, .key_left = TG__STREAM_KEY_BYTES};
     s->tls = tls != NULL;
+    tg__fd_lock();
+    (void)tg__fd_keep(fd);
     s->out = malloc(TG__STREAM_OUT);
     s->in = tls ? NULL : malloc(IN_MAX);
     s->ssl = tls ? SSL_new(tls->ctx) : NULL;
@@ -204,7 +207,7 @@ tg_status tg__stream_begin(tg__stream *s, int fd, tg__tls *tls, bool dialled,
     if (!s->out || (tls ? !bio : !s->in)) {
         BIO_free(bio);
         if (!s->out && !s->ssl && !s->in)
-            close(fd); /* tg__stream_close takes it for one that never began */
+            tg__fd_close(fd); /* tg__stream_close takes it for one that never began */
         tg__stream_close(s);
         return tg_fail(TG_E_NOMEM, "out of memory: connection");
     }
@@ -244,7 +247,7 @@ void tg__stream_close(tg__stream *s)
         free(s->out);
         free(s->in);
         if (s->fd >= 0)
-            close(s->fd);
+            tg__fd_close(s->fd);
     }
     tg__local_close(s->local);
     s->local = NULL;

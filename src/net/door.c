@@ -1,4 +1,5 @@
 #include "net/door.h"
+#include "net/forked.h"
 #include "telegrad/clock.h"
 #include "telegrad/tools.h"
 #include <arpa/inet.h>
@@ -67,7 +68,7 @@ static uint8_t busiest(const int *count)
 static void end_knock(tg__door *d, tg__knock *k, bool closes)
 {
     if (closes)
-        close(k->fd);
+        tg__fd_close(k->fd);
     k->fd = -1;
     d->knocking[k->source]--;
 }
@@ -272,15 +273,16 @@ static void let_in(tg__door *d)
     for (int i = 0; i < ACCEPTS; i++) {
         struct sockaddr_storage from;
         socklen_t len = sizeof from;
-        const int fd =
-            accept4(d->listener, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        tg__fd_lock();
+        const int fd = tg__fd_keep(
+            accept4(d->listener, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (fd < 0) { /* none, or it is gone already */
             if (errno == EMFILE || errno == ENFILE)
                 free_descriptor(d);
             return;
         }
         if (!tg__socket_prepare(fd)) {
-            close(fd);
+            tg__fd_close(fd);
             continue;
         }
         tg__knock *k = place_knock(d);
@@ -325,7 +327,7 @@ void tg__door_close(tg__door *d)
 {
     for (size_t i = 0; d->knock && i < d->knocks; i++)
         if (d->knock[i].fd >= 0)
-            close(d->knock[i].fd);
+            tg__fd_close(d->knock[i].fd);
     for (size_t i = 0; d->guest && i < d->room; i++)
         tg__caller_end(&d->guest[i].caller);
     free(d->knock);

@@ -3,6 +3,7 @@
 #include "base/sized.h"
 #include "net/directory.h"
 #include "net/fields.h"
+#include "net/forked.h"
 #include "net/seats.h"
 #include "net/tcp_impl.h"
 #include "telegrad/clock.h"
@@ -224,6 +225,7 @@ tg_status tg__net_create(const tg_net_config *config, double timeout_s, tg_net *
     if (!n)
         return tg_fail(TG_E_NOMEM, "out of memory: membership");
     n->listener = -1;
+    n->forks = tg__forks();
     atomic_init(&n->expelled, 0);
     atomic_init(&n->wake, -1);
     n->config = config;
@@ -346,7 +348,7 @@ tg_status tg_net_join(const tg_net_config *config, tg_net **net_p)
     n->allow = NULL;
     tg__directory_close(n);
     if (n->listener >= 0)
-        close(n->listener); /* members are complete: nobody else is let in */
+        tg__fd_close(n->listener); /* members are complete: nobody else is let in */
     n->listener = -1;
     if (status != TG_OK) {
         tg__relay_destroy(n->relay); /* there is nothing to wait for */
@@ -382,6 +384,7 @@ tg_status tg_net_allow(tg_net *net, const tg_keys *allow)
     TG__ARG(net);
     TG__ARG(allow);
     const uint64_t one = 1;
+    TG_TRY(tg__net_check_own(net, "tg_net_allow"));
     if (net->hosts || net->attached)
         return tg_fail(TG_E_STATE, "tg_net_allow: only for jobs joined by tg_net_join");
     if (!net->tls || net->rank != 0)
@@ -423,6 +426,7 @@ tg_status tg_net_peer(const tg_net *net, int rank, tg_net_peer_info *info)
                        smallest, TG__STRUCT_MAX);
     if (rank < 0 || rank >= net->size)
         return tg_fail(TG_E_ARG, "tg_net_peer: rank=%d: allowed: 0 to %d", rank, net->size - 1);
+    TG_TRY(tg__net_check_own(net, "tg_net_peer"));
     if (rank != net->rank && !net->stream[rank])
         return tg_fail(TG_E_STATE, "tg_net_peer: rank=%d: no worker has this seat now", rank);
     if (rank != net->rank) {
@@ -472,7 +476,7 @@ void tg__net_leave(tg_net *n, int64_t until_ns)
 void tg_net_leave(tg_net *net, const char *why)
 {
     uint8_t bytes[TG__REASON_MAX + TG__HEAD];
-    if (!net)
+    if (!net || tg__net_is_foreign(net))
         return;
     size_t len = why ? tg__reason_write(why, bytes) : 0;
     tg__pack bye = {.at = bytes + len, .end = bytes + sizeof bytes};
@@ -487,6 +491,6 @@ void tg_net_leave(tg_net *net, const char *why)
 
 void tg_net_destroy(tg_net *net)
 {
-    if (net)
+    if (net && !tg__net_is_foreign(net))
         tg__net_leave(net, tg_now_ns(tg_clock_monotonic()) + TG__LEAVE_NS);
 }

@@ -30,6 +30,7 @@ typedef struct tg__renewal tg__renewal;
 
 struct tg_net {
     int rank, size;
+    int forks;            /* tg__forks() of the process that has made it */
     bool attached;        /* a worker: the other ranks are servers */
     int seat, seats;      /* of a worker: which of how many it is */
     uint64_t token;       /* of a worker: tg__member.token of its servers */

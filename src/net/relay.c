@@ -1,7 +1,8 @@
 #include "net/relay.h"
+#include "base/thread.h"
+#include "net/forked.h"
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,7 +126,7 @@ static void end(tg__relay *r, bridge *b)
     for (int i = 0; i < 2; i++) {
         /* Closing alone does not take it off while a process that was forked has it, too. */
         (void)epoll_ctl(r->epoll, EPOLL_CTL_DEL, b->side[i].fd, NULL);
-        close(b->side[i].fd);
+        tg__fd_close(b->side[i].fd);
     }
     free(b);
 }
@@ -192,9 +193,9 @@ static void wake(tg__relay *r)
 
 static int start_thread(tg__relay *r)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before); /* signals are for the caller's threads */
+    const sigset_t blocked = tg__thread_signals();
+    sigset_t before;
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
     const int error = pthread_create(&r->thread, NULL, run, r);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
@@ -206,8 +207,10 @@ tg_status tg__relay_create(tg__relay **r_p)
     if (!r)
         return tg_fail(TG_E_NOMEM, "out of memory: relay");
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = NULL};
-    r->epoll = epoll_create1(EPOLL_CLOEXEC);
-    r->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    tg__fd_lock();
+    r->epoll = tg__fd_keep(epoll_create1(EPOLL_CLOEXEC));
+    tg__fd_lock();
+    r->wake = tg__fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     int error = 0;
     if (r->epoll < 0 || r->wake < 0 || epoll_ctl(r->epoll, EPOLL_CTL_ADD, r->wake, &e) != 0)
         error = errno;
@@ -219,9 +222,9 @@ tg_status tg__relay_create(tg__relay **r_p)
         return TG_OK;
     }
     if (r->epoll >= 0)
-        close(r->epoll);
+        tg__fd_close(r->epoll);
     if (r->wake >= 0)
-        close(r->wake);
+        tg__fd_close(r->wake);
     pthread_mutex_destroy(&r->mutex);
     free(r);
     return tg_fail(TG_E_IO, "relay: %s", strerror(error));
@@ -230,9 +233,13 @@ tg_status tg__relay_create(tg__relay **r_p)
 tg_status tg__relay_add(tg__relay *r, int a, int b, uint64_t pair)
 {
     bridge *made = malloc(sizeof *made);
+    tg__fd_lock();
+    (void)tg__fd_keep(a);
+    tg__fd_lock();
+    (void)tg__fd_keep(b);
     if (!made) {
-        close(a);
-        close(b);
+        tg__fd_close(a);
+        tg__fd_close(b);
         return tg_fail(TG_E_NOMEM, "out of memory: relay");
     }
     made->over = false;
@@ -274,8 +281,8 @@ void tg__relay_destroy(tg__relay *r)
     pthread_mutex_unlock(&r->mutex);
     wake(r);
     pthread_join(r->thread, NULL);
-    close(r->epoll);
-    close(r->wake);
+    tg__fd_close(r->epoll);
+    tg__fd_close(r->wake);
     pthread_mutex_destroy(&r->mutex);
     free(r);
 }

@@ -2,6 +2,7 @@
 #include "base/arg.h"
 #include "base/sized.h"
 #include "net/fields.h"
+#include "net/forked.h"
 #include "telegrad/clock.h"
 #include <poll.h>
 #include <stdio.h>
@@ -358,7 +359,7 @@ void tg__seats_close(tg_net *n)
         if (s->parting[i].stream)
             end_parting(&s->parting[i]);
     if (n->listener >= 0)
-        close(n->listener);
+        tg__fd_close(n->listener);
     n->listener = -1;
     free(s->polled);
     free(s);

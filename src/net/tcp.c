@@ -1,5 +1,6 @@
 /* The TCP transport: its table, and its event loop, which runs in `poll`. */
 #include "base/arg.h"
+#include "net/forked.h"
 #include "net/seats.h"
 #include "net/tcp_impl.h"
 #include <errno.h>
@@ -23,6 +24,7 @@ static tg__tcp *tcp_of(tg_transport *t)
 static tg_status check_live(tg_transport *t, const char *verb)
 {
     const tg__tcp *tcp = tcp_of(t);
+    TG_TRY(tg__net_check_own(tcp->net, verb));
     if (tg__is_cast_out(tcp))
         return tg__fail_expelled(tcp);
     if (tcp->is_shut)
@@ -279,7 +281,8 @@ static void tcp_wake(tg_transport *t)
 {
     const uint64_t one = 1;
     const int saved = errno;
-    (void)!write(tcp_of(t)->wake, &one, sizeof one);
+    if (!tg__net_is_foreign(tcp_of(t)->net))
+        (void)!write(tcp_of(t)->wake, &one, sizeof one);
     errno = saved;
 }
 
@@ -306,7 +309,7 @@ static int tcp_blamed(tg_transport *t, int peer)
 static void leave(tg__tcp *t, int64_t until_ns, bool drains, const char *why)
 {
     const int size = t->base.size;
-    if (t->is_shut)
+    if (t->is_shut || tg__net_is_foreign(t->net))
         return;
     for (int r = 0; r < size; r++) {
         const bool between = !t->peer[r].sending; /* two messages */
@@ -355,9 +358,9 @@ static void release(tg__tcp *t)
     for (int r = 0; r < t->base.size; r++)
         tg__peer_release(&t->peer[r]);
     if (t->epoll >= 0)
-        close(t->epoll);
+        tg__fd_close(t->epoll);
     if (t->wake >= 0)
-        close(t->wake);
+        tg__fd_close(t->wake);
     free(t);
 }
 
@@ -365,6 +368,8 @@ static void tcp_destroy(tg_transport *base)
 {
     tg__tcp *t = tcp_of(base);
     const int64_t until_ns = tg_now_ns(base->clock) + TG__LEAVE_NS;
+    if (tg__net_is_foreign(t->net)) /* all of it is the parent's */
+        return;
     leave(t, until_ns, true, NULL);
     tg_net *net = t->net;
     atomic_store(&net->wake, -1);
@@ -420,8 +425,10 @@ static tg_status watch_all(tg__tcp *t)
     tg_net *n = t->net;
     struct epoll_event wake = {.events = EPOLLIN, .data.ptr = NULL},
                        door = {.events = EPOLLIN, .data.ptr = n->hosts};
-    t->epoll = epoll_create1(EPOLL_CLOEXEC);
-    t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    tg__fd_lock();
+    t->epoll = tg__fd_keep(epoll_create1(EPOLL_CLOEXEC));
+    tg__fd_lock();
+    t->wake = tg__fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (t->epoll < 0 || t->wake < 0 || epoll_ctl(t->epoll, EPOLL_CTL_ADD, t->wake, &wake) != 0 ||
         (n->hosts && epoll_ctl(t->epoll, EPOLL_CTL_ADD, n->listener, &door) != 0))
         return tg_fail(TG_E_IO, "waiting for connections: %s", strerror(errno));
@@ -437,6 +444,7 @@ tg_status tg_transport_tcp(tg_net *net, tg_transport **t_p)
 {
     TG__ARG(net);
     TG__ARG(t_p);
+    TG_TRY(tg__net_check_own(net, "tg_transport_tcp"));
     tg__tcp *t = calloc(1, sizeof *t + (size_t)net->size * sizeof *t->peer);
     if (!t)
         return tg_fail(TG_E_NOMEM, "out of memory: TCP transport");

@@ -1,4 +1,5 @@
 /* The transport of a server, whose workers come and go. */
+#include "net/forked.h"
 #include "net/seats.h"
 #include "net/tcp_impl.h"
 #include <stdio.h>
@@ -54,7 +55,7 @@ tg_status tg__tcp_host(tg__tcp *t, int64_t *look_ns_p)
 bool tg__tcp_drop(tg_transport *base, int peer)
 {
     tg__tcp *t = (tg__tcp *)base;
-    if (peer < 0 || peer >= base->size - 1)
+    if (peer < 0 || peer >= base->size - 1 || tg__net_is_foreign(t->net))
         return false;
     tg__peer *p = &t->peer[peer];
     tg__stream *stream = p->stream;

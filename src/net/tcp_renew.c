@@ -1,6 +1,7 @@
 /* The transport of a worker whose connection with a server has broken off: it calls the server
  * again. */
 #include "net/attach.h"
+#include "net/forked.h"
 #include "net/tcp_impl.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,6 +71,7 @@ tg_status tg__tcp_renew(tg_transport *base, int peer, bool *back_p)
     struct tg__away *away = &r->server[peer - 1];
     int64_t now = tg_now_ns(base->clock);
     tg__called how;
+    TG_TRY(tg__net_check_own(n, "renew"));
     *back_p = p->stream && !p->gone;
     if (*back_p)
         return TG_OK;
