@@ -25,6 +25,7 @@ tg_part_library(net SOURCES ${net_sources} INSIDE OpenSSL::SSL OpenSSL::Crypto)
 foreach(kind shared static)
     target_link_options(telegrad_net_${kind} PRIVATE -Wl,-z,now INTERFACE $<BUILD_INTERFACE:-Wl,-z,now>)
 endforeach()
+target_link_options(telegrad_net_shared PRIVATE LINKER:-z,nodelete) # threads that look up names, and fork(), call it
 
 if(NOT TG_TESTS)
     return()

@@ -45,6 +45,13 @@ def exported(nm, library):
     return {line.split()[-1].split("@")[0] for line in lines.splitlines()}
 
 
+def stays(library):
+    """Whether the library stays in memory when a program unloads it."""
+    program = ("import _ctypes, sys; _ctypes.dlclose(_ctypes.dlopen(sys.argv[1], 2)); "
+               "sys.exit(sys.argv[1] not in open('/proc/self/maps').read())")
+    return subprocess.run([sys.executable, "-c", program, str(pathlib.Path(library).resolve())]).returncode == 0
+
+
 def differences(one, one_name, other, other_name):
     return [f"{name}: in {one_name}, not in {other_name}" for name in sorted(one - other)] + [
         f"{name}: in {other_name}, not in {one_name}" for name in sorted(other - one)]
@@ -64,6 +71,8 @@ def main(nm, *libraries):
         wrong += differences(names, "the headers", symbols, pathlib.Path(library).name)
         if f"{stem}.so.{number}\0".encode() not in pathlib.Path(library).read_bytes():
             wrong.append(f"{library}: its SONAME is not {stem}.so.{number}")
+        if stem == "libtelegrad-net" and not stays(library):
+            wrong.append(f"{library}: its threads may outlive it (-z nodelete)")
         print(f"{stem}: {len(symbols)} symbols, .so.{number}")
     print("\n".join(wrong))
     return 1 if wrong else 0

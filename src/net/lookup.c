@@ -1,8 +1,8 @@
 #include "net/lookup.h"
+#include "base/thread.h"
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,19 +58,18 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* Signals are for the caller's threads. */
 static int start_thread(tg__lookup *l)
 {
     pthread_t thread;
     pthread_attr_t attributes;
-    sigset_t all, before;
+    const sigset_t blocked = tg__thread_signals();
+    sigset_t before;
     int error = pthread_attr_init(&attributes);
     if (error != 0)
         return error;
     (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     (void)pthread_attr_setstacksize(&attributes, (size_t)512 << 10);
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
     error = pthread_create(&thread, &attributes, run, l);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);

@@ -9,9 +9,11 @@
 #include "net_ranks.h"
 #include <dlfcn.h>
 #include <netdb.h>
+#include <signal.h>
 #include <stdatomic.h>
 
 static atomic_int asked, slow, slow_most; /* slow: lookups under way, and the most at a time */
+static atomic_int wrong_masks;            /* threads that look up block what they must not */
 
 /* The program's own resolver. "slow.test" takes 4 s; "several.test" is 127.0.0.9, where nobody
  * listens, and 127.0.0.1; "changes.test" is 127.0.0.9 at first. Others are the system's. */
@@ -23,6 +25,10 @@ int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints
     if (!host || !strstr(host, ".test") || (hints->ai_flags & AI_NUMERICHOST))
         return own(host, port, hints, found_p);
     const int times = atomic_fetch_add(&asked, 1);
+    sigset_t blocked;
+    pthread_sigmask(SIG_SETMASK, NULL, &blocked);
+    if (sigismember(&blocked, SIGTERM) != 1 || sigismember(&blocked, SIGSEGV) != 0)
+        atomic_fetch_add(&wrong_masks, 1);
     if (strcmp(host, "slow.test") == 0) {
         const int now = atomic_fetch_add(&slow, 1) + 1;
         if (now > atomic_load(&slow_most))
@@ -69,6 +75,7 @@ static void names_are_looked_up_again(void **state)
     (void)state;
     join_at("changes.test", 2);
     assert_true(atomic_load(&asked) > 4);
+    assert_int_equal(atomic_load(&wrong_masks), 0);
 }
 
 /* Ranks that advertise a name: the others look it up, and try each of its addresses. */
