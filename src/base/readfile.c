@@ -37,7 +37,10 @@ int tg_readfile_open(const char *path, tg_readable what, uint64_t *size_p, const
     if ((why = refusal(info.st_mode, what)) != NULL)
         return give_up(-1, 0, why, why_p);
     const int wait = what == TG_READ_STREAM && !S_ISREG(info.st_mode) ? 0 : O_NONBLOCK;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | wait);
+    int fd;
+    do /* a signal may interrupt the wait for somebody who writes to a FIFO */
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | wait);
+    while (fd < 0 && errno == EINTR);
     if (fd < 0 || fstat(fd, &info) != 0)
         return give_up(fd, errno, NULL, why_p);
     if ((why = refusal(info.st_mode, what)) != NULL)

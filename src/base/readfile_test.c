@@ -7,12 +7,15 @@
 
 #include "telegrad/tools.h"
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char dir[] = "/tmp/telegrad-readfile-XXXXXX";
@@ -70,6 +73,42 @@ static void pipes(void **state)
     close(ends[1]);
 }
 
+static void tick(int number)
+{
+    (void)number;
+}
+
+/* A timer's signals, after which system calls are not begun again. */
+static void interrupted(void **state)
+{
+    (void)state;
+    const struct sigaction ticks = {.sa_handler = tick};
+    const struct itimerval often = {.it_interval = {.tv_usec = 5000},
+                                    .it_value = {.tv_usec = 5000}},
+                           never = {.it_value = {.tv_sec = 0}};
+    struct sigaction before;
+    const char *why = "";
+    char byte = 0;
+    assert_int_equal(mkfifo(path, 0600), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        usleep(100000);
+        const int to = open(path, O_WRONLY);
+        _exit(write(to, "x", 1) == 1 ? 0 : 1);
+    }
+    assert_int_equal(sigaction(SIGALRM, &ticks, &before), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+    const int fd = tg_readfile_open(path, TG_READ_STREAM, NULL, &why);
+    assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+    assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
+    if (fd < 0)
+        fail_msg("%s", why);
+    assert_int_equal(read(fd, &byte, 1), 1);
+    close(fd);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    unlink(path);
+}
+
 static void others(void **state)
 {
     (void)state;
@@ -94,6 +133,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(regular_files),
         cmocka_unit_test(pipes),
+        cmocka_unit_test(interrupted),
         cmocka_unit_test(others),
     };
     if (!mkdtemp(dir))
