@@ -1,4 +1,5 @@
 /* A stream that writes to a file descriptor and keeps the reason of the first failed write. */
+#include "base/filesize.h"
 #include "telegrad/tools.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@ static ssize_t sink_write(void *to, const char *bytes, size_t len)
     const sink *s = to;
     size_t done = 0;
     while (done < len) {
-        const ssize_t n = write(s->fd, bytes + done, len - done);
+        const ssize_t n = tg__write(s->fd, bytes + done, len - done);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {

@@ -1,4 +1,5 @@
 #include "server/journal.h"
+#include "base/filesize.h"
 #include "kernel/kernel.h"
 #include "state/file.h"
 #include "telegrad/clock.h"
@@ -159,7 +160,7 @@ void tg__journal_close(tg__journal *j)
 static tg_status write_all(tg__journal *j, const uint8_t *bytes, size_t len)
 {
     while (len > 0) {
-        const ssize_t n = write(j->fd, bytes, len);
+        const ssize_t n = tg__write(j->fd, bytes, len);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {
