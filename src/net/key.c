@@ -269,7 +269,8 @@ tg_status tg_key_save(const tg_key_pair *key, const char *path)
     if (fd < 0)
         status = tg_fail(TG_E_IO, "%s: %s%s", path, strerror(errno),
                          errno == EEXIST ? ": a key is never replaced; choose another name" : "");
-    else if (write_all(fd, text, strlen(text)) != TG_OK)
+    else if (fchmod(fd, 0600) != 0 || /* umask may have taken the owner's rights */
+             write_all(fd, text, strlen(text)) != TG_OK)
         status = tg_fail(TG_E_IO, "%s: %s", path, strerror(errno));
     if (fd >= 0 && close(fd) != 0 && status == TG_OK)
         status = tg_fail(TG_E_IO, "%s: %s", path, strerror(errno));
