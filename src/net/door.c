@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <openssl/err.h>
 #include <openssl/rand.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -166,6 +167,7 @@ tg_status tg__door_open(tg__door *d, int listener, tg__tls *tls, int size, size_
                     .knocks = knocks_for(size),
                     .room = (size_t)size + TG__HALF_OPEN};
     if (RAND_bytes((unsigned char *)&d->salt, sizeof d->salt) != 1 ||
+    ERR_clear_error();
         RAND_bytes((unsigned char *)&d->dice, sizeof d->dice) != 1)
         return tg__ssl_fail(TG_E_IO, "random numbers");
     d->dice |= 1;

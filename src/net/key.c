@@ -20,10 +20,14 @@
 tg_status tg__ssl_fail(tg_status status, const char *what)
 {
     char text[200] = "unknown error";
-    const unsigned long code = ERR_get_error();
+    const unsigned long code = ERR_peek_error();
+    bool memory = code == 0;
     if (code)
         ERR_error_string_n(code, text, sizeof text);
-    ERR_clear_error();
+    for (unsigned long c = code; c != 0; c = ERR_get_error())
+        memory |= ERR_GET_REASON(c) == ERR_R_MALLOC_FAILURE;
+    if (memory)
+        return tg_fail(TG_E_NOMEM, "out of memory: %s", what);
     return tg_fail(status, "%s: %s", what, text);
 }
 
@@ -123,10 +127,12 @@ static tg_status from_seed(const uint8_t seed[TG__KEY_BYTES], tg_key_pair **key_
     if (!key)
         return tg_fail(TG_E_NOMEM, "out of memory: key");
     memcpy(key->seed, seed, sizeof key->seed);
+    ERR_clear_error();
     key->pair = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, seed, TG__KEY_BYTES);
     if (!key->pair || EVP_PKEY_get_raw_public_key(key->pair, key->public_key.bytes, &len) != 1) {
+        const tg_status status = tg__ssl_fail(TG_E_IO, "making a key");
         tg_key_destroy(key);
-        return tg__ssl_fail(TG_E_IO, "making a key");
+        return status;
     }
     *key_p = key;
     return TG_OK;
@@ -136,6 +142,7 @@ tg_status tg_key_create(tg_key_pair **key_p)
 {
     TG__ARG(key_p);
     uint8_t seed[TG__KEY_BYTES];
+    ERR_clear_error();
     if (RAND_priv_bytes(seed, sizeof seed) != 1)
         return tg__ssl_fail(TG_E_IO, "random numbers");
     const tg_status status = from_seed(seed, key_p);

@@ -39,7 +39,8 @@ bool tg__key_equal(const tg__public_key *a, const tg__public_key *b);
 /* The key's position on the list; -1: it is not there. */
 int tg__keys_find(const tg_keys *keys, const tg__public_key *key);
 /* Fail with OpenSSL's own words, and forget its errors.
- * what  what failed */
+ * what  what failed. ERR_clear_error must have been called before it: errors may be the program's
+ * Returns the status; TG_E_NOMEM if memory was lacking: OpenSSL says so, or has no word for it */
 tg_status tg__ssl_fail(tg_status status, const char *what);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "net/key.h"
+#include <openssl/err.h>
 #include <openssl/pem.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,13 +212,48 @@ static int remove_dir(void **state)
     return system(command);
 }
 
+/* Whatever the umask takes. */
+static void files_under_a_umask(void **state)
+{
+    (void)state;
+    tg_key_pair *key = NULL;
+    struct stat s;
+    const char *path = in_dir("umask.key");
+    assert_int_equal(tg_key_create(&key), TG_OK);
+    const mode_t before = umask(0777);
+    const tg_status status = tg_key_save(key, path);
+    (void)umask(before);
+    assert_int_equal(status, TG_OK);
+    assert_int_equal(stat(path, &s), 0);
+    assert_int_equal(s.st_mode & 07777, 0600);
+    tg_key_destroy(key);
+}
+
+/* OpenSSL out of memory: it says so, perhaps not first, or has no memory to say so. */
+static void openssl_without_memory(void **state)
+{
+    (void)state;
+    tg_key_pair *key = NULL;
+    ERR_clear_error();
+    assert_fails(tg__ssl_fail(TG_E_IO, "trying"), TG_E_NOMEM, "out of memory: trying");
+    ERR_raise(ERR_LIB_EVP, ERR_R_MALLOC_FAILURE);
+    ERR_raise(ERR_LIB_SSL, ERR_R_INTERNAL_ERROR);
+    assert_fails(tg__ssl_fail(TG_E_IO, "trying"), TG_E_NOMEM, "out of memory: trying");
+    assert_int_equal(ERR_peek_error(), 0);
+    ERR_raise(ERR_LIB_SSL, ERR_R_INTERNAL_ERROR);
+    assert_fails(tg__ssl_fail(TG_E_IO, "trying"), TG_E_IO, "trying: error:");
+    ERR_raise(ERR_LIB_SSL, ERR_R_MALLOC_FAILURE); /* the program's own: of no concern here */
+    assert_int_equal(tg_key_create(&key), TG_OK);
+    assert_int_equal(ERR_peek_error(), 0);
+    tg_key_destroy(key);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pairs_in_files),
-        cmocka_unit_test(files_of_openssl),
-        cmocka_unit_test(files_that_are_no_keys),
-        cmocka_unit_test(lists),
+        cmocka_unit_test(pairs_in_files),         cmocka_unit_test(files_of_openssl),
+        cmocka_unit_test(files_that_are_no_keys), cmocka_unit_test(lists),
+        cmocka_unit_test(files_under_a_umask),    cmocka_unit_test(openssl_without_memory),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

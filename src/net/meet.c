@@ -13,6 +13,7 @@
 #include "net/fields.h"
 #include "telegrad/clock.h"
 #include "telegrad/tools.h"
+#include <openssl/err.h>
 #include <openssl/rand.h>
 #include <poll.h>
 #include <stdio.h>
@@ -338,6 +339,7 @@ tg_status tg__net_host(tg_net *n)
     if (n->config->key)
         n->member[0].key = n->config->key->public_key;
     n->member[0].machine = tg__this_machine();
+    ERR_clear_error();
     if (RAND_bytes(n->nonce, sizeof n->nonce) != 1)
         return tg__ssl_fail(TG_E_IO, "random numbers");
     if (size == 1)

@@ -81,14 +81,16 @@ tg_status tg__tls_create(const tg_key_pair *key, tg__tls **tls_p)
     tg__tls *tls = calloc(1, sizeof *tls);
     if (!tls)
         return tg_fail(TG_E_NOMEM, "out of memory: TLS");
+    ERR_clear_error();
     tls->ctx = SSL_CTX_new(TLS_method());
     tls->bio = tg__stream_bio();
     if (tls->ctx && tls->bio && set_rules(tls->ctx, key)) {
         *tls_p = tls;
         return TG_OK;
     }
+    const tg_status status = tg__ssl_fail(TG_E_UNSUPPORTED, "setting up TLS 1.3");
     tg__tls_destroy(tls);
-    return tg__ssl_fail(TG_E_UNSUPPORTED, "setting up TLS 1.3");
+    return status;
 }
 
 void tg__tls_destroy(tg__tls *tls)
