@@ -69,17 +69,30 @@ const char *tg_optimizer_slot_name(const tg_optimizer *o, size_t slot)
     return slot < tg_optimizer_slots(o) ? o->ops->slot_names[slot] : NULL;
 }
 
-/* Check that no two of w, g and the slots share memory. */
-static tg_status check_apart(const tg_optimizer *o, const float *w, const float *g, size_t n,
-                             float *const *slot)
+static tg_status check_aligned(const char *name, const float *v)
+{
+    if ((uintptr_t)v % sizeof *v == 0)
+        return TG_OK;
+    return tg_fail(TG_E_ARG, "tg_optimizer_step: %s=%p: must be aligned to %zu bytes", name,
+                   (const void *)v, sizeof *v);
+}
+
+/* Check w, g and the slots: aligned, and no two of them share memory. */
+static tg_status check_vectors(const tg_optimizer *o, const float *w, const float *g, size_t n,
+                               float *const *slot)
 {
     const size_t bytes = n * sizeof *w;
+    TG_TRY(check_aligned("w", w));
+    TG_TRY(check_aligned("g", g));
     if (tg__overlap(w, bytes, g, bytes))
         return tg_fail(TG_E_ARG, "tg_optimizer_step: w=%p and g=%p overlap", (const void *)w,
                        (const void *)g);
     for (size_t i = 0; i < o->slots; i++) {
         if (slot[i] == NULL)
             return tg_fail(TG_E_ARG, "tg_optimizer_step: slot[%zu] is NULL", i);
+        char name[32];
+        snprintf(name, sizeof name, "slot[%zu]", i);
+        TG_TRY(check_aligned(name, slot[i]));
         if (tg__overlap(slot[i], bytes, w, bytes) || tg__overlap(slot[i], bytes, g, bytes))
             return tg_fail(TG_E_ARG, "tg_optimizer_step: slot[%zu] overlaps w or g", i);
         for (size_t k = 0; k < i; k++)
@@ -103,7 +116,7 @@ tg_status tg_optimizer_step(const tg_optimizer *o, const tg_update *u, float *w,
         return tg_fail(TG_E_ARG, "tg_optimizer_step: u->lr=%g: allowed: 0 <= lr <= 1e30", given.lr);
     if (o->ops->counts && given.number == 0)
         return tg_fail(TG_E_ARG, "tg_optimizer_step: u->number=0: allowed: 1 and up");
-    TG_TRY(check_apart(o, w, g, n, slot));
+    TG_TRY(check_vectors(o, w, g, n, slot));
     o->ops->step(o, &given, w, w, g, n, slot);
     return TG_OK;
 }

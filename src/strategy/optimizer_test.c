@@ -320,6 +320,7 @@ static void test_refused_steps(void **state)
 {
     (void)state;
     float room[5 * 4] = {0}, *w = room, *g = room + 4, *slot[2] = {room + 8, room + 12};
+    float *odd = (float *)((uintptr_t)(room + 16) - 2);
     tg_optimizer *adam;
     tg_update u = {.struct_size = sizeof u, .lr = 0.1, .number = 1, .ndim = 1};
     assert_int_equal(tg_optimizer_create("adam:lr=0.1", &adam), TG_OK);
@@ -329,6 +330,8 @@ static void test_refused_steps(void **state)
         float *w, *slot[2];
         const char *error;
     } cases[] = {
+        {{.lr = 0.1, .number = 1}, odd, {slot[0], slot[1]}, ": must be aligned to 4 bytes"},
+        {{.lr = 0.1, .number = 1}, w, {slot[0], odd}, ": must be aligned to 4 bytes"},
         {{.lr = 0.1}, w, {slot[0], slot[1]}, "u->number=0"},
         {{.lr = -1, .number = 1}, w, {slot[0], slot[1]}, "u->lr=-1"},
         {{.lr = (double)NAN, .number = 1}, w, {slot[0], slot[1]}, "u->lr="},
