@@ -8,6 +8,7 @@
 #include <openssl/err.h>
 #include <openssl/rand.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -166,8 +167,8 @@ tg_status tg__door_open(tg__door *d, int listener, tg__tls *tls, int size, size_
                     .body_max = body_max,
                     .knocks = knocks_for(size),
                     .room = (size_t)size + TG__HALF_OPEN};
-    if (RAND_bytes((unsigned char *)&d->salt, sizeof d->salt) != 1 ||
     ERR_clear_error();
+    if (RAND_bytes((unsigned char *)&d->salt, sizeof d->salt) != 1 ||
         RAND_bytes((unsigned char *)&d->dice, sizeof d->dice) != 1)
         return tg__ssl_fail(TG_E_IO, "random numbers");
     d->dice |= 1;
@@ -188,8 +189,13 @@ size_t tg__door_watch(tg__door *d, struct pollfd *p)
     d->polled = p;
     p[count++] = (struct pollfd){.fd = d->listener, .events = POLLIN};
     const short in = tg_now_ns(tg_clock_monotonic()) < d->full_ns ? 0 : POLLIN;
-    for (size_t i = 0; i < d->knocks; i++)
-        p[count++] = (struct pollfd){.fd = d->knock[i].fd, .events = in};
+    /* Empty places are left out: poll() takes no more entries than a process may have files. */
+    for (size_t i = 0; i < d->knocks; i++) {
+        tg__knock *k = &d->knock[i];
+        k->at = count;
+        if (k->fd >= 0)
+            p[count++] = (struct pollfd){.fd = k->fd, .events = in};
+    }
     for (size_t i = 0; i < d->room; i++)
         if (d->guest[i].caller.state != TG__CALLER_NONE)
             p[count++] = tg__caller_watch(&d->guest[i].caller);
@@ -262,6 +268,7 @@ static tg_status ask_in(tg__door *d)
 static void free_descriptor(tg__door *d)
 {
     const uint8_t source = busiest(d->knocking);
+    d->few_files = true;
     for (size_t i = 0; i < d->knocks; i++)
         if (d->knock[i].fd >= 0 && d->knock[i].source == source) {
             end_knock(d, &d->knock[i], true);
@@ -305,7 +312,7 @@ tg_status tg__door_step(tg__door *d)
             continue;
         if (now > k->until_ns)
             end_knock(d, k, true);
-        else if (d->polled[1 + i].revents && !k->greets)
+        else if (d->polled[k->at].revents && !k->greets)
             hear_knock(d, k);
     }
     if (now >= d->full_ns)
@@ -323,6 +330,15 @@ tg_status tg__door_step(tg__door *d)
             end_guest(g);
     }
     return TG_OK;
+}
+
+const char *tg__files_text(char text[TG__FILES_TEXT])
+{
+    struct rlimit limit = {.rlim_cur = 0};
+    (void)getrlimit(RLIMIT_NOFILE, &limit);
+    snprintf(text, TG__FILES_TEXT, "this process may open only %llu files",
+             (unsigned long long)limit.rlim_cur);
+    return text;
 }
 
 void tg__door_close(tg__door *d)

@@ -33,6 +33,7 @@ typedef struct tg__knock {
     int fd; /* -1: an empty place */
     int64_t until_ns;
     uint8_t source;
+    size_t at;   /* in what was polled */
     bool greets; /* its first bytes are a greeting's; it waits for a place */
     char host[TG__IP_MAX];
 } tg__knock;
@@ -62,8 +63,9 @@ typedef struct tg__door {
     size_t room;
     int knocking[TG__SOURCES]; /* by address, hashed with the salt */
     uint64_t salt, dice;
+    bool few_files;        /* somebody who called could not be let in for lack of descriptors */
     int64_t full_ns;       /* until then nobody is asked in */
-    struct pollfd *polled; /* (1 + knocks), since tg__door_watch */
+    struct pollfd *polled; /* since tg__door_watch */
 } tg__door;
 
 /* Open. The listener and tls are borrowed.
@@ -81,6 +83,9 @@ size_t tg__door_watch(tg__door *d, struct pollfd *p);
  * their message afterwards.
  * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__door_step(tg__door *d);
+/* "this process may open only 1024 files" */
+#define TG__FILES_TEXT 64
+const char *tg__files_text(char text[TG__FILES_TEXT]);
 /* Zeroed is fine. */
 void tg__door_close(tg__door *d);
 

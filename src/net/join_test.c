@@ -7,7 +7,10 @@
 #include "free_ports.h"
 #include "net_ranks.h"
 #include "transport_suite.h"
+#include <netinet/in.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 
 /* Leave when all have joined: who leaves before makes the others fail. */
 static void leave(net_rank *r)
@@ -316,6 +319,51 @@ static void strangers_do_not_disturb(void **state)
     }
 }
 
+/* The process may open no file any more, as from the first look on, and somebody calls. */
+typedef struct scarcity {
+    int caller;
+    struct sockaddr_in to;
+    bool begun;
+} scarcity;
+
+static bool take_files(void *arg)
+{
+    scarcity *s = arg;
+    struct rlimit limit;
+    if (s->begun)
+        return false;
+    s->begun = true;
+    const int next = dup(s->caller);
+    close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = (rlim_t)next;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(connect(s->caller, (struct sockaddr *)&s->to, sizeof s->to), 0);
+    return false;
+}
+
+static void too_few_files(void **state)
+{
+    (void)state;
+    net_job job;
+    struct rlimit before;
+    net_job_begin(&job, 2, true);
+    scarcity s = {.caller = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+                  .to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}};
+    s.to.sin_port = htons((uint16_t)atoi(strrchr(job.address[0], ':') + 1));
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    net_rank *r = &job.rank[0];
+    r->config.timeout_s = 0.5;
+    r->config.stop = take_files;
+    r->config.stop_arg = &s;
+    (void)net_rank_join(r);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    net_expect(r, TG_E_PEER, "not joined within 0.5 s; this process may open only ");
+    net_expect(r, TG_E_PEER, " files: ulimit -n");
+    close(s.caller);
+    net_job_end(&job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -327,6 +375,7 @@ int main(void)
         cmocka_unit_test(bad_settings),
         cmocka_unit_test(joining_can_be_stopped),
         cmocka_unit_test(strangers_do_not_disturb),
+        cmocka_unit_test(too_few_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

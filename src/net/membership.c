@@ -20,38 +20,6 @@
 
 #define LAST_WORDS_MS 200
 
-/* ---- waiting --------------------------------------------------------------------------------- */
-
-static bool is_late(const tg_net *n)
-{
-    return tg_now_ns(tg_clock_monotonic()) >= n->deadline_ns;
-}
-
-tg_status tg__net_patience(tg_net *n, const char *waits_for)
-{
-    const int64_t now = tg_now_ns(tg_clock_monotonic());
-    const tg_net_config *c = n->config;
-    if (c->stop && c->stop(c->stop_arg))
-        return tg_fail(TG_E_STOPPED, "joining was stopped while waiting for %s", waits_for);
-    if (is_late(n))
-        return tg_fail(TG_E_PEER, "joining timed out while waiting for %s", waits_for);
-    if (c->on_wait && now - n->told_ns > INT64_C(1000000000)) {
-        n->told_ns = now;
-        c->on_wait(c->on_wait_arg, waits_for);
-    }
-    return TG_OK;
-}
-
-tg_status tg__net_patience_for(tg_net *n, const char *waits, const char *lacks, const char *more)
-{
-    char text[TG__TEXT_MAX + 16];
-    if (is_late(n))
-        return tg_fail(TG_E_PEER, "joining timed out: %s not joined within %g s%s%s", lacks,
-                       (double)n->timeout_ns / 1e9, *more ? "; " : "", more);
-    snprintf(text, sizeof text, "%s to join", waits);
-    return tg__net_patience(n, text);
-}
-
 /* ---- giving up ------------------------------------------------------------------------------- */
 
 size_t tg__net_write_leaves(tg_status status, uint8_t body[TG__LEAVES_MAX])

@@ -56,6 +56,7 @@ struct tg_net {
     char advertise[TG__ADDRESS_MAX]; /* "": found out */
     int meeting_turn;                /* which of its addresses has answered */
     tg__caller control;              /* the connection to it, until all are connected */
+    bool few_files;                  /* tg__door.few_files */
     int64_t timeout_ns, deadline_ns, told_ns;
 };
 

@@ -403,14 +403,15 @@ static tg_status check(const tg_net_serve_config *c)
 static tg_status check_descriptors(int workers)
 {
     struct rlimit limit;
+    char text[TG__FILES_TEXT];
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
         limit.rlim_cur >= (rlim_t)workers + OTHER_FILES)
         return TG_OK;
-    return tg_fail(TG_E_IO,
-                   "tg_net_serve: config.workers=%d: each needs a file descriptor, and this "
-                   "process may open %llu, of which it needs %d itself: raise the limit (ulimit -n "
-                   "%d), or allow fewer workers",
-                   workers, (unsigned long long)limit.rlim_cur, OTHER_FILES, workers + OTHER_FILES);
+    return tg_fail(
+        TG_E_IO,
+        "tg_net_serve: config.workers=%d: each needs a file descriptor, and %s, of which "
+        "it needs %d itself: raise the limit (ulimit -n %d), or allow fewer workers",
+        workers, tg__files_text(text), OTHER_FILES, workers + OTHER_FILES);
 }
 
 static tg_status open_seats(tg_net *n, const tg_net_serve_config *c)

@@ -210,7 +210,7 @@ class Serve(ServeTest):
             return self.start("serve", "--listen", self.meeting, "--insecure", "--workers", "100", prefix=["prlimit", f"--nofile=64:{limit}"])
         done = net_tool.Done(begin(128))
         self.assertEqual(done.returncode, 1)
-        self.assertIn("workers=100: each needs a file descriptor, and this process may open 128, of which it needs 48 itself", done.stderr)
+        self.assertIn("workers=100: each needs a file descriptor, and this process may open only 128 files, of which it needs 48 itself", done.stderr)
         self.ends(self.told(begin(1024), "listens at"))
 
     def test_sync(self):
