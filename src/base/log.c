@@ -1,3 +1,4 @@
+#include "base/c_locale.h"
 #include "telegrad/base.h"
 #include <pthread.h>
 #include <stdarg.h>
@@ -28,7 +29,7 @@ void tg_log(tg_log_level level, const char *format, ...)
         char text[2048];
         va_list args;
         va_start(args, format);
-        int len = vsnprintf(text, sizeof text, format, args);
+        int len = tg__vsnprintf(text, sizeof text, format, args);
         va_end(args);
         if (len < 0)
             text[0] = '\0';

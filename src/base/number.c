@@ -1,27 +1,13 @@
+#include "base/c_locale.h"
 #include "base/floats.h"
 #include "base/mem.h"
-#include <locale.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* strtod and printf follow the thread's locale ("0,5" in a German program), but spec strings must
- * not. The C locale is created once and never freed. */
-static locale_t c_locale;
-static pthread_once_t c_locale_once = PTHREAD_ONCE_INIT;
-
-static void make_c_locale(void)
-{
-    c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-}
-
-static locale_t enter_c_locale(void)
-{
-    pthread_once(&c_locale_once, make_c_locale);
-    return uselocale(c_locale);
-}
+ * not. */
 
 void tg_real_text(double v, char text[TG_REAL_TEXT])
 {
@@ -30,13 +16,13 @@ void tg_real_text(double v, char text[TG_REAL_TEXT])
         return;
     if (v == 0)
         v = 0; /* no "-0" */
-    locale_t old = enter_c_locale();
+    locale_t old = tg__c_locale_enter();
     for (int digits = 6; digits <= 17; digits++) {
         snprintf(text, TG_REAL_TEXT, "%.*g", digits, v);
         if (strtod(text, NULL) == v)
             break;
     }
-    uselocale(old);
+    tg__c_locale_leave(old);
 }
 
 static const char *skip_digits(const char *p)
@@ -75,9 +61,9 @@ bool tg_real_parse(const char *text, double *v_p)
         return false;
     if (!is_real(text))
         return false;
-    locale_t old = enter_c_locale();
+    locale_t old = tg__c_locale_enter();
     double v = strtod(text, NULL);
-    uselocale(old);
+    tg__c_locale_leave(old);
     if (!isfinite(v))
         return false;
     if (v == 0 && strcspn(text, "123456789") < strcspn(text, "eE"))

@@ -1,5 +1,6 @@
 #include "base/spec_value.h"
 #include "telegrad/tools.h"
+#include "base/c_locale.h"
 #include "base/mem.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -97,8 +98,10 @@ static const char *not_a_number(const char *text, bool whole)
         return "not a whole number of 64 bits; ";
     if (*text == '+' && tg_real_parse(text + 1, &v))
         return "a number has no plus sign; ";
+    const locale_t before = tg__c_locale_enter();
     errno = 0;
     v = strtod(text, &end);
+    tg__c_locale_leave(before);
     if (end != text && !*end && errno == ERANGE && fabs(v) < 1)
         return "too close to 0 for a number of 64 bits; ";
     return "not a finite decimal number; ";

@@ -1,4 +1,5 @@
 #include "base/arg.h"
+#include "base/c_locale.h"
 #include "telegrad/tools.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -32,7 +33,7 @@ tg_status tg_fail(tg_status status, const char *format, ...)
     char text[ERROR_BYTES];
     va_list args;
     va_start(args, format);
-    int len = vsnprintf(text, sizeof text, format ? format : tg_status_name(status), args);
+    int len = tg__vsnprintf(text, sizeof text, format ? format : tg_status_name(status), args);
     va_end(args);
     if (len < 0)
         text[0] = '\0';

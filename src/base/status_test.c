@@ -6,7 +6,9 @@
 #include <cmocka.h>
 #include "base/mem.h"
 #include "base/thread.h"
+#include "comma_locale.h"
 #include "telegrad/clock.h"
+#include <errno.h>
 #include <string.h>
 
 static void names(void **state)
@@ -129,6 +131,28 @@ static void log_from_threads(void **state)
     assert_int_equal(s.calls, 1500);
 }
 
+/* Messages have decimal points in every locale, which is the same afterwards, and so is errno. */
+static void numbers_in_messages(void **state)
+{
+    (void)state;
+    seen s = {0};
+    char own[16];
+    if (!comma_locale_enter())
+        skip();
+    errno = ENOSPC;
+    assert_int_equal(tg_fail(TG_E_ARG, "%g, %.2f", 0.5, 1.25), TG_E_ARG);
+    assert_int_equal(errno, ENOSPC);
+    assert_string_equal(tg_error(), "0.5, 1.25");
+    tg_log_set(keep, &s);
+    tg_log(TG_LOG_WARN, "%.1f s", 0.5);
+    tg_log_set(NULL, NULL);
+    assert_int_equal(errno, ENOSPC);
+    assert_string_equal(s.text, "0.5 s");
+    snprintf(own, sizeof own, "%g", 0.5);
+    assert_string_equal(own, "0,5");
+    comma_locale_leave();
+}
+
 static void clock_moves(void **state)
 {
     (void)state;
@@ -148,7 +172,7 @@ int main(void)
         cmocka_unit_test(names),        cmocka_unit_test(version),
         cmocka_unit_test(error_text),   cmocka_unit_test(error_per_thread),
         cmocka_unit_test(log_messages), cmocka_unit_test(log_from_threads),
-        cmocka_unit_test(clock_moves),
+        cmocka_unit_test(clock_moves),  cmocka_unit_test(numbers_in_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

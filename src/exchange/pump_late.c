@@ -6,6 +6,7 @@
  * every message from (to) the same rank: on a slow link messages queue, but the rank is alive. A
  * server is waited for from the message on that it is to answer, which windows may hold back. */
 #include "exchange/pump_posts.h"
+#include "base/c_locale.h"
 #include "base/mem.h"
 #include "telegrad/clock.h"
 #include "transport/endpoint.h"
@@ -157,7 +158,7 @@ tg_status tg__late_blame(tg__pump *p, const tg__flight *f, const tg__post *m, tg
     if (status == TG_E_PEER)
         late_peers(p, f, tg_now_ns(p->transport->clock), half, m->peer, who, &p->suspect);
     if (who[0])
-        snprintf(hint, sizeof hint, "; %s for over %.2f s", who, (double)half * 1e-9);
+        tg__snprintf(hint, sizeof hint, "; %s for over %.2f s", who, (double)half * 1e-9);
     return tg_fail(status, "%s%s %s", tg_error(), hint, tg__where_of(p, f, m->order).text);
 }
 

@@ -1,4 +1,5 @@
 #include "method/auto_exchange.h"
+#include "base/c_locale.h"
 #include "base/mem.h"
 #include "method/method_keys.h"
 #include "method/rehearsal.h"
@@ -121,12 +122,12 @@ static void tell(const request *q, const candidates *c, size_t taken)
     size_t at = 0, n = 0;
     for (size_t i = 0; i < c->count; i++)
         if (i != taken && at < sizeof others)
-            at += (size_t)snprintf(others + at, sizeof others - at, "%s %.2f, ",
-                                   c->x[i]->entry.name, 1e3 * c->seconds[i]);
+            at += (size_t)tg__snprintf(others + at, sizeof others - at, "%s %.2f, ",
+                                       c->x[i]->entry.name, 1e3 * c->seconds[i]);
     for (size_t i = 0; i < q->setup->count; i++)
         n += q->setup->len[i];
     if (q->net->byte > 0)
-        snprintf(rate, sizeof rate, "%.1f Mbit/s", 8e-6 / q->net->byte);
+        tg__snprintf(rate, sizeof rate, "%.1f Mbit/s", 8e-6 / q->net->byte);
     tg_log(TG_LOG_INFO,
            "bucket %u: exchange=auto: %s, %.2f ms predicted (%sfor a delay of %.2f ms, %s, %d "
            "ranks, %zu elements, %.0f bytes coded)",

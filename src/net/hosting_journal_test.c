@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <sys/stat.h>
+#include "comma_locale.h"
 #include "free_ports.h"
 #include "net_house.h"
 
@@ -150,12 +151,36 @@ static void test_journal_of_others(void **state)
     shell("rm -r '%s'%s", folder, "");
 }
 
+/* A journal written in one locale is that of the same server in another. */
+static void test_journal_in_locales(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/tg-house-XXXXXX", other[] = "/tmp/tg-house-XXXXXX";
+    assert_true(mkdtemp(folder) && mkdtemp(other));
+    tg_server_config c = {.struct_size = sizeof c,
+                          .mode = "async:compensate=0.04",
+                          .optimizer = "sgd:lr=0.1,momentum=0.9",
+                          .journal = folder};
+    assert_int_equal(try_server(&c), TG_OK);
+    if (comma_locale_enter()) {
+        const tg_status status = try_server(&c);
+        if (status != TG_OK)
+            fail_msg("%s: %s", tg_status_name(status), tg_error());
+        c.journal = other;
+        assert_int_equal(try_server(&c), TG_OK);
+        comma_locale_leave();
+        assert_int_equal(try_server(&c), TG_OK);
+    }
+    shell("rm -r '%s' '%s'", folder, other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_journal),
         cmocka_unit_test(test_compensated),
         cmocka_unit_test(test_journal_of_others),
+        cmocka_unit_test(test_journal_in_locales),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 #include "server/snapshot.h"
+#include "base/c_locale.h"
 #include "base/mem.h"
 #include "server/round.h"
 #include "server/snapshot_layout.h"
@@ -17,11 +18,13 @@ tg_status tg__snapshot_identity(const tg_server *s, char *text, size_t room)
     const size_t before = lr == NULL ? strlen(optimizer) : (size_t)(lr - optimizer),
                  rate = lr == NULL ? 0 : strcspn(lr, ",") + (strchr(lr, ',') != NULL);
     char compensate[32];
+    const locale_t old = tg__c_locale_enter();
     for (int digits = 1; digits <= 17; digits++) { /* as it was given */
         snprintf(compensate, sizeof compensate, "%.*g", digits, s->mode.compensate);
         if (strtod(compensate, NULL) == s->mode.compensate)
             break;
     }
+    tg__c_locale_leave(old);
     const int len = snprintf(
         text, room, "server=2\nshard=%d\nshards=%d\nmode=%s\ncompensate=%s\noptimizer=%.*s%s\n",
         s->shard, s->shards, s->mode.gathers ? tg_spec_text(s->mode.spec) : "async", compensate,

@@ -5,7 +5,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "comma_locale.h"
+#include "one_tensor.h"
+#include "telegrad/codec.h"
+#include "telegrad/optimizer.h"
 #include "telegrad/registry.h"
+#include "telegrad/transport.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -168,11 +173,113 @@ static void test_rate_hints(void **state)
     assert_null(tg_registry_rate_hint(TG_KIND_STRATEGY, ""));
 }
 
+/* ---- locales --------------------------------------------------------------------------------- */
+
+enum { ANSWER = 2000 };
+
+static tg_status begin(const char *method, const char *strategy, char *specs, size_t room)
+{
+    enum { N = 64 };
+    float w[N] = {0}, g[N] = {0};
+    uint32_t id;
+    tg_session *s = NULL;
+    tg_transport *t;
+    const tg_session_config config = {.struct_size = sizeof config,
+                                      .method = method,
+                                      .strategy = strategy,
+                                      .optimizer = "sgd:lr=0.25,momentum=0",
+                                      .driver = TG_DRIVER_INLINE,
+                                      .timeout_ms = 1000};
+    assert_int_equal(tg_transport_inproc(1, &t), TG_OK);
+    tg_status status = tg_session_create(&config, t, &s);
+    if (status == TG_OK)
+        status = one_tensor_begin(s, w, g, N, &id);
+    if (status == TG_OK)
+        snprintf(specs, room, "%s %s", tg_session_spec(s, TG_KIND_METHOD),
+                 tg_session_spec(s, TG_KIND_STRATEGY));
+    tg_session_destroy(s);
+    tg_transport_destroy(t);
+    return status;
+}
+
+static tg_status create(tg_kind kind, const char *spec, char *specs, size_t room)
+{
+    tg_codec *codec = NULL;
+    tg_optimizer *optimizer = NULL;
+    tg_lr_schedule *schedule = NULL;
+    tg_status status = TG_OK;
+    switch (kind) {
+    case TG_KIND_METHOD:
+        return begin(spec, NULL, specs, room);
+    case TG_KIND_STRATEGY:
+        return begin(NULL, spec, specs, room);
+    case TG_KIND_CODEC:
+        status = tg_codec_create(spec, &codec);
+        break;
+    case TG_KIND_OPTIMIZER:
+        status = tg_optimizer_create(spec, &optimizer);
+        break;
+    case TG_KIND_LR_SCHEDULE:
+        status = tg_lr_schedule_create(spec, 0.25, 100, 10, &schedule);
+        if (status == TG_OK)
+            snprintf(specs, room, "%s", tg_lr_schedule_text(schedule));
+        break;
+    default: /* a feedback or an exchange is created with a method */
+        break;
+    }
+    tg_codec_destroy(codec);
+    tg_optimizer_destroy(optimizer);
+    tg_lr_schedule_destroy(schedule);
+    return status;
+}
+
+/* What an entry becomes, with its defaults and with all of them written out. */
+static void ask(tg_kind kind, const char *name, char answer[ANSWER])
+{
+    tg_spec *spec;
+    char specs[2][600] = {"", ""};
+    assert_int_equal(tg_registry_parse(kind, name, &spec), TG_OK);
+    const char *const text[] = {name, tg_spec_text(spec)};
+    for (size_t i = 0; i < 2; i++) {
+        const tg_status status = create(kind, text[i], specs[i], sizeof specs[i]);
+        if (status != TG_OK)
+            snprintf(specs[i], sizeof specs[i], "%s: %s", tg_status_name(status), tg_error());
+    }
+    snprintf(answer, ANSWER, "%s|%s|%s", tg_spec_text(spec), specs[0], specs[1]);
+    tg_spec_free(spec);
+}
+
+/* Every entry is the same in a locale with a decimal comma. */
+static void test_locales(void **state)
+{
+    (void)state;
+    for (tg_kind kind = 0; kind < TG_KIND_COUNT; kind++) {
+        size_t count;
+        const tg_entry *const *entries = tg_registry_entries(kind, &count);
+        char(*plain)[ANSWER] = calloc(count, sizeof *plain), with_commas[ANSWER];
+        assert_non_null(plain);
+        for (size_t i = 0; i < count; i++)
+            ask(kind, entries[i]->name, plain[i]);
+        if (!comma_locale_enter()) {
+            free(plain);
+            skip();
+        }
+        for (size_t i = 0; i < count; i++) {
+            ask(kind, entries[i]->name, with_commas);
+            assert_string_equal(with_commas, plain[i]);
+        }
+        comma_locale_leave();
+        free(plain);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_method_has_a_card),
-        cmocka_unit_test(test_methods_of_strategies), cmocka_unit_test(test_default_strategies),
-        cmocka_unit_test(test_optimizers_of_strategies), cmocka_unit_test(test_rate_hints)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_method_has_a_card),
+                                       cmocka_unit_test(test_methods_of_strategies),
+                                       cmocka_unit_test(test_default_strategies),
+                                       cmocka_unit_test(test_optimizers_of_strategies),
+                                       cmocka_unit_test(test_rate_hints),
+                                       cmocka_unit_test(test_locales)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,7 +36,6 @@
 #include "schedule/schedule.h"
 #include "strategy/directions.h"
 #include "strategy/optimizers.h"
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct delayed {
@@ -113,11 +112,14 @@ static tg_status read_spec(tg__strategy *s, delayed *d)
 {
     const char *local = local_of(s->spec);
     bool compensates = strcmp(local, "dcasgd") == 0;
+    double usual = 0;
     TG_TRY(tg__strategy_until(s, "warmup", &d->warmup));
     d->lambda = (float)tg_spec_real(s->spec, "lambda");
     d->local = compensates ? local_dcasgd : strcmp(local, "sgd") == 0 ? local_sgd : local_preview;
     /* The normal form includes the default. */
-    if (tg_spec_real(s->spec, "lambda") != strtod(TG__DCASGD_LAMBDA, NULL) && !compensates)
+    const bool given =
+        !tg_real_parse(TG__DCASGD_LAMBDA, &usual) || tg_spec_real(s->spec, "lambda") != usual;
+    if (given && !compensates)
         return tg_fail(TG_E_SPEC, "strategy \"%s\": lambda requires local=dcasgd, not local=%s",
                        tg_spec_name(s->spec), local);
     d->share = tg_spec_flag(s->spec, "scaled") ? 1.0f / (float)s->size : 1;

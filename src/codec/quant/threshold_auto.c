@@ -4,7 +4,6 @@
 #include "kernel/kernel.h"
 #include "telegrad/spec.h"
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* GAIN for the first FAST_STEPS vectors finds the threshold; then the gain falls to GAIN / SLOWER,
@@ -24,7 +23,7 @@ enum { THRESHOLD, SEEN, FLOATS };
 tg_status tg__thresholds_init(tg_codec *c)
 {
     tg__thresholds *t = c->impl;
-    double wish = tg_spec_real(c->spec, "threshold");
+    double wish = tg_spec_real(c->spec, "threshold"), usual = 0;
     t->adapt = strcmp(tg_spec_word(c->spec, "threshold"), "auto") == 0;
     t->fixed = (float)wish;
     t->ahead = (float)tg_spec_real(c->spec, "lookahead");
@@ -33,7 +32,8 @@ tg_status tg__thresholds_init(tg_codec *c)
     if (!t->adapt && (!(t->fixed > 0) || !isfinite(t->fixed)))
         return tg_fail(TG_E_SPEC, "codec \"%s\": threshold=%g: must be a positive f32",
                        tg_spec_name(c->spec), wish);
-    if (!t->adapt && (t->start != 0 || t->target != strtod(TG__TARGET, NULL)))
+    const bool given = !tg_real_parse(TG__TARGET, &usual) || t->start != 0 || t->target != usual;
+    if (!t->adapt && given)
         return tg_fail(TG_E_SPEC,
                        "codec \"%s\": threshold=%g with start=%g, target=%g: allowed only with "
                        "threshold=auto",
