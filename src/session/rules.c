@@ -1,5 +1,6 @@
 /* Rules by name patterns. `f32` is a common alias of the method `dense`. */
 #include "session/rules.h"
+#include "base/c_locale.h"
 #include "base/mem.h"
 #include "base/spec_value.h"
 #include "telegrad/spec.h"
@@ -36,12 +37,8 @@ static tg_status read_rule(tg__rules *r, tg__rule *rule, const char *text)
                        text);
     TG_TRY(tg__owned_text(&r->owned, text, &rule->pattern));
     rule->pattern[equals - text] = '\0';
-    if (set_method(r, rule, equals + 1) != TG_OK) {
-        char why[400];
-        snprintf(why, sizeof why, "%s", tg_error());
-        return tg_fail(TG_E_SPEC, "rule \"%.100s\": %s", text, why);
-    }
-    return TG_OK;
+    const tg_status status = set_method(r, rule, equals + 1);
+    return status == TG_OK ? TG_OK : tg_fail(status, "rule \"%.100s\": %s", text, tg_error());
 }
 
 /* Ranks that do not exchange some tensors cannot agree on when to stop or skip. */
@@ -162,10 +159,19 @@ void tg__rules_free(tg__rules *r)
     *r = (tg__rules){0};
 }
 
+/* In the C locale, byte by byte, so that ranks whose programs chose other locales agree. */
+static bool matches(const tg__rule *rule, const char *name)
+{
+    const locale_t before = tg__c_locale_enter();
+    const bool is = fnmatch(rule->pattern, name, 0) == 0;
+    tg__c_locale_leave(before);
+    return is;
+}
+
 size_t tg__rules_find(const tg__rules *r, const char *name)
 {
     size_t i = 0;
-    while (i + 1 < r->count && fnmatch(r->rule[i].pattern, name, 0) != 0)
+    while (i + 1 < r->count && !matches(&r->rule[i], name))
         i++;
     return i;
 }
@@ -175,7 +181,7 @@ static tg_status unused(const tg__rule *rule, const char *const *name, size_t n)
     char list[300] = "";
     size_t at = 0, taken = n;
     for (size_t i = 0; i < n && taken == n; i++)
-        if (fnmatch(rule->pattern, name[i], 0) == 0)
+        if (matches(rule, name[i]))
             taken = i;
     if (taken < n)
         return tg_fail(TG_E_SPEC,

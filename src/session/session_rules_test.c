@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "session/rules.h"
+#include "comma_locale.h"
 #include "session_fixture.h"
 #include "telegrad/server.h"
 #include "telegrad/spec.h"
@@ -35,6 +36,29 @@ static void first_match_wins(void **state)
         if (cases[i].method != NULL)
             assert_string_equal(tg_spec_text(r.rule[found].spec), cases[i].method);
     }
+    tg__rules_free(&r);
+}
+
+/* "\xc3\xa9" is one letter in a UTF-8 locale. All ranks must agree, so it is two bytes in any. */
+static void bytes_in_any_locale(void **state)
+{
+    (void)state;
+    static const char *const text[] = {"w?=f32", "w[!a]?=fp16", "[[:alpha:]]x=2bit"};
+    static const char *const name[] = {"w\xc3\xa9", "wa"};
+    tg__rules r;
+    assert_int_equal(tg__rules_init(&r, text, 3, "topk"), TG_OK);
+    for (int commas = 0; commas < 2; commas++) {
+        if (commas && !comma_locale_enter())
+            skip();
+        assert_int_equal(tg__rules_find(&r, name[0]), 1);
+        assert_int_equal(tg__rules_find(&r, name[1]), 0);
+        assert_int_equal(tg__rules_find(&r, "ax"), 2);
+        assert_int_equal(tg__rules_find(&r, "\xc3\xa9x"), 3);
+        assert_int_equal(tg__rules_all_used(&r, name, 1), TG_E_SPEC);
+        assert_string_equal(tg_error(),
+                            "the rule for \"w?\" matches no tensor: there are w\xc3\xa9");
+    }
+    comma_locale_leave();
     tg__rules_free(&r);
 }
 
@@ -339,6 +363,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_match_wins),
+        cmocka_unit_test(bytes_in_any_locale),
         cmocka_unit_test(mixtures),
         cmocka_unit_test(no_rule),
         cmocka_unit_test(momentum_is_per_tensor),
