@@ -55,7 +55,7 @@ TG_API const char *tg_registry_strategy_optimizer(const char *strategy);
  * rank's own gradients (docs/strategies.md). Otherwise "ssgd", also for powersgd alone, and if any
  * of the methods keeps momentum (dgc, csc, fetchsgd), votes (signsgd, signum), or has a number as
  * its threshold, which is in units of the gradient.
- * method, optimizer  specs; NULL, or what does not parse: "ssgd"
+ * method, optimizer  specs; NULL, or what does not parse: "ssgd", also if memory runs out
  * rules              (nrules) "PATTERN=METHOD"; may be NULL
  * Returns            a constant string, never NULL */
 TG_API const char *tg_registry_default_strategy(const char *method, const char *const *rules,

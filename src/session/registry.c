@@ -7,6 +7,7 @@
 #include "exchange/exchange.h"
 #include "feedback/feedback.h"
 #include "method/method.h"
+#include "session/default_strategy.h"
 #include "strategy/strategy.h"
 
 #include <stdint.h>
@@ -47,14 +48,19 @@ const tg_rate_hint *tg_registry_rate_hint(tg_kind kind, const char *name)
 }
 
 /* Whether a method sends elements in parts and keeps the rest. Not powersgd: products of thin
- * matrices fit gradients, not the steps of Adam (docs/results/updates.md).
- * goes_p  set to false if it does not go with averages of updates */
-static bool sends_parts(const char *method, bool *goes_p)
+ * matrices fit gradients, not the steps of Adam (docs/results/updates.md). A method that does not
+ * parse does not.
+ * parts_p  set to true if it does
+ * goes_p   set to false if it does not go with averages of updates */
+static tg_status sends_parts(const char *method, bool *parts_p, bool *goes_p)
 {
     tg_spec *spec;
     const tg__method_def *def;
-    if (method == NULL || tg__method_parse(method, &spec, &def) != TG_OK)
-        return false;
+    if (method == NULL)
+        return TG_OK;
+    const tg_status status = tg__method_parse(method, &spec, &def);
+    if (status != TG_OK)
+        return status == TG_E_SPEC ? TG_OK : status;
     const bool all =
         (tg_spec_has(spec, "density") && tg_spec_real(spec, "density") == 1) ||
         (tg_spec_has(spec, "feedback") && strcmp(tg_spec_word(spec, "feedback"), "none") == 0);
@@ -63,32 +69,48 @@ static bool sends_parts(const char *method, bool *goes_p)
     if ((def->properties & TG__OWNS_MOMENTUM) != 0 || tg__method_combine(def)->votes || fixed)
         *goes_p = false;
     tg_spec_free(spec);
-    return keeps && !all;
+    *parts_p = *parts_p || (keeps && !all);
+    return TG_OK;
 }
 
 /* Whether an optimizer's step depends on earlier gradients, and `updates` can take it apart. */
-static bool remembers(const char *optimizer)
+static tg_status remembers(const char *optimizer, bool *is_p)
 {
     tg_optimizer *o;
-    if (optimizer == NULL || tg_optimizer_create(optimizer, &o) != TG_OK)
-        return false;
-    const bool is = (o->ops->adaptive || o->momentum > 0) && !o->ops->whole;
+    *is_p = false;
+    if (optimizer == NULL)
+        return TG_OK;
+    const tg_status status = tg_optimizer_create(optimizer, &o);
+    if (status != TG_OK)
+        return status == TG_E_SPEC ? TG_OK : status;
+    *is_p = (o->ops->adaptive || o->momentum > 0) && !o->ops->whole;
     tg_optimizer_destroy(o);
-    return is;
+    return TG_OK;
+}
+
+tg_status tg__default_strategy(const char *method, const char *const *rules, size_t nrules,
+                               const char *optimizer, const char **strategy_p)
+{
+    bool goes = true, parts = false, is = false;
+    TG_TRY(sends_parts(method, &parts, &goes));
+    if (rules == NULL || nrules > PTRDIFF_MAX / sizeof *rules) /* no array is as long */
+        nrules = 0;
+    for (size_t i = 0; i < nrules; i++) {
+        const char *equals = rules[i] == NULL ? NULL : strchr(rules[i], '=');
+        TG_TRY(sends_parts(equals == NULL ? NULL : equals + 1, &parts, &goes));
+    }
+    TG_TRY(remembers(optimizer, &is));
+    *strategy_p = parts && goes && is ? "updates" : "ssgd";
+    return TG_OK;
 }
 
 const char *tg_registry_default_strategy(const char *method, const char *const *rules,
                                          size_t nrules, const char *optimizer)
 {
     TG__OWN_FLOATS;
-    bool goes = true, parts = sends_parts(method, &goes);
-    if (rules == NULL || nrules > PTRDIFF_MAX / sizeof *rules) /* no array is as long */
-        nrules = 0;
-    for (size_t i = 0; i < nrules; i++) {
-        const char *equals = rules[i] == NULL ? NULL : strchr(rules[i], '=');
-        parts = sends_parts(equals == NULL ? NULL : equals + 1, &goes) || parts;
-    }
-    return parts && goes && remembers(optimizer) ? "updates" : "ssgd";
+    const char *strategy;
+    return tg__default_strategy(method, rules, nrules, optimizer, &strategy) == TG_OK ? strategy
+                                                                                      : "ssgd";
 }
 
 static bool valid(tg_kind kind)

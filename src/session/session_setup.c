@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/sized.h"
 #include "engine/handshake.h"
+#include "session/default_strategy.h"
 #include "session/session_ckpt.h"
 #include "transport/endpoint.h"
 #include "kernel/kernel.h"
@@ -88,15 +89,17 @@ static tg_status copy_config(tg_session *s, const tg_session_config *config)
     s->config.method = s->config.strategy = s->config.optimizer = s->config.job = NULL;
     const char *optimizer = config->optimizer;
     const bool own = optimizer != NULL && strcmp(optimizer, TG__EXTERNAL) != 0;
-    const char *strategy =
-        own ? tg_registry_default_strategy(config->method, config->rules, config->nrules, optimizer)
-            : "ssgd";
+    const char *strategy = "ssgd";
+    if (own)
+        TG_TRY(tg__default_strategy(config->method, config->rules, config->nrules, optimizer,
+                                    &strategy));
     TG_TRY(copy_string(s, config->strategy, strategy, &s->config.strategy));
     TG_TRY(copy_string(s, config->method, tg_registry_strategy_method(s->config.strategy),
                        &s->config.method));
-    s->prefers_updates = own && strcmp(tg_registry_default_strategy(s->config.method, config->rules,
-                                                                    config->nrules, optimizer),
-                                       "updates") == 0;
+    if (own)
+        TG_TRY(tg__default_strategy(s->config.method, config->rules, config->nrules, optimizer,
+                                    &strategy));
+    s->prefers_updates = strcmp(strategy, "updates") == 0;
     TG_TRY(copy_string(s, config->optimizer, "sgd:lr=0.01", &s->config.optimizer));
     TG_TRY(copy_string(s, config->job, "", &s->config.job));
     TG_TRY(copy_buckets(s, config));
