@@ -36,9 +36,12 @@ foreach(source ${TG_ROOM_TESTS}) # they see the library from inside, so they lin
     endif()
     tg_test(${stem} LABELS ${labels})
 endforeach()
-# Its allocations fail when the test wants.
-foreach(function malloc calloc realloc aligned_alloc strdup open_memstream)
+# Their allocations fail when the test wants.
+foreach(function malloc calloc realloc aligned_alloc strdup fopencookie)
     target_link_options(session_nomem_test PRIVATE -Wl,--wrap=${function})
+endforeach()
+foreach(function calloc realloc fopencookie)
+    target_link_options(memstream_test PRIVATE -Wl,--wrap=${function})
 endforeach()
 # Its disks lose what was not synced.
 foreach(function open close write pwrite ftruncate fsync fdatasync rename unlink unlinkat opendir closedir)

@@ -91,7 +91,7 @@ tg_status entry_print(int kind, const tg_entry *entry, int most)
     FILE *out = open_memstream(&text, &size);
     if (out)
         print_card(kind, entry, out);
-    if (!out || fclose(out) != 0) {
+    if (!out || fclose(out) != 0 || !text) {
         free(text);
         return tg_fail(TG_E_NOMEM, "out of memory: card of %s", entry->name);
     }

@@ -5,6 +5,7 @@
 #include "base/floats.h"
 #include "base/arg.h"
 #include "base/mem.h"
+#include "base/memstream.h"
 #include "telegrad/tools.h"
 #include <assert.h>
 #include <math.h>
@@ -109,9 +110,8 @@ static tg_status fill_defaults(const char *kind, tg_spec *spec)
 static tg_status make_text(tg_spec *spec)
 {
     size_t len = 0;
-    FILE *file = open_memstream(&spec->text, &len);
-    bool ok = file != NULL;
-    if (ok) {
+    FILE *file = tg__memstream_open(&spec->text, &len);
+    if (file != NULL) {
         fputs(spec->entry->name, file);
         char before = ':';
         for (size_t i = 0; i < spec->nkeys; i++) {
@@ -121,11 +121,10 @@ static tg_status make_text(tg_spec *spec)
             tg__spec_value_print(&spec->entry->keys[i], &spec->values[i], file);
             before = ',';
         }
-        ok = !ferror(file);
-        ok = fclose(file) == 0 && ok;
     }
-    return ok ? TG_OK
-              : tg_fail(TG_E_NOMEM, "out of memory: text of spec \"%s\"", spec->entry->name);
+    if (tg__memstream_close(file, &spec->text) != TG_OK)
+        return tg_fail(TG_E_NOMEM, "out of memory: text of spec \"%s\"", spec->entry->name);
+    return TG_OK;
 }
 
 static const tg__spec_value *find_value(const tg_spec *spec, const char *key, tg_key_type *type_p)
@@ -347,9 +346,10 @@ tg_status tg__spec_settle(const tg_spec *spec, const char *text, uint64_t total_
 {
     size_t len = 0;
     char *settled = NULL, before = strchr(text, ':') == NULL ? ':' : ',';
-    FILE *file = open_memstream(&settled, &len);
-    bool ok = file != NULL && fputs(text, file) >= 0;
-    for (size_t i = 0; ok && i < spec->nkeys; i++) {
+    FILE *file = tg__memstream_open(&settled, &len);
+    if (file != NULL)
+        fputs(text, file);
+    for (size_t i = 0; file != NULL && i < spec->nkeys; i++) {
         const tg_key *key = &spec->entry->keys[i];
         const tg_duration d = spec->values[i].duration;
         if (!is_open(spec, i))
@@ -360,14 +360,11 @@ tg_status tg__spec_settle(const tg_spec *spec, const char *text, uint64_t total_
         const double most = total_steps > 0 ? share : usual;
         if (usual <= most && (!d.epochs || steps_per_epoch > 0))
             continue; /* as written: an epoch is a stage */
-        ok = fprintf(file, "%c%s=%.0f", before, key->name, usual < most ? usual : most) > 0;
+        fprintf(file, "%c%s=%.0f", before, key->name, usual < most ? usual : most);
         before = ',';
     }
-    ok = file != NULL && fclose(file) == 0 && ok;
-    if (!ok) {
-        free(settled);
+    if (tg__memstream_close(file, &settled) != TG_OK)
         return tg_fail(TG_E_NOMEM, "out of memory: text of spec \"%s\"", spec->entry->name);
-    }
     *text_p = settled;
     return TG_OK;
 }

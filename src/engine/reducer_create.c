@@ -2,6 +2,7 @@
 #include "base/arg.h"
 #include "base/floats.h"
 #include "base/mem.h"
+#include "base/memstream.h"
 #include "base/sized.h"
 #include "base/spec_value.h"
 #include "codec/segments.h"
@@ -56,7 +57,7 @@ static char *describe(const tg_reducer *r, const tg_spec *spec, const tg_reducer
 {
     char *text = NULL;
     size_t len;
-    FILE *f = open_memstream(&text, &len);
+    FILE *f = tg__memstream_open(&text, &len);
     if (f == NULL)
         return NULL;
     fprintf(f, "reducer=%s\nworld=%d\nn=%zu\n", tg_spec_text(spec), r->transport->size, r->n);
@@ -64,7 +65,7 @@ static char *describe(const tg_reducer *r, const tg_spec *spec, const tg_reducer
     fprintf(f, "seed=%llu\nsteps_per_epoch=%llu", (unsigned long long)c->seed,
             (unsigned long long)c->steps_per_epoch);
     print_segments(c, f);
-    return fclose(f) == 0 ? text : NULL;
+    return tg__memstream_close(f, &text) == TG_OK ? text : NULL;
 }
 
 static tg_status handshake(const tg_reducer *r, const tg_spec *spec, const tg_reducer_config *c)

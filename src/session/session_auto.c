@@ -2,6 +2,7 @@
  * from the checkpoint; all ranks use it. */
 #include "session/session_impl.h"
 #include "base/mem.h"
+#include "base/memstream.h"
 #include "method/auto_exchange.h"
 #include "engine/network.h"
 
@@ -133,11 +134,10 @@ tg_status tg__session_put_exchanges(const tg_session *s, tg__ckpt_writer *w)
     size_t len;
     if (!any_auto(s))
         return TG_OK;
-    FILE *f = open_memstream(&text, &len);
-    if (f == NULL)
-        return tg_fail(TG_E_NOMEM, "out of memory for a checkpoint");
-    for (size_t b = 0; b < s->nbuckets; b++)
+    FILE *f = tg__memstream_open(&text, &len);
+    for (size_t b = 0; f != NULL && b < s->nbuckets; b++)
         fprintf(f, "%s\n", s->bucket[b].exchange == NULL ? "" : s->bucket[b].exchange);
-    return fclose(f) == 0 ? tg__ckpt_put(w, section, text, len)
-                          : tg_fail(TG_E_NOMEM, "out of memory for a checkpoint");
+    return tg__memstream_close(f, &text) == TG_OK
+               ? tg__ckpt_put(w, section, text, len)
+               : tg_fail(TG_E_NOMEM, "out of memory for a checkpoint");
 }

@@ -5,6 +5,7 @@
 #include "base/arg.h"
 #include "base/floats.h"
 #include "base/mem.h"
+#include "base/memstream.h"
 #include "session/session_ckpt.h"
 #include "telegrad/spec.h"
 
@@ -21,7 +22,7 @@ char *tg__session_identity(const tg_session *s)
 {
     char *text = NULL;
     size_t len;
-    FILE *f = open_memstream(&text, &len);
+    FILE *f = tg__memstream_open(&text, &len);
     if (f == NULL)
         return NULL;
     for (size_t i = 0; i < s->ntensors; i++) {
@@ -38,7 +39,7 @@ char *tg__session_identity(const tg_session *s)
     tg__session_print_buckets(s, f);
     fprintf(f, "on_nonfinite=%d\n%s\n", s->config.on_nonfinite, s->config.job);
     tg__session_print_rules(s, f);
-    return fclose(f) == 0 ? text : NULL;
+    return tg__memstream_close(f, &text) == TG_OK ? text : NULL;
 }
 
 /* ---- saving ---------------------------------------------------------------------------------- */

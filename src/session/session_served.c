@@ -1,6 +1,7 @@
 /* Strategies whose parameters servers keep. */
 #include "session/session_ckpt.h"
 #include "base/mem.h"
+#include "base/memstream.h"
 #include "exchange/star.h"
 #include "transport/endpoint.h"
 #include <stdio.h>
@@ -75,7 +76,7 @@ static char *describe_tensors(const tg_session *s)
     enum { TAIL = 32 };
     char *text = NULL;
     size_t len;
-    FILE *f = open_memstream(&text, &len);
+    FILE *f = tg__memstream_open(&text, &len);
     if (f == NULL)
         return NULL;
     for (size_t i = 0; i < s->ntrained; i++) {
@@ -85,10 +86,8 @@ static char *describe_tensors(const tg_session *s)
             fprintf(f, "%s%zu", d == 0 ? "" : "x", t->shape[d]);
         fputs(t->ndim == 0 ? "scalar\n" : "\n", f);
     }
-    if (fclose(f) != 0) {
-        free(text);
+    if (tg__memstream_close(f, &text) != TG_OK)
         return NULL;
-    }
     if (len <= TG__STAR_TENSORS_MOST)
         return text;
     char *tail = text + TG__STAR_TENSORS_MOST - TAIL;

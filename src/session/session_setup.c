@@ -3,6 +3,7 @@
 #include "base/arg.h"
 #include "base/floats.h"
 #include "base/mem.h"
+#include "base/memstream.h"
 #include "base/sized.h"
 #include "engine/handshake.h"
 #include "session/default_strategy.h"
@@ -284,7 +285,7 @@ char *tg__session_describe(const tg_session *s, const char *start)
                                         [TG_TENSOR_RANK0] = "of rank 0"};
     char *text = NULL;
     size_t len;
-    FILE *f = open_memstream(&text, &len);
+    FILE *f = tg__memstream_open(&text, &len);
     if (f == NULL)
         return NULL;
     fprintf(f, "session=world %d\nstart=%s\n%s%s\n", s->transport->size, start,
@@ -307,7 +308,7 @@ char *tg__session_describe(const tg_session *s, const char *start)
             fprintf(f, " %zu", t->shape[d]);
         fputc('\n', f);
     }
-    return fclose(f) == 0 ? text : NULL;
+    return tg__memstream_close(f, &text) == TG_OK ? text : NULL;
 }
 
 static tg_status gather_samples(tg_session *s)

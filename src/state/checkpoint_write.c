@@ -1,5 +1,6 @@
 /* Writing a checkpoint file: see checkpoint.h for its layout. */
 #include "state/checkpoint.h"
+#include "base/memstream.h"
 #include "state/slots.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -98,7 +99,7 @@ static tg_status write_head(tg__ckpt_writer *w)
 
 static tg_status open_memory(tg__ckpt_writer *w)
 {
-    w->memory = open_memstream(&w->bytes, &w->len);
+    w->memory = tg__memstream_open(&w->bytes, &w->len);
     return w->memory != NULL ? TG_OK
                              : tg_fail(TG_E_NOMEM, "out of memory for a checkpoint in memory");
 }
@@ -160,13 +161,15 @@ tg_status tg__ckpt_commit(tg__ckpt_writer *w)
 tg_status tg__ckpt_commit_memory(tg__ckpt_writer *w, void **bytes_p, size_t *len_p)
 {
     tg_status status = write_end(w);
-    if (fclose(w->memory) != 0 && status == TG_OK)
-        status = tg_fail(TG_E_NOMEM, "out of memory for a checkpoint in memory");
-    if (status == TG_OK) {
+    if (status != TG_OK) {
+        tg__ckpt_abandon(w);
+        return status;
+    }
+    if (tg__memstream_close(w->memory, &w->bytes) == TG_OK) {
         *bytes_p = w->bytes;
         *len_p = w->len;
     } else {
-        free(w->bytes);
+        status = tg_fail(TG_E_NOMEM, "out of memory for a checkpoint in memory");
     }
     release(w);
     return status;
@@ -179,7 +182,7 @@ void tg__ckpt_abandon(tg__ckpt_writer *w)
     if (w->file != NULL)
         tg_newfile_abandon(w->file);
     if (w->memory != NULL) {
-        fclose(w->memory);
+        fclose(w->memory); /* keeps the message */
         free(w->bytes);
     }
     release(w);

@@ -1,4 +1,5 @@
 /* Writing weights files: see weights_impl.h for the layout. */
+#include "base/memstream.h"
 #include "kernel/kernel.h"
 #include "state/weights_impl.h"
 #include <errno.h>
@@ -87,14 +88,11 @@ static tg_status make_header(const tg_weights_tensor *tensors, size_t count,
 {
     char *text = NULL;
     size_t len = 0;
-    FILE *f = open_memstream(&text, &len);
+    FILE *f = tg__memstream_open(&text, &len);
     if (f)
         put_header(f, tensors, count, metadata, npairs);
-    const bool failed = !f || ferror(f) != 0;
-    if (!f || fclose(f) != 0 || failed) {
-        free(text);
+    if (tg__memstream_close(f, &text) != TG_OK)
         return tg_fail(TG_E_NOMEM, "out of memory: header of %zu tensors", count);
-    }
     *text_p = text;
     *len_p = len;
     return TG_OK;
