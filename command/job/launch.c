@@ -115,11 +115,16 @@ tg_status launch_open(struct launch *l, const struct job_call *call)
         return tg_fail(TG_E_UNSUPPORTED, "started by mpirun, but this telegrad was built without "
                                          "MPI: use --workers N without mpirun");
     if (opened.alone)
-        stop_install(true); /* waiting for others may take minutes */
+        stop_install(true);        /* waiting for others may take minutes */
+    if (opened.transport->abort) { /* a rank that fails here ends the others as well */
+        opened.rank = rank;
+        *l = opened;
+        console_errors_wait(false); /* launch_fail decides who speaks first */
+    }
     if (how)
         TG_TRY(opened.transport->open(call, &opened.rank, &opened.size));
     opened.speaks = opened.rank == 0 || opened.alone;
-    console_errors_wait(false); /* launch_fail decides who speaks first */
+    console_errors_wait(false);
     *l = opened;
     return TG_OK;
 }

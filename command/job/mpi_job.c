@@ -1,9 +1,13 @@
 /* Ranks that are processes of an MPI job. */
 #include "command/job/launch.h"
+#include "command/job/mpi_meet.h"
+#include "command/output/stop.h"
 #include "telegrad/mpi.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static double timeout_s; /* of all meetings */
 
 static const char *started(const struct net_options *net)
 {
@@ -47,6 +51,9 @@ static tg_status open_job(const struct job_call *call, int *rank_p, int *size_p)
                        "started as rank %d of %d, but MPI finds this process alone: mpirun, or "
                        "srun --mpi, is not that of the MPI which telegrad was built with",
                        first, told);
+    stop_install(rank == 0); /* waiting for others may take long */
+    timeout_s = call->timeout_s;
+    TG_TRY(mpi_meet(MPI_MEET_TO_START, timeout_s));
     TG_TRY(check_command(call->command, rank, size));
     *rank_p = rank;
     *size_p = size;
@@ -61,17 +68,22 @@ static void close_job(tg_status status)
 
 static tg_status connect_job(tg_transport **t_p)
 {
+    TG_TRY(mpi_meet(MPI_MEET_TO_CONNECT, timeout_s));
     return tg_transport_mpi(MPI_COMM_WORLD, t_p);
 }
 
 static tg_status find_nodes(int *nodes)
 {
+    TG_TRY(mpi_meet(MPI_MEET_FOR_NODES, timeout_s));
     return tg_transport_mpi_nodes(MPI_COMM_WORLD, nodes);
 }
 
 static void abort_job(int exit_status)
 {
-    (void)MPI_Abort(MPI_COMM_WORLD, exit_status);
+    int initialized = 0;
+    (void)MPI_Initialized(&initialized);
+    if (initialized)
+        (void)MPI_Abort(MPI_COMM_WORLD, exit_status);
     _Exit(exit_status);
 }
 

@@ -9,7 +9,8 @@
 extern "C" {
 #endif
 
-/* Create a transport over an MPI communicator. All ranks of comm call it.
+/* Create a transport over an MPI communicator. All ranks of comm call it, and it waits for them
+ * without limit, mostly asleep.
  * comm      duplicated; gives ranks and size. Not an intercommunicator. MPI must be initialised
  * Threads   with MPI_THREAD_MULTIPLE a session may use its communication thread; with a lower level
  *           it runs inline
@@ -27,7 +28,7 @@ extern "C" {
 TG_API TG_NODISCARD tg_status tg_transport_mpi(MPI_Comm comm, tg_transport **t_p);
 
 /* Find the node of each rank, for tg_session_config.nodes. All ranks of comm call it and get the
- * same.
+ * same. It waits for them like tg_transport_mpi.
  * nodes   [out] (size of comm) for each rank, the lowest rank that it shares memory with
  * Errors  TG_E_ARG, TG_E_STATE, TG_E_PEER */
 TG_API TG_NODISCARD tg_status tg_transport_mpi_nodes(MPI_Comm comm, int *nodes);

@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define NAP_MIN_NS 20000
 #define NAP_MAX_NS 200000
@@ -325,9 +326,24 @@ static tg_status make_peers(mpi_impl *m)
     return TG_OK;
 }
 
+tg_status tg__mpi_await_all(MPI_Comm comm)
+{
+    MPI_Request request;
+    int error = MPI_Ibarrier(comm, &request), done = 0;
+    for (long nap = NAP_MIN_NS; error == MPI_SUCCESS;
+         nap = nap * 2 < NAP_MAX_NS ? nap * 2 : NAP_MAX_NS) {
+        error = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+        if (done)
+            break;
+        (void)nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+    }
+    return error == MPI_SUCCESS ? TG_OK : tg__mpi_fail("MPI_Ibarrier", -1, error);
+}
+
 /* Duplicate the communicator, with errors returned to us, and agree with all ranks on a number. */
 static tg_status join(mpi_impl *m, MPI_Comm comm)
 {
+    TG_TRY(tg__mpi_await_all(comm));
     int error = MPI_Comm_dup(comm, &m->comm);
     if (error != MPI_SUCCESS)
         return tg__mpi_fail("MPI_Comm_dup", -1, error);

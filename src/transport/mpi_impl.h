@@ -50,6 +50,9 @@ bool tg__mpi_is_up(void);
  * peer  the peer of the call; -1: no particular one */
 tg_status tg__mpi_fail(const char *call, int peer, int error);
 
+/* Wait for all ranks of a communicator. MPI's own waiting keeps the processor busy; this sleeps. */
+tg_status tg__mpi_await_all(MPI_Comm comm);
+
 /* Receive goodbyes. *heard_p: one arrived. */
 tg_status tg__mpi_hear_goodbyes(mpi_impl *m, bool *heard_p);
 /* Free transports that were destroyed earlier and waited for the goodbyes of others. */

@@ -25,6 +25,7 @@ tg_status tg_transport_mpi_nodes(MPI_Comm comm, int *nodes)
     if (!tg__mpi_is_up())
         return tg_fail(TG_E_STATE,
                        "tg_transport_mpi_nodes: MPI is not initialised, or finalised already");
+    TG_TRY(tg__mpi_await_all(comm));
     const int error = find_nodes(comm, &node, nodes);
     if (node != MPI_COMM_NULL)
         (void)MPI_Comm_free(&node);

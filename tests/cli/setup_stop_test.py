@@ -62,6 +62,38 @@ class SetupStop(CliTest):
             self.assertEqual(job.returncode, status, output)
             self.assertIn(f"telegrad: interrupted by {number.name} before the first step\n", output)
 
+    @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
+    def test_absent_process(self):
+        """A rank that has started MPI and then does nothing: it is named, and waited for as long as --timeout says."""
+        for rank in (0, 1):
+            begin = time.monotonic()
+            job = mpi_tool.beside_a_sleeper(rank, [*JOB, "--timeout", "11"])
+            output = job.communicate(timeout=50)[0]
+            self.assertLess(time.monotonic() - begin, 45)
+            self.assertEqual(job.returncode, 1, output)
+            speaker = "rank 1: " if rank else ""
+            self.assertIn(f"telegrad: {speaker}waiting for rank {1 - rank} for 10 s (set-up)\n", output)
+            self.assertIn(f"telegrad: rank {1 - rank} sent nothing for 11.0 s (set-up)\n", output)
+
+    @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
+    def test_signal_while_a_process_is_absent(self):
+        for args in ([], ["--nodes", "auto"]):
+            job = mpi_tool.beside_a_sleeper(0, [*JOB[:-2], *args])
+            pids = self.begun(job, lambda: mpi_tool.ranks_of(job), signal.SIGTERM)
+            begin = time.monotonic()
+            os.kill(pids[0], signal.SIGTERM)
+            output = job.communicate(timeout=30)[0]
+            self.assertLess(time.monotonic() - begin, 15)
+            self.assertEqual(job.returncode, 143, output)
+            self.assertIn("telegrad: interrupted by SIGTERM before the first step\n", output)
+
+    @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
+    def test_ranks_that_meet_for_different_things(self):
+        job = ["train", *TINY, "--model", "mlp:hidden=8", "--steps", "2", "--no-eval"]
+        done = mpi_tool.mpirun((1, job), (1, [*job, "--nodes", "auto"]), timeout=60)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("ranks were started differently: rank 0 waits to connect a run, rank 1 to find the machines", done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -2,6 +2,7 @@
  * transport_mpi_test */
 #include "telegrad/mpi.h"
 #include "transport_suite.h"
+#include <time.h>
 
 static int world_rank;
 
@@ -162,6 +163,34 @@ static int run_inter(void)
     return check(refused && strstr(tg_error(), "intercommunicator"), "inter", tg_error());
 }
 
+static int check_asleep(clock_t begin, const char *what)
+{
+    const double busy_s = (double)(clock() - begin) / CLOCKS_PER_SEC;
+    return check(busy_s < 1, what, "busy while it waits");
+}
+
+/* A rank that comes two seconds later is waited for without work. */
+static int run_late(void)
+{
+    const struct timespec late = {.tv_sec = 2};
+    int size, nodes[64], failures = 0;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Barrier(MPI_COMM_WORLD);
+    const clock_t begin = clock();
+    if (world_rank == size - 1)
+        nanosleep(&late, NULL);
+    tg_transport *t = create(NULL, NULL);
+    failures += check_asleep(begin, "late transport");
+    MPI_Barrier(MPI_COMM_WORLD);
+    const clock_t again = clock();
+    if (world_rank == size - 1)
+        nanosleep(&late, NULL);
+    failures += check(tg_transport_mpi_nodes(MPI_COMM_WORLD, nodes) == TG_OK, "nodes", tg_error());
+    failures += check_asleep(again, "late nodes");
+    tg_transport_destroy(t);
+    return failures;
+}
+
 int main(int argc, char **argv)
 {
     tg_transport *t = NULL;
@@ -180,6 +209,7 @@ int main(int argc, char **argv)
     failures += run_refused();
     failures += run_nodes();
     failures += run_inter();
+    failures += run_late();
     t = create(NULL, NULL);
     if (t) {
         failures += check(t->any_thread == (level == MPI_THREAD_MULTIPLE), "any_thread", "wrong");
