@@ -390,6 +390,20 @@ static tg_status explain_silence(tg_status status, const struct run_options *o)
                    text, options_timeout(o), link);
 }
 
+/* Append what ranks must have in common besides, but do not tell each other. */
+static void tell_own(const struct run_options *o, char command[JOB_COMMAND])
+{
+    int rank, size;
+    if (o->dry_run || o->sim_only) /* such a rank meets no other */
+        job_command_add(command, o->dry_run ? " --dry-run" : " --sim-only");
+    if (!launch_under_mpi(&rank, &size))
+        return;
+    if (o->init) /* only rank 0 obeys these */
+        job_command_add(command, " --init");
+    if (o->out)
+        job_command_add(command, " --out");
+}
+
 static int cmd_train(int argc, char **argv)
 {
     struct run_options o;
@@ -413,6 +427,7 @@ static int cmd_train(int argc, char **argv)
     if (status == TG_OK) {
         launch_tell_servers(&o, command);
         clock_options_tell_links(&o, command);
+        tell_own(&o, command);
     }
     if (status == TG_OK)
         status = explain_taken(
