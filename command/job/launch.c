@@ -2,9 +2,12 @@
 #include "command/output/cli.h"
 #include "command/output/console.h"
 #include "command/output/stop.h"
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define TEXT_BYTES 1024 /* as long as tg_error() can be */
 
@@ -203,13 +206,31 @@ static bool still_alone_after(int ms, bool stopped)
     return stopped || !stop_signal;
 }
 
+/* Who speaks, in an MPI job: nothing for rank 0, which speaks for all that find the same error, and
+ * if the text names a rank already. */
+static void name_speaker(const char *text, char *who, size_t room)
+{
+    char host[HOST_NAME_MAX + 1] = "";
+    int rank, size;
+    who[0] = '\0';
+    if (!launch_under_mpi(&rank, &size) || rank == 0 || strncmp(text, "rank ", 5) == 0 ||
+        strncmp(text, "server ", 7) == 0)
+        return;
+    if (gethostname(host, sizeof host - 1) != 0)
+        host[0] = '\0';
+    snprintf(who, room, "rank %d%s%s%s: ", rank, host[0] ? " (" : "", host, host[0] ? ")" : "");
+}
+
 static void say(const struct launch *l, const char *text, bool stopped)
 {
-    if (stopped)
+    char who[HOST_NAME_MAX + 32];
+    if (stopped) {
         console_error("interrupted by %s%s", stop_signal_name(),
                       l->trains ? " before the first step" : "");
-    else
-        console_error("%s", text);
+        return;
+    }
+    name_speaker(text, who, sizeof who);
+    console_error("%s%s", who, text);
 }
 
 int launch_fail(const struct launch *l, tg_status status)

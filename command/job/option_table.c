@@ -233,8 +233,8 @@ const struct option_def option_table[] = {
      .min = 1,
      .max = 256},
     {.o = {"timeout", 0, "SECONDS", "60", NULL,
-           "how long to wait for another rank, e.g. 60 or 2min; also for all to join over a "
-           "network, and for a server that is away, where the default is 10min"},
+           "how long to wait for another rank, e.g. 60 or 2min; also for all to meet over a "
+           "network or under mpirun, and for a server that is away, where the default is 10min"},
      ALL,
      FORM_SECONDS,
      AT(timeout),

@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import time
 import unittest
 import mpi_tool
@@ -94,6 +95,9 @@ class Faults(CliTest):
         compare = ["compare", *JOB[1:], "--steps", "5"]
         for mine, other, words in (([*JOB, "--steps", "5"], ["--link", "1gbit"], ['rank 0 for "train"', 'rank 1 for "train over --link 1gbit"']),
                                    ([*JOB, "--link", "1gbit"], ["--link-of", "1=1mbit"], ['"train over --link 1gbit"', '"train over --link 1gbit --link-of 1=1mbit"']),
+                                   ([*JOB, "--steps", "5"], ["--dry-run"], ['"train"', '"train --dry-run"']),
+                                   ([*JOB, "--steps", "5"], ["--init", "none"], ['"train"', '"train --init"']),
+                                   ([*JOB, "--steps", "5"], ["--out", self.path("own.jsonl")], ['"train"', '"train --out"']),
                                    (["bench", "exchange", "dense", "--elements", "2000"], ["topk"], ['elements by dense"', 'elements by dense, topk"']),
                                    (["bench", "exchange", "dense", "--elements", "2000"], ["--behind", "9"], ['elements --behind 9 by dense"']),
                                    (["advise", "--measure", "--model", "mlp:hidden=8"], ["--link", "1gbit"], ['"advise"', '"advise over --link 1gbit"']),
@@ -122,6 +126,18 @@ class Faults(CliTest):
         done = mpi_tool.mpirun((2, [*JOB, "--steps", "5", "--fault", "2=fault:drop=0.1"]))
         self.assertEqual(done.returncode, 2)
         self.assertIn("--fault 2=fault:drop=0.1: allowed: ranks 0 to 1", done.stderr)
+
+    @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
+    def test_who_speaks(self):
+        """An error of one rank names it and its machine; one of all is rank 0's, and names none."""
+        job = [*JOB, "--steps", "5"]
+        for other, words in ((["--trace", self.path("no/where.json")], "--trace"), (["--save-every", "3"], "--save-every 3 requires --save")):
+            done = mpi_tool.mpirun((1, job), (1, [*job, *other]))
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(f"telegrad: rank 1 ({socket.gethostname()}): {words}", done.stderr)
+            done = mpi_tool.mpirun((2, [*job, *other]))
+            self.assertIn(f"telegrad: {words}", done.stderr)
+            self.assertNotIn("telegrad: rank 1", done.stderr)
 
     @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
     def test_only_some_evaluate(self):
