@@ -141,6 +141,8 @@ static tg_status check_servers(const struct command *c)
 static tg_status check(const struct command *c)
 {
     const struct run_options *o = &c->o;
+    if (!c->measure)
+        launch_wants_more();
     TG_TRY(check_servers(c));
     TG_TRY(net_options_check(&o->net));
     if (launch_of_processes(&o->net) && !c->measure)

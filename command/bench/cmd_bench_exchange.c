@@ -79,6 +79,7 @@ static tg_status set(void *input, int key, char *arg)
         c->report.json = true;
         return TG_OK;
     case WORKERS_KEY:
+        launch_wants_more();
         return bench_args_list("workers", arg, 2, BENCH_EXCHANGE_WORKERS, WORKERS_MAX, c->workers,
                                &c->o.nworkers);
     case LINK:

@@ -20,6 +20,13 @@ static int env_number(const char *name)
     return text && *text && !*end && v >= 0 && v <= 1000000 ? (int)v : -1;
 }
 
+static bool wants_more; /* than to be a rank of a job */
+
+void launch_wants_more(void)
+{
+    wants_more = true;
+}
+
 bool launch_under_mpi(int *rank_p, int *size_p)
 {
     /* Open MPI; MPICH and Slurm's PMI; srun --mpi=pmix (a batch script has no PMIX_RANK). */
@@ -28,7 +35,7 @@ bool launch_under_mpi(int *rank_p, int *size_p)
                                            {"SLURM_STEP_NUM_TASKS", "PMIX_RANK"}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         int size = env_number(names[i][0]), rank = env_number(names[i][1]);
-        if (size > 0 && rank >= 0) {
+        if (size > (wants_more ? 1 : 0) && rank >= 0) {
             *rank_p = rank;
             *size_p = size;
             return true;

@@ -19,6 +19,10 @@ struct launch {
  * 0 otherwise). Reads only the environment, without calling MPI. */
 bool launch_under_mpi(int *rank_p, int *size_p);
 
+/* From now on a process that is the only one of its job counts as started by itself: it has threads
+ * of its own, or meets others over a network. srun --pty bash, and mpirun -n 1, start such. */
+void launch_wants_more(void);
+
 /* Check that this process, if launch_of_processes says no, is not one of several tasks of srun
  * without --mpi: each would take itself for the whole job and write the same files. For commands
  * that were called without --workers. Errors TG_E_SPEC */

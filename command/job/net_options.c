@@ -53,6 +53,8 @@ tg_status net_options_set(struct net_options *o, int key, const char *arg)
         o->insecure = true;
     else
         *text[key] = arg;
+    if (net_options_join(o))
+        launch_wants_more();
     return TG_OK;
 }
 

@@ -426,6 +426,8 @@ tg_status options_set(struct run_options *o, int where, const char *name, const 
         return tg_fail(TG_E_SPEC, "--%s takes no value, but has \"%.64s\"", name, value);
     TG_TRY(set_value(o, option, value));
     o->given |= UINT64_C(1) << (option - option_table);
+    if (o->virtual_clock || o->net.server || option->form == FORM_WORKERS)
+        launch_wants_more();
     return TG_OK;
 }
 

@@ -42,6 +42,13 @@ static tg_status check_sim_only(const struct run_options *o)
     return TG_OK;
 }
 
+/* "mpirun" of "under mpirun", "--join" of "with --join" */
+static const char *launched_by(const char *launcher)
+{
+    const char *space = strchr(launcher, ' ');
+    return space ? space + 1 : launcher;
+}
+
 /* Check simulated time, and options that only make sense with it. */
 static tg_status check_clock(const struct run_options *o, const char *launcher)
 {
@@ -50,8 +57,9 @@ static tg_status check_clock(const struct run_options *o, const char *launcher)
     if (o->virtual_clock && launcher)
         return tg_fail(
             TG_E_SPEC,
-            "--clock virtual %s: its workers are threads of one process: use only --workers N",
-            launcher);
+            "--clock virtual %s: its workers are threads of one process: start it without %s, with "
+            "--workers N",
+            launcher, launched_by(launcher));
     for (size_t i = 0; !o->virtual_clock && i < sizeof own / sizeof own[0]; i++)
         if (options_given(o, own[i]))
             return tg_fail(TG_E_SPEC, "--%s requires --clock virtual", own[i]);
@@ -178,9 +186,9 @@ static tg_status check_transport(const struct run_options *o, const struct job_t
         return TG_OK;
     if (launcher)
         return tg_fail(TG_E_SPEC,
-                       "--transport %s %s: each process is one worker: allowed: %s, or --workers N "
-                       "alone",
-                       o->transport, launcher, own->name);
+                       "--transport %s %s: each process is one worker: allowed: %s; or start it "
+                       "without %s, with --workers N",
+                       o->transport, launcher, own->name, launched_by(launcher));
     return tg_fail(TG_E_SPEC, "--transport %s requires %s", o->transport,
                    job_transport_find(o->transport)->requires);
 }

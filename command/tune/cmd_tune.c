@@ -133,6 +133,7 @@ static tg_status settle_run(struct tune_run *run, const struct tune_options *o, 
 static tg_status prepare(struct tune_options *o, struct tune *t)
 {
     TG_TRY(launch_check_one("tune"));
+    launch_wants_more();
     if (o->grid.keys == 0)
         return tg_fail(TG_E_SPEC, "nothing to tune: give --vary KEY=VALUE,VALUE, e.g. --vary "
                                   "optimizer.lr=0.05,0.1; see telegrad tune --help");

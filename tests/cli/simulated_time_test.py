@@ -184,7 +184,8 @@ class SimulatedTime(CliTest):
             self.refused(2, ["--jitter", "0% to 1000%"], *MODEL, *VIRTUAL, "--jitter=" + bad)
         self.refused(2, ["--clock", "real, virtual"], *MODEL, "--clock", "sundial")
         self.refused(2, ["--link-of", "2=5mbit,80ms"], *MODEL, "--link-of", "20ms")
-        self.refused(2, ["mpirun"], *MODEL, *VIRTUAL, OMPI_COMM_WORLD_SIZE="1", OMPI_COMM_WORLD_RANK="0")
+        self.refused(2, ["--clock virtual under mpirun", "start it without mpirun, with --workers N"], *MODEL, *VIRTUAL, OMPI_COMM_WORLD_SIZE="2",
+                     OMPI_COMM_WORLD_RANK="0")
         none = self.path("nothing")
         allowed = "allowed: measured, a time such as 150ms (above 0, up to 3600s), or a FILE of records that train --clock virtual --out wrote"
         self.refused(1, ["--tau %s: cannot be read: No such file or directory: %s" % (none, allowed)], *MODEL, "--clock", "virtual", "--tau", none)
