@@ -231,7 +231,8 @@ tg_status run_job(const struct run_about *about, const char *title, struct recor
                       .weights = OUTFILE_UNLOCKED};
     const train_job job = run_job_of(about->options, trace);
     if (about->options->dump_gradients && about->launch->rank == 0)
-        TG_TRY(dump_open(about->options->dump_gradients, &w.dump));
+        TG_TRY(
+            dump_open(about->options->dump_gradients, about->options->resume_dir != NULL, &w.dump));
     const train_events events = {.arg = &w,
                                  .every_rank = about->launch->processes,
                                  .start = on_start,

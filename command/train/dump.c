@@ -1,7 +1,9 @@
 #include "command/train/dump.h"
 #include "command/output/console.h"
+#include "command/output/outfile.h"
 #include "telegrad/tools.h"
 #include "bench/rows/npy.h"
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -14,9 +16,46 @@
 struct dump {
     char *dir;
     bool listed; /* tensors.json has been written */
+    struct outfile_lock lock;
 };
 
-tg_status dump_open(const char *dir, struct dump **d_p)
+static bool is_gradient(const char *name)
+{
+    static const char begin[] = "gradient-", end[] = ".npy";
+    const size_t len = strlen(name);
+    return strncmp(name, begin, sizeof begin - 1) == 0 && len > sizeof end - 1 &&
+           strcmp(name + len - (sizeof end - 1), end) == 0;
+}
+
+/* Nobody could tell the gradients of two runs in one folder apart. */
+static tg_status check_empty(const char *path)
+{
+    bool found = false;
+    DIR *d = opendir(path);
+    for (struct dirent *e; d && !found && (e = readdir(d)) != NULL;)
+        found = is_gradient(e->d_name);
+    if (d)
+        closedir(d);
+    return found ? tg_fail(TG_E_IO,
+                           "--dump-gradients %s: it holds gradients of an earlier run: choose "
+                           "another folder, or delete them",
+                           path)
+                 : TG_OK;
+}
+
+static tg_status lock(struct dump *d)
+{
+    char path[PATH_MAX];
+    struct outfile_lock taken;
+    const int len = snprintf(path, sizeof path, "%s/tensors.json", d->dir);
+    if (len < 0 || (size_t)len >= sizeof path)
+        return tg_fail(TG_E_IO, "--dump-gradients %s: the name is too long", d->dir);
+    TG_TRY(outfile_lock("--dump-gradients", path, &taken));
+    d->lock = taken;
+    return TG_OK;
+}
+
+tg_status dump_open(const char *dir, bool resumes, struct dump **d_p)
 {
     struct stat info;
     if (mkdir(dir, 0777) != 0 && errno != EEXIST)
@@ -33,15 +72,24 @@ tg_status dump_open(const char *dir, struct dump **d_p)
         free(copy);
         return tg_fail(TG_E_NOMEM, "out of memory: --dump-gradients %s", dir);
     }
-    d->dir = copy;
+    *d = (struct dump){.dir = copy, .lock = OUTFILE_UNLOCKED};
+    tg_status status = lock(d);
+    if (status == TG_OK && !resumes)
+        status = check_empty(dir);
+    if (status != TG_OK) {
+        dump_close(d);
+        return status;
+    }
     *d_p = d;
     return TG_OK;
 }
 
 void dump_close(struct dump *d)
 {
-    if (d)
-        free(d->dir);
+    if (!d)
+        return;
+    outfile_unlock(&d->lock);
+    free(d->dir);
     free(d);
 }
 
@@ -70,7 +118,7 @@ static json_t *describe(const train_gradient *tensor, size_t count)
     return json_pack("{s:I, s:o}", "n", (json_int_t)offset, "tensors", list);
 }
 
-/* Gradients of an earlier run may be there, but not those of another model. */
+/* Those of the run that is resumed may be there, but not those of another model. */
 static tg_status check_old(const struct dump *d, const json_t *json)
 {
     char path[PATH_MAX];

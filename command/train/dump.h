@@ -7,8 +7,11 @@
 
 struct dump;
 
-/* Creates dir if it does not exist. Errors TG_E_IO (names dir and reason), TG_E_NOMEM */
-TG_NODISCARD tg_status dump_open(const char *dir, struct dump **d_p);
+/* Creates dir if it does not exist, and locks it until dump_close.
+ * resumes  the run continues an earlier one, whose gradients may be there
+ * Errors   TG_E_IO (names dir and reason: another run has it, or gradients are there), TG_E_NOMEM
+ */
+TG_NODISCARD tg_status dump_open(const char *dir, bool resumes, struct dump **d_p);
 void dump_close(struct dump *d); /* NULL is fine */
 
 /* Each file appears only when complete. Errors TG_E_IO */

@@ -1,10 +1,12 @@
 """bench codec: rows as a table and as JSON, levels, gradients from files, errors; train --dump-gradients."""
 import json
 import os
+import signal
 import stat
 import struct
+import time
 import unittest
-from cli_tool import CliTest, TINY, over, run
+from cli_tool import CliTest, TINY, over, run, start
 
 METHODS = ["dense", "fp16", "bf16", "int8", "qsgd", "terngrad", "2bit", "1bit", "signsgd", "signum", "efsign", "topk",
            "randomk", "strom", "adacomp", "dgc", "csc", "fetchsgd", "atomo", "powersgd", "blocktopk", "dct"]
@@ -115,16 +117,41 @@ class Bench(CliTest):
     def test_two_models_in_one_folder(self):
         job = ["train", *TINY, "--steps", "1", "--no-eval", "--dump-gradients", self.path("g"), "--model"]
         self.ok(*job, "mlp:hidden=16")
-        again = run(*job, "mlp:hidden=16")
-        self.assertEqual(again.returncode, 0, again.stderr)
-        self.assertIn("it holds gradients of an earlier run: those of the same steps are replaced", again.stderr)
         with open(self.path("g/gradient-00000001.npy"), "rb") as file:
             before = file.read()
-        done = run(*job, "mlp:hidden=24")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("it holds the gradients of another model: choose another folder", done.stderr)
+        names = sorted(os.listdir(self.path("g")))
+        self.refused(1, ["--dump-gradients", "it holds gradients of an earlier run: choose another folder, or delete them"],
+                     *job, "mlp:hidden=16", "--seed", "2")
+        os.rename(self.path("g/gradient-00000001.npy"), self.path("kept"))
+        other = run(*job, "mlp:hidden=24")
+        self.assertEqual(other.returncode, 1)
+        self.assertIn("it holds the gradients of another model: choose another folder", other.stderr)
+        os.rename(self.path("kept"), self.path("g/gradient-00000001.npy"))
         with open(self.path("g/gradient-00000001.npy"), "rb") as file:
             self.assertEqual(file.read(), before)
+        self.assertEqual(sorted(os.listdir(self.path("g"))), names)
+
+    def test_dumps_of_a_resumed_run(self):
+        """It continues in the same folder."""
+        job = ["train", *TINY, "--no-eval", "--model", "mlp:hidden=16", "--dump-gradients", self.path("g"), "--dump-every", "1", "--save",
+               self.path("ck")]
+        self.ok(*job, "--steps", "2")
+        done = run(*job, "--steps", "3", "--resume", self.path("ck"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(os.listdir(self.path("g"))), 4)
+
+    def test_two_runs_dump_at_once(self):
+        job = ["train", *TINY, "--no-eval", "--model", "mlp:hidden=16", "--dump-gradients", self.path("g"), "--steps"]
+        first = start(*job, "10000000")
+        self.addCleanup(first.communicate)
+        self.addCleanup(first.kill)
+        end = time.monotonic() + 60
+        while not os.path.exists(self.path("g/tensors.json.telegrad-lock")) and time.monotonic() < end:
+            time.sleep(0.05)
+        self.refused(1, ["--dump-gradients", "another run is writing it"], *job, "1")
+        first.send_signal(signal.SIGINT)
+        self.assertEqual(first.wait(30), 130)
+        self.assertFalse(os.path.exists(self.path("g/tensors.json.telegrad-lock")))
 
     def test_dumping_changes_nothing(self):
         job = ["train", *TINY, "--model", "mlp:hidden=16", "--steps", "4", "--no-eval", "--workers", "2", "--method",
