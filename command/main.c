@@ -170,7 +170,8 @@ static int run(int argc, char **argv)
             console_error("%s takes no argument, but has \"%.64s\"", argv[1], argv[2]);
             return CLI_USAGE;
         }
-        version_print();
+        if (!follows)
+            version_print();
         return CLI_OK;
     }
     if (argc > 1 && strcmp(argv[1], "help") == 0)

@@ -434,7 +434,7 @@ class Usage(CliTest):
             name = " ".join(args[:1 + (args[0] == "bench")])
             self.refused(2, [f"telegrad: {name} runs in one process: start it without mpirun"], *args, **first)
         self.assertNotIn("mpirun", self.refused(1, ["r.jsonl"], *page, OMPI_COMM_WORLD_SIZE="1", OMPI_COMM_WORLD_RANK="0"))
-        for args in (["methods"], ["models"], ["data"], ["--help"], ["help", "train"], ["report", "-h"]):
+        for args in (["methods"], ["models"], ["data"], ["--help"], ["help", "train"], ["report", "-h"], ["--version"], ["-V"]):
             self.assertTrue(self.ok(*args, **first))
             self.assertEqual(self.ok(*args, **second), "")
 
