@@ -86,9 +86,27 @@ static void test_between_steps(void **state)
     tg_transport_destroy(t[1]);
 }
 
+/* Rank 1 does not come to the handshake. */
+static void test_before_steps(void **state)
+{
+    (void)state;
+    tg_transport *t[2];
+    tg__engine *e;
+    uint8_t says[8] = {0}, all[16];
+    assert_int_equal(tg_transport_inproc(2, t), TG_OK);
+    assert_int_equal(tg__engine_create(t[0], TG_DRIVER_INLINE, INT64_C(300000000), NULL, &e),
+                     TG_OK);
+    assert_int_equal(tg__gather_all(e, NULL, says, sizeof says, all), TG_E_PEER);
+    assert_string_equal(tg_error(), "rank 1 sent nothing for 0.3 s (before the first step)");
+    assert_true(tg__engine_destroy(e));
+    tg_transport_destroy(t[0]);
+    tg_transport_destroy(t[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_done_at_launch),
-                                       cmocka_unit_test(test_between_steps)};
+                                       cmocka_unit_test(test_between_steps),
+                                       cmocka_unit_test(test_before_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

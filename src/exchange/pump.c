@@ -429,6 +429,7 @@ static tg_status launch(tg__pump *p, tg__flight *f)
                         &c->window));
     if (c->waits != NULL && !f->no_step)
         c->waits->step = f->step;
+    p->stepped = p->stepped || !f->no_step;
     f->flags_in = 0;
     f->finished = false;
     f->bytes_sent = f->bytes_near = 0;

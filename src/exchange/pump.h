@@ -107,6 +107,7 @@ typedef struct tg__pump {
     int culprit;        /* the rank that caused it; -1: no particular one */
     int suspect;        /* if the culprit blames this rank: another late rank; -1: none */
     int64_t timeout_ns; /* of the exchange that failed */
+    bool stepped;       /* an exchange of a step has begun */
 } tg__pump;
 
 /* Initialise p; session and timeout_ns are those of the pump's own channel. */

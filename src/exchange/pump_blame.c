@@ -46,7 +46,8 @@ tg__where tg__where_of(tg__pump *p, const tg__flight *f, uint32_t order)
     if (number > 0)
         snprintf(channel, sizeof channel, "channel %u, ", number);
     if (f->no_step)
-        snprintf(w.text, sizeof w.text, "(%sbetween steps)", channel);
+        snprintf(w.text, sizeof w.text, "(%s%s)", channel,
+                 p->stepped ? "between steps" : "before the first step");
     else
         snprintf(w.text, sizeof w.text, "(%sstep %llu, bucket %u, exchange %s, round %u)", channel,
                  (unsigned long long)f->step, f->bucket, f->x->ops->entry.name, order & 63u);
