@@ -103,11 +103,10 @@ typedef struct tg_session_config {
     uint64_t hash_every; /* compare hashes of the global parameters every N steps; 0: never */
     const char *job;     /* free text that must match on all ranks (model, data, batch); NULL: "" */
     tg_trace *trace;     /* borrowed; NULL: none */
-    /* (nrules) "PATTERN=METHOD": trained tensors whose name matches PATTERN (fnmatch(3), byte by
-     * byte in any locale: "?" is one byte, not a letter of UTF-8) use METHOD ("f32" is dense), e.g.
-     * "*.bias=f32". The first match counts; tensors without a match use `method`. A rule that
-     * matches no tensor is an error of tg_session_begin. exchange=none must be used for all tensors
-     * or for none. Copied. */
+    /* (nrules) "PATTERN=METHOD": trained tensors whose name matches PATTERN (fnmatch(3), by bytes
+     * in any locale) use METHOD ("f32" is dense), e.g. "*.bias=f32". The first match counts; other
+     * tensors use `method`. A rule that matches no tensor is an error of tg_session_begin.
+     * exchange=none must be used for all tensors or for none. Copied. */
     const char *const *rules;
     size_t nrules;
     unsigned codec_threads; /* cores for coding; 0: one. Same bits with any; ranks may differ */

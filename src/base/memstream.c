@@ -11,16 +11,26 @@ typedef struct sink {
     bool failed;
 } sink;
 
+/* Not tg__grow, which would replace the thread's message. */
+static bool make_room(sink *s, size_t need)
+{
+    if (need <= s->cap)
+        return true;
+    const size_t cap = TG__MAX(2 * s->cap, need);
+    char *bytes = realloc(s->bytes, cap);
+    if (bytes == NULL)
+        return false;
+    s->bytes = bytes;
+    s->cap = cap;
+    return true;
+}
+
 static ssize_t sink_write(void *to, const char *bytes, size_t len)
 {
     sink *s = to;
-    if (len > SIZE_MAX - 1 - s->len)
-        s->failed = true;
-    if (s->failed ||
-        tg__grow(&s->bytes, &s->cap, s->len + len + 1, 1, "bytes of a text") != TG_OK) {
-        s->failed = true;
+    s->failed = s->failed || !make_room(s, s->len + len + 1);
+    if (s->failed)
         return 0;
-    }
     memcpy(s->bytes + s->len, bytes, len);
     s->len += len;
     return (ssize_t)len;

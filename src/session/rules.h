@@ -41,8 +41,8 @@ TG_NODISCARD tg_status tg__rules_take_momentum(tg__rules *r, double momentum, in
 TG_NODISCARD tg_status tg__rules_take_servers(tg__rules *r);
 /* True if any method has a warm-up that depends on the length of the run. */
 bool tg__rules_are_open(const tg__rules *r);
-/* The index of the entry for tensor `name`. Patterns match bytes, whatever the locale of the thread:
- * "?" is one byte, and so half of a letter of two bytes. */
+/* The index of the entry for tensor `name`. Patterns match bytes, whatever the thread's locale: "?"
+ * is one byte, not a letter of UTF-8. */
 size_t tg__rules_find(const tg__rules *r, const char *name);
 /* Check that every rule is used by some tensor.
  * name    (n) the tensors

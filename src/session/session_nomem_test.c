@@ -127,8 +127,8 @@ static void judge(const rank *r, long allocations, int64_t took_ns)
                      tg_status_name(poor->status), poor->error);
 }
 
-/* Returns false once no allocation has failed: there are not as many. The transports stay until all ranks have ended, so
- * that only the library's messages end the others. */
+/* Returns false once no allocation has failed: there are not as many. The transports stay until all
+ * ranks have ended, so that only the library's messages end the others. */
 static bool play(const scene *s, long allocations)
 {
     tg_transport *t[P];
