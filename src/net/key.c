@@ -1,6 +1,5 @@
 #include "net/key.h"
 #include "base/arg.h"
-#include "base/filesize.h"
 #include "telegrad/tools.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -250,7 +249,7 @@ tg_status tg_key_load(const char *path, tg_key_pair **key_p)
 static tg_status write_all(int fd, const char *text, size_t len)
 {
     while (len > 0) {
-        const ssize_t n = tg__write(fd, text, len);
+        const ssize_t n = write(fd, text, len);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
