@@ -6,9 +6,9 @@
 #include <pthread.h>
 #include <signal.h>
 
-/* What a thread of the library blocks: all signals, which are for the caller's threads, except those
- * for its own faults. A blocked one would kill the process without calling its handler (sanitizers,
- * crash reporters). */
+/* What a thread of the library blocks: all signals, which are for the caller's threads, except
+ * those for its own faults. A blocked one would kill the process without calling its handler
+ * (sanitizers, crash reporters). */
 static inline sigset_t tg__thread_signals(void)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
