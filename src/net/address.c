@@ -54,7 +54,9 @@ void tg__address_text(const tg__address *a, char text[TG__ADDRESS_MAX])
 
 bool tg__socket_prepare(int fd)
 {
-    const int on = 1;
+    const int on = 1, idle_s = 60, interval_s = 15; /* or NATs and firewalls forget it */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
     return fcntl(fd, F_SETFL, O_NONBLOCK) == 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 &&
            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0 &&
            setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) == 0;

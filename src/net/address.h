@@ -35,7 +35,8 @@ int tg__address_dial(const struct addrinfo *found, int turn, int *fd_p);
 int tg__address_count(const struct addrinfo *found);
 /* The outcome of a connection whose socket has become writable: 0 or an errno. */
 int tg__dial_result(int fd);
-/* Set what all sockets of a job need: non-blocking, not inherited, no delay, and keep-alive. */
+/* Set what all sockets of a job need: non-blocking, not inherited, no delay, and keep-alive
+ * after a minute. */
 bool tg__socket_prepare(int fd);
 /* A machine that vanishes without a word is noticed: one that has sent nothing for `idle_s` is
  * asked whether it is there, and the connection fails once it has answered nothing for `lost_s`. */

@@ -185,17 +185,16 @@ static void test_taken_elsewhere(void **state)
     free(h);
 }
 
-static int lost_after_ms(const guest *g)
+static int option_of(const guest *g, int name)
 {
-    int ms = -1;
-    socklen_t len = sizeof ms;
-    assert_int_equal(getsockopt(g->net->stream[1]->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, &len),
-                     0);
-    return ms;
+    int value = -1;
+    socklen_t len = sizeof value;
+    assert_int_equal(getsockopt(g->net->stream[1]->fd, IPPROTO_TCP, name, &value, &len), 0);
+    return value;
 }
 
 /* A worker that can call again notices that the server's machine has vanished, before its session's
- * wait is over (60 s). */
+ * wait is over (60 s). On every connection, something is sent each minute. */
 static void test_watched(void **state)
 {
     house *h = calloc(1, sizeof *h);
@@ -204,8 +203,11 @@ static void test_watched(void **state)
     *h = (house){.shards = 1, .mode = "async", .optimizer = "sgd:lr=1,momentum=0"};
     house_open(h);
     const guest again = enter(h, 600), once = enter(h, 0);
-    assert_in_range(lost_after_ms(&again), 1, 30000);
-    assert_int_equal(lost_after_ms(&once), 0);
+    assert_in_range(option_of(&again, TCP_USER_TIMEOUT), 1, 30000);
+    assert_int_equal(option_of(&once, TCP_USER_TIMEOUT), 0);
+    assert_in_range(option_of(&again, TCP_KEEPIDLE), 1, 10);
+    assert_int_equal(option_of(&once, TCP_KEEPIDLE), 60);
+    assert_int_equal(option_of(&once, TCP_KEEPINTVL), 15);
     tg_transport_destroy(again.t);
     tg_transport_destroy(once.t);
     house_close(h);
