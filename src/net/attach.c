@@ -15,7 +15,9 @@
 
 /* When a worker that can call again takes a server that it waits for to be gone. */
 enum { WATCH_IDLE_S = 10, WATCH_LOST_S = 30 };
-#define AGAIN_NS INT64_C(50000000) /* between two calls */
+/* Between two calls, without what chance adds. */
+#define PAUSE_NS INT64_C(50000000) /* at first */
+#define PAUSE_MAX_NS INT64_C(1000000000)
 
 /* The server that is called, and how that goes. */
 typedef struct call {
@@ -23,10 +25,11 @@ typedef struct call {
     const char *job;
     int count, server;
     char address[TG__ADDRESS_MAX];
-    const char *last; /* why the last call failed; "": there was none */
-    bool again;       /* the next may not */
-    bool refused;     /* by the server, not by the network */
-    bool taken;       /* ... because another worker uses the seat */
+    const char *last;    /* why the last call failed; "": there was none */
+    int64_t patience_ns; /* once the name is looked up; 0: that of tg__net_patience */
+    bool again;          /* the next may not */
+    bool refused;        /* by the server, not by the network */
+    bool taken;          /* ... because another worker uses the seat */
 } call;
 
 static tg_status malformed(const call *k)
@@ -106,10 +109,19 @@ static tg_status fail_call(call *k, const tg__caller *c)
 static tg_status wait_once(const call *k, const tg__caller *c)
 {
     char what[700];
+    const bool before = *k->last && strncmp(k->last, TG__TIMED_OUT, strlen(TG__TIMED_OUT)) != 0;
     snprintf(what, sizeof what, "server %d at %s to %s%s%s", k->server, k->address,
-             c->state == TG__CALLER_TALKS ? "assign a seat" : "answer",
-             *k->last ? "; before: " : "", k->last);
+             c->state == TG__CALLER_TALKS ? "assign a seat" : "answer", before ? "; before: " : "",
+             before ? k->last : "");
     return tg__net_patience(k->n, what);
+}
+
+/* The server's name is looked up: this call ends soon. */
+static void limit_call(const call *k)
+{
+    const int64_t until = tg_now_ns(tg_clock_monotonic()) + k->patience_ns;
+    if (k->patience_ns > 0 && until < k->n->deadline_ns)
+        k->n->deadline_ns = until;
 }
 
 /* One call, until it is answered or has failed. */
@@ -123,8 +135,12 @@ static tg_status call_once(call *k, int turn)
     tg_status status = say_enter(k, &c);
     while (status == TG_OK && !c.arrived) {
         struct pollfd p = tg__caller_watch(&c);
+        const bool looks_up = c.state == TG__CALLER_LOOKS_UP;
         (void)poll(&p, 1, TG__LOOK_MS);
-        status = tg__caller_step(&c) ? wait_once(k, &c) : fail_call(k, &c);
+        const bool goes_on = tg__caller_step(&c);
+        if (looks_up && c.state != TG__CALLER_LOOKS_UP)
+            limit_call(k);
+        status = goes_on ? wait_once(k, &c) : fail_call(k, &c);
     }
     if (status == TG_OK)
         status = read_answer(k, &c);
@@ -139,9 +155,14 @@ static tg_status call_once(call *k, int turn)
 }
 
 tg_status tg__net_call_server(tg_net *n, const char *job, int count, int server, const char *last,
-                              int turn, tg__called *how_p)
+                              int turn, int64_t patience_ns, tg__called *how_p)
 {
-    call k = {.n = n, .job = job, .count = count, .server = server, .last = last};
+    call k = {.n = n,
+              .job = job,
+              .count = count,
+              .server = server,
+              .last = last,
+              .patience_ns = patience_ns};
     tg__address_text(&n->member[server + 1].address, k.address);
     const tg_status status = call_once(&k, turn);
     *how_p = status != TG_E_PEER || !k.again ? TG__CALL_FAILED
@@ -151,9 +172,18 @@ tg_status tg__net_call_server(tg_net *n, const char *job, int count, int server,
     return status;
 }
 
-static tg_status pause_calls(tg_net *n, const char *last)
+int64_t tg__call_pause_ns(int calls)
 {
-    const int64_t until = tg_now_ns(tg_clock_monotonic()) + AGAIN_NS;
+    unsigned char chance = 0;
+    const int64_t pause = calls < PAUSE_MAX_NS / PAUSE_NS ? PAUSE_NS * calls : PAUSE_MAX_NS;
+    if (RAND_bytes(&chance, 1) != 1)
+        chance = 0;
+    return pause + pause / 2 * chance / 256;
+}
+
+static tg_status pause_calls(tg_net *n, int calls, const char *last)
+{
+    const int64_t until = tg_now_ns(tg_clock_monotonic()) + tg__call_pause_ns(calls);
     while (tg_now_ns(tg_clock_monotonic()) < until) {
         TG_TRY(tg__net_patience(n, last));
         (void)poll(NULL, 0, 20);
@@ -180,10 +210,12 @@ static tg_status call_all(tg_net *n, const tg_net_attach_config *config)
     const char *job = config->job ? config->job : "";
     char last[300] = "";
     int first_seat = -1; /* that which server 0 gave */
+    int calls = 1;       /* in vain; a round of all seats counts as one */
     for (int q = 0, turn = 0; q < config->count;) {
         tg__called how;
         const bool any = n->seats == 0;
-        const tg_status status = tg__net_call_server(n, job, config->count, q, last, turn++, &how);
+        const tg_status status =
+            tg__net_call_server(n, job, config->count, q, last, turn++, 0, &how);
         if (status == TG_OK) {
             first_seat = any ? n->seat : first_seat;
             turn = 0;
@@ -194,11 +226,13 @@ static tg_status call_all(tg_net *n, const tg_net_attach_config *config)
         if (how == TG__CALL_FAILED)
             return status;
         snprintf(last, sizeof last, "%s", tg_error());
-        if (how != TG__CALL_AGAIN && n->seats > 0) {
+        const bool next = how != TG__CALL_AGAIN && n->seats > 0;
+        if (next) {
             try_next_seat(n, q, first_seat);
             q = 0;
         }
-        TG_TRY(pause_calls(n, last));
+        TG_TRY(pause_calls(n, calls, last));
+        calls += !next || n->seats == 0;
     }
     return TG_OK;
 }

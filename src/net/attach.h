@@ -32,9 +32,15 @@ typedef enum tg__called {
  * n->stream[server + 1] is the connection.
  * last   why the previous call failed; "": there was none
  * turn   number of this call, which selects one of the server's addresses
+ * patience_ns  how long it takes at most once the server's name is looked up (n->deadline_ns is
+ *        made earlier then); 0: as long as tg__net_patience allows
  * how_p  [out] set after an error
  * Errors as tg_net_attach */
 TG_NODISCARD tg_status tg__net_call_server(tg_net *n, const char *job, int count, int server,
-                                           const char *last, int turn, tg__called *how_p);
+                                           const char *last, int turn, int64_t patience_ns,
+                                           tg__called *how_p);
+/* How long to wait after so many calls in vain: up to 1 s, and up to half of that more by chance,
+ * so that many workers do not call at the same time. */
+int64_t tg__call_pause_ns(int calls);
 
 #endif

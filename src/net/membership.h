@@ -101,7 +101,8 @@ bool tg__net_is_member(void *arg, const tg__public_key *key);
 
 /* How often a rank that joins looks around. */
 #define TG__LOOK_MS 100
-#define TG__LEG_NS INT64_C(20000000000) /* for another rank to come to the relay */
+#define TG__TIMED_OUT "joining timed out" /* how the text of a deadline that has passed begins */
+#define TG__LEG_NS INT64_C(20000000000)   /* for another rank to come to the relay */
 /* Check the caller's wish to stop, and tell what is waited for, about once a second.
  * Errors  TG_E_STOPPED, TG_E_PEER (the deadline has passed) */
 TG_NODISCARD tg_status tg__net_patience(tg_net *n, const char *waits_for);

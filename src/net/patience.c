@@ -27,7 +27,7 @@ tg_status tg__net_patience(tg_net *n, const char *waits_for)
     if (c->stop && c->stop(c->stop_arg))
         return tg_fail(TG_E_STOPPED, "joining was stopped while waiting for %s", waits_for);
     if (is_late(n))
-        return tg_fail(TG_E_PEER, "joining timed out while waiting for %s%s", waits_for,
+        return tg_fail(TG_E_PEER, TG__TIMED_OUT " while waiting for %s%s", waits_for,
                        few_files(n, files));
     if (c->on_wait && now - n->told_ns > INT64_C(1000000000)) {
         n->told_ns = now;
@@ -40,7 +40,7 @@ tg_status tg__net_patience_for(tg_net *n, const char *waits, const char *lacks, 
 {
     char text[TG__TEXT_MAX + 16], files[TG__FILES_TEXT + 16];
     if (is_late(n))
-        return tg_fail(TG_E_PEER, "joining timed out: %s not joined within %g s%s%s%s", lacks,
+        return tg_fail(TG_E_PEER, TG__TIMED_OUT ": %s not joined within %g s%s%s%s", lacks,
                        (double)n->timeout_ns / 1e9, few_files(n, files), *more ? "; " : "", more);
     snprintf(text, sizeof text, "%s to join", waits);
     return tg__net_patience(n, text);

@@ -6,16 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define CALL_NS INT64_C(5000000000) /* for one call */
-#define PAUSE_NS INT64_C(50000000)  /* between two, at first */
-#define PAUSE_MAX_NS INT64_C(1000000000)
-
-/* When to call next. */
-static int64_t next_call_ns(const struct tg__away *away, int64_t now)
-{
-    const int64_t pause = PAUSE_NS * away->turn;
-    return now + (pause < PAUSE_MAX_NS ? pause : PAUSE_MAX_NS);
-}
+#define CALL_NS INT64_C(5000000000) /* for one call, once the server's name is looked up */
 
 /* The connection has broken off just now. If the server has answered nothing since it was called
  * last, this is still the same loss: otherwise one that ends each connection would be called for
@@ -32,7 +23,7 @@ static tg_status begin(tg__tcp *t, tg__peer *p, int64_t now)
         *away = (struct tg__away){.losses = away->losses};
     away->losses++;
     away->since_ns = now - away->spent_ns;
-    away->next_ns = next_call_ns(away, now);
+    away->next_ns = now + tg__call_pause_ns(away->turn);
     snprintf(away->why, sizeof away->why, "%s", tg_error());
     tg__peer_release(p);
     tg__peer_begin(p, p->rank);
@@ -83,11 +74,10 @@ tg_status tg__tcp_renew(tg_transport *base, int peer, bool *back_p)
         return TG_OK;
     if (now - away->since_ns >= r->limit_ns)
         return give_up(r, away);
-    const int64_t limit_ns = away->since_ns + r->limit_ns;
     n->config = &r->config;
-    n->deadline_ns = now + CALL_NS < limit_ns ? now + CALL_NS : limit_ns;
+    n->deadline_ns = away->since_ns + r->limit_ns;
     const tg_status status =
-        tg__net_call_server(n, r->job, r->count, peer - 1, away->last, away->turn++, &how);
+        tg__net_call_server(n, r->job, r->count, peer - 1, away->last, away->turn++, CALL_NS, &how);
     n->config = NULL;
     now = tg_now_ns(base->clock);
     if (status == TG_OK) {
@@ -99,6 +89,6 @@ tg_status tg__tcp_renew(tg_transport *base, int peer, bool *back_p)
     if (status != TG_E_PEER && status != TG_E_IO)
         return status;
     snprintf(away->last, sizeof away->last, "%s", tg_error());
-    away->next_ns = next_call_ns(away, now);
+    away->next_ns = now + tg__call_pause_ns(away->turn);
     return TG_OK;
 }
