@@ -1,6 +1,7 @@
 #include "command/job/launch.h"
 #include "command/output/cli.h"
 #include "command/output/console.h"
+#include "command/output/output.h"
 #include "command/output/stop.h"
 #include <limits.h>
 #include <stdio.h>
@@ -131,8 +132,10 @@ tg_status launch_open(struct launch *l, const struct job_call *call)
         *l = opened;
         console_errors_wait(false); /* launch_fail decides who speaks first */
     }
-    if (how)
+    if (how) { /* losing the log of one rank must not end the job */
+        output_outlive_readers();
         TG_TRY(opened.transport->open(call, &opened.rank, &opened.size));
+    }
     opened.speaks = opened.rank == 0 || opened.alone;
     console_errors_wait(false);
     *l = opened;

@@ -34,6 +34,11 @@ void output_open(void)
     stdout = out;
 }
 
+void output_outlive_readers(void)
+{
+    (void)signal(SIGPIPE, SIG_IGN);
+}
+
 tg_status output_flush(void)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

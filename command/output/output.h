@@ -9,6 +9,10 @@
 /* Call first: from then on stdout remembers why its first write failed. */
 void output_open(void);
 
+/* From now on a reader of standard output or standard error that goes away does not end this
+ * process: writing fails, as on a full disk. */
+void output_outlive_readers(void);
+
 /* Flush the output. Errors TG_E_IO, permanently: "cannot write to standard output: ..." */
 TG_NODISCARD tg_status output_flush(void);
 

@@ -1,8 +1,8 @@
 #include "command/output/record_file.h"
 #include "command/output/console.h"
 #include "command/output/outfile.h"
+#include "command/output/output.h"
 #include "telegrad/tools.h"
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -44,7 +44,7 @@ tg_status record_file_open(const char *path, const char *first, const char *what
     f->path = path;
     f->seen = outfile_see(path);
     if (to_stdout) /* a reader that ends is an error like a full disk, with which a run saves */
-        (void)signal(SIGPIPE, SIG_IGN);
+        output_outlive_readers();
     f->to_stdout = to_stdout;
     f->append = append;
     *f_p = f;

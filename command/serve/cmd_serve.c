@@ -429,6 +429,7 @@ static int cmd_serve(int argc, char **argv)
     const int result = options_parse(&command_serve, argc, argv, &c);
     if (result >= 0)
         return result;
+    output_outlive_readers(); /* of the log */
     tg_status status = launch_check_one("serve");
     if (status == TG_OK)
         status = check(&c);

@@ -104,6 +104,20 @@ class Serve(ServeTest):
         done = net_tool.Done(server)
         self.assertEqual([json.loads(line)["type"] for line in done.stdout.splitlines()], ["server_start", "server_end"])
 
+    def test_nobody_reads_the_log(self):
+        """The server and its worker go on without readers of stderr, and end as asked."""
+        server = self.serve("--out", self.path("server.jsonl"))
+        first = self.told(self.worker("--steps", "1000000", "--no-eval", "--out", self.path("first.jsonl")), "worker 0 of at most")
+        for process in (server, first):
+            process.stderr.close()
+        self.fine(self.worker("--steps", "5", "--anew", "--no-eval"))
+        self.until(lambda: "left" in [event["event"] for event in self.records("server.jsonl", "server_event")])
+        for process, status in ((first, 143), (server, 0)):
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(60), status)
+        self.assertEqual(len(self.records("first.jsonl", "end")), 1)
+        self.assertEqual(len(self.records("server.jsonl", "server_end")), 1)
+
     def test_records_that_cannot_be_written(self):
         done = run("serve", "--listen", self.meeting, "--insecure", "--out", self.path("none/server.jsonl"))
         self.assertEqual(done.returncode, 1)

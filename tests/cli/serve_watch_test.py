@@ -3,6 +3,7 @@ import json
 import math
 import re
 import signal
+import time
 import unittest
 import urllib.request
 import net_tool
@@ -141,6 +142,23 @@ class Watch(ServeTest):
         with open(self.path("server.html"), encoding="utf-8") as file:
             page = json.loads(re.search(r'<script[^>]*id="?records"?[^>]*>(.*?)</script>', file.read(), re.S).group(1))
         self.assertEqual([event["event"] for event in page["runs"][0]["events"]], [event["event"] for event in events] + ["ended"])
+
+    def test_waiting_for_a_seat(self):
+        """A worker that waits calls less and less often, and comes once there is room."""
+        port = free_port()
+        server = self.serve("--workers", "1", "--status", f":{port}")
+        first = self.worker("--steps", "1000000", "--no-eval")
+        self.told(server, "has come")
+        waits = self.worker("--steps", "3", "--anew", "--no-eval")
+        self.told(waits, "the only seat for a worker is taken")
+        time.sleep(4)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+            calls = parse(answer.read().decode())["telegrad_worker_events_total"][1]["telegrad_worker_events_total", 'event="refused"']
+        self.assertIn(calls, range(3, 20))
+        first.send_signal(signal.SIGTERM)
+        self.assertEqual(net_tool.Done(first).returncode, 143)
+        self.fine(waits)
+        self.ends(server)
 
     def test_taken_off_the_list(self):
         """A worker that SIGHUP disconnects has its name in the event."""
