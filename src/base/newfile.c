@@ -248,9 +248,10 @@ static tg_status cut_half_line(int fd, const char *path)
     return TG_OK;
 }
 
-static int open_growing(const char *path, bool append)
+/* If another program empties the file, which rotates it, the next line is the first. */
+static int open_growing(const char *path)
 {
-    return open(path, O_RDWR | O_CREAT | O_CLOEXEC | (append ? O_APPEND : 0), 0666);
+    return open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND, 0666);
 }
 
 /* The old contents are removed only if nobody else writes the file. */
@@ -284,7 +285,7 @@ static tg_status open_file(const char *path, bool growing, bool append, tg_newfi
     } else if (f->aside && is_written(f->aside)) {
         status = busy(path);
     } else if (!open_stream(f, f->aside     ? open_aside(f->aside)
-                               : f->growing ? open_growing(f->path, append)
+                               : f->growing ? open_growing(f->path)
                                             : open_as_it_is(path, t.standard))) {
         status = tg_fail(TG_E_IO, "cannot open %s for writing: %s", f->aside ? f->aside : path,
                          why_not_opened(errno));

@@ -272,6 +272,23 @@ static void one_writer(void **state)
     assert_content("");
 }
 
+/* Another program may copy the file and empty it: what follows begins at its start. */
+static void emptied_by_another(void **state)
+{
+    (void)state;
+    for (int append = 0; append < 2; append++) {
+        tg_newfile *f;
+        unlink(path);
+        assert_int_equal(tg_newfile_open_growing(path, append, &f), TG_OK);
+        assert_true(fputs("first\n", tg_newfile_stream(f)) >= 0);
+        assert_int_equal(fflush(tg_newfile_stream(f)), 0);
+        assert_int_equal(truncate(path, 0), 0);
+        assert_true(fputs("second\n", tg_newfile_stream(f)) >= 0);
+        assert_int_equal(tg_newfile_commit(f), TG_OK);
+        assert_content("second\n");
+    }
+}
+
 static void *look_often(void *end)
 {
     while (!atomic_load((atomic_bool *)end)) {
@@ -358,6 +375,7 @@ int main(void)
         cmocka_unit_test(no_regular_file),
         cmocka_unit_test(own_output),
         cmocka_unit_test(one_writer),
+        cmocka_unit_test(emptied_by_another),
         cmocka_unit_test(looking_takes_no_lock),
         cmocka_unit_test(another_comes_between),
         cmocka_unit_test(one_replacement_at_a_time),
