@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { CALLS = 8, REQUEST = 2048 };
+enum { CALLS = 8, BACKLOG = 64, REQUEST = 2048 };
 #define PATIENCE_NS INT64_C(2000000000) /* for a request, and for its answer to be taken */
 
 struct call {
@@ -69,7 +69,8 @@ tg_status monitor_open(const char *address, struct monitor **s_p)
     const int fd =
         socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
     const bool listens = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
-                         bind(fd, found->ai_addr, found->ai_addrlen) == 0 && listen(fd, CALLS) == 0;
+                         bind(fd, found->ai_addr, found->ai_addrlen) == 0 &&
+                         listen(fd, BACKLOG) == 0;
     const int error = errno;
     freeaddrinfo(found);
     struct monitor *s = listens ? calloc(1, sizeof *s) : NULL;
@@ -196,16 +197,37 @@ static bool step(struct call *c, void (*write)(void *arg, FILE *f), void *arg)
     return false;
 }
 
-void monitor_step(struct monitor *s, void (*write)(void *arg, FILE *f), void *arg)
+/* A place for a new call: a free one, or that of the oldest call that has asked nothing yet. NULL:
+ * all are being answered. */
+static struct call *place(struct monitor *s)
 {
-    const int64_t now = tg_now_ns(tg_clock_monotonic());
+    struct call *oldest = NULL;
     for (int i = 0; i < CALLS; i++) {
         struct call *c = &s->call[i];
-        if (c->fd < 0) {
-            c->fd = accept4(s->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-            c->until_ns = now + PATIENCE_NS;
-        }
-        if (c->fd >= 0 && (!step(c, write, arg) || now > c->until_ns))
+        if (c->fd < 0)
+            return c;
+        if (!c->answer && (!oldest || c->until_ns < oldest->until_ns))
+            oldest = c;
+    }
+    return oldest;
+}
+
+void monitor_step(struct monitor *s, void (*write)(void *arg, FILE *f), void *arg)
+{
+    for (int i = 0; i < CALLS; i++) {
+        struct call *c = &s->call[i];
+        if (c->fd >= 0 && (!step(c, write, arg) || tg_now_ns(tg_clock_monotonic()) > c->until_ns))
+            end_call(c);
+    }
+    for (int i = 0; i < BACKLOG; i++) { /* silent calls do not hold up others */
+        struct call *c = place(s);
+        const int fd = c ? accept4(s->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
+        if (fd < 0)
+            return;
+        end_call(c);
+        c->fd = fd;
+        c->until_ns = tg_now_ns(tg_clock_monotonic()) + PATIENCE_NS;
+        if (!step(c, write, arg))
             end_call(c);
     }
 }
