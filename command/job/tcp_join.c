@@ -116,11 +116,18 @@ static tg_status read_keys(const struct net_options *o, tg_key_pair **key_p, tg_
 /* ---- a list that changes --------------------------------------------------------------------- */
 
 static atomic_bool hung_up; /* SIGHUP has come */
+static atomic_uint hangups; /* how often */
 
 static void on_hangup(int signal_number)
 {
     (void)signal_number;
+    atomic_fetch_add(&hangups, 1);
     atomic_store(&hung_up, true);
+}
+
+unsigned tcp_join_hangups(void)
+{
+    return atomic_load(&hangups);
 }
 
 void tcp_join_await_hangups(const struct net_options *o)

@@ -48,6 +48,8 @@ bool tcp_join_port_again(int64_t *until_ns, tg_status *status);
 /* From now on SIGHUP does not end this process: the list of keys is read again, while it joins, and
  * then by tcp_join_refresh. Without --allow: does nothing. */
 void tcp_join_await_hangups(const struct net_options *o);
+/* How often SIGHUP has come since. */
+unsigned tcp_join_hangups(void);
 /* Give the list of keys anew to rank 0's job, if SIGHUP has come since this was last asked; if the
  * file cannot be read, the list stays, and a warning says so. Any thread, while net lives. */
 void tcp_join_refresh(const struct net_options *o, tg_net *net);

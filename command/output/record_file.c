@@ -8,9 +8,11 @@
 
 struct record_file {
     tg_newfile *file; /* opened for the first record; NULL: standard output */
-    const char *path;
-    struct outfile_seen seen; /* the file, before the run was checked */
+    const char *path, *first, *what;
+    struct outfile_seen seen;   /* the file, before the run was checked */
+    struct outfile_seen opened; /* once it was opened */
     bool to_stdout, append;
+    bool closed; /* it could not be opened again */
     tg_status status;
 };
 
@@ -42,6 +44,8 @@ tg_status record_file_open(const char *path, const char *first, const char *what
     if (!f)
         return tg_fail(TG_E_NOMEM, "out of memory: records");
     f->path = path;
+    f->first = first;
+    f->what = what;
     f->seen = outfile_see(path);
     if (to_stdout) /* a reader that ends is an error like a full disk, with which a run saves */
         output_outlive_readers();
@@ -51,15 +55,24 @@ tg_status record_file_open(const char *path, const char *first, const char *what
     return TG_OK;
 }
 
+static tg_status open_file(struct record_file *f, bool append)
+{
+    TG_TRY(outfile_open_growing("--out", f->path, append, &f->file));
+    f->opened = outfile_see(f->path);
+    return TG_OK;
+}
+
 static tg_status put(struct record_file *f, const json_t *record)
 {
     if (f->to_stdout) {
         console_status(""); /* both may be the same terminal */
         return jsonl_print(record);
     }
+    if (f->closed)
+        return tg_fail(TG_E_IO, "--out: %s is not open", f->path);
     if (!f->file) {
         TG_TRY(outfile_check_unchanged("--out", f->path, &f->seen));
-        TG_TRY(outfile_open_growing("--out", f->path, f->append, &f->file));
+        TG_TRY(open_file(f, f->append));
     }
     return jsonl_write(record, tg_newfile_stream(f->file), tg_newfile_path(f->file));
 }
@@ -71,6 +84,29 @@ tg_status record_file_add(struct record_file *f, json_t *record)
     if (f && f->status == TG_OK)
         f->status = status;
     return status;
+}
+
+tg_status record_file_open_again(struct record_file *f)
+{
+    if (!f || f->to_stdout || !(f->file || f->closed))
+        return f ? f->status : TG_OK;
+    outfile_abandon(f->file);
+    f->file = NULL;
+    f->closed = true;
+    TG_TRY(check_kind(f->path, f->first, f->what));
+    TG_TRY(open_file(f, true));
+    f->closed = false;
+    f->status = TG_OK;
+    return TG_OK;
+}
+
+bool record_file_is_empty(const struct record_file *f)
+{
+    if (!f || !f->file || !f->opened.regular)
+        return false;
+    const struct outfile_seen now = outfile_see(f->path); /* maybe renamed, and another is there */
+    return now.regular && now.device == f->opened.device && now.inode == f->opened.inode &&
+           now.size == 0;
 }
 
 tg_status record_file_status(const struct record_file *f)

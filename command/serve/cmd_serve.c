@@ -40,6 +40,7 @@ struct command {
     struct server_records *records;
     int64_t begin_ns, told_ns;
     uint64_t told_answers, seen_answers;
+    unsigned hangups; /* seen so far */
     struct server_events *events;
     double began_s, moved_s; /* Unix time: of the start, of the last answer */
 };
@@ -237,6 +238,7 @@ static void write_metrics(void *arg, FILE *f)
     const struct metrics m = {.stats = &s,
                               .events = c->events,
                               .seats = (int)c->workers,
+                              .records_lost = server_records_lost(c->records),
                               .began_s = c->began_s,
                               .moved_s = c->moved_s};
     if (c->server && tg_server_get_stats(c->server, &s) == TG_OK)
@@ -296,6 +298,10 @@ static const tg_keys *tick(void *arg)
     }
     if (c->monitor)
         monitor_step(c->monitor, write_metrics, c);
+    if (c->hangups != tcp_join_hangups()) { /* the file of the records may have been renamed */
+        c->hangups = tcp_join_hangups();
+        server_records_open_again(c->records);
+    }
     return tcp_join_list_now(&c->lists);
 }
 

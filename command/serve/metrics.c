@@ -88,6 +88,8 @@ void metrics_write(const struct metrics *m, FILE *f)
          (double)s->unfit},
         {"late_total", "counter", "Gradients not applied: they came after the deadline.",
          (double)s->late},
+        {"records_lost_total", "counter", "Records of --out that could not be written.",
+         (double)m->records_lost},
         {"waited_seconds_total", "counter", "Time spent idle.", (double)s->waited_ns / 1e9},
         {"combined_seconds_total", "counter", "Time spent on decoding and updating.",
          (double)s->combined_ns / 1e9},

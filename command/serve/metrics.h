@@ -10,6 +10,7 @@ struct metrics {
     const tg_server_stats *stats;
     const struct server_events *events;
     int seats;               /* --workers */
+    uint64_t records_lost;   /* of --out */
     double began_s, moved_s; /* Unix time: of the start, of the last answer (0: none) */
 };
 

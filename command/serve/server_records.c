@@ -8,11 +8,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#define AGAIN_NS INT64_C(60000000000) /* between two attempts, or six times every_ns */
+
 struct server_records {
     struct record_file *file;
+    json_t *start; /* the first record of each file */
     int64_t begin_ns, told_ns, every_ns;
-    tg_status status; /* of the first record that could not be written, and why */
-    char why[400];
+    bool fails; /* the last record could not be written */
+    int64_t again_ns;
+    uint64_t lost;
 };
 
 static json_t *time_now(void)
@@ -47,12 +51,14 @@ tg_status server_records_open(const struct server_about *about, struct server_re
         return tg_fail(TG_E_NOMEM, "out of memory: records");
     r->begin_ns = r->told_ns = tg_now_ns(tg_clock_monotonic());
     r->every_ns = (int64_t)(about->every_s * 1e9);
+    r->start = about_server(about);
     tg_status status = record_file_open(about->out, "server_start", "records of a server",
                                         about->recovered > 0, &r->file);
     if (status == TG_OK)
-        status = record_file_add(r->file, about_server(about));
+        status = record_file_add(r->file, json_incref(r->start));
     if (status != TG_OK) {
         record_file_abandon(r->file);
+        json_decref(r->start);
         free(r);
         return status;
     }
@@ -68,7 +74,7 @@ static json_t *figures(const struct server_records *r, const char *type, const t
         json_array_append_new(staleness, json_integer((json_int_t)s->staleness[i]));
     return json_pack(
         "{s:s, s:f, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:f, s:o, "
-        "s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+        "s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
         "type", type, "seconds", (double)(r->told_ns - r->begin_ns) / 1e9,          /**/
         "workers", s->ranks, "step", (json_int_t)s->step,                           /**/
         "answers", (json_int_t)s->sums, "elements", (json_int_t)s->elements,        /**/
@@ -84,26 +90,80 @@ static json_t *figures(const struct server_records *r, const char *type, const t
         "gradient_bytes", (json_int_t)s->gradient_bytes,              /**/
         "answer_elements", (json_int_t)s->answer_elements,            /**/
         "answer_bytes", (json_int_t)s->answer_bytes,                  /**/
-        "staleness_sum", (json_int_t)s->staleness_sum, "gradients", (json_int_t)s->gradients);
+        "staleness_sum", (json_int_t)s->staleness_sum, "gradients", (json_int_t)s->gradients,
+        "records_lost", (json_int_t)r->lost);
 }
 
-/* If it cannot be written, say so, and write nothing more. */
+/* Each file begins with what the server was told, also one that takes another's place. Takes the
+ * record over. */
+static tg_status write_record(struct server_records *r, json_t *record)
+{
+    tg_status status = TG_OK;
+    if (record_file_is_empty(r->file))
+        status = record_file_add(r->file, json_incref(r->start));
+    if (status == TG_OK)
+        return record_file_add(r->file, record);
+    json_decref(record);
+    return status;
+}
+
+static void fail(struct server_records *r)
+{
+    const int64_t again = 6 * r->every_ns < AGAIN_NS ? 6 * r->every_ns : AGAIN_NS;
+    if (!r->fails)
+        console_warning("%s: records are lost until it can be written again", tg_error());
+    r->fails = true;
+    r->again_ns = tg_now_ns(tg_clock_monotonic()) + again;
+}
+
 static void add(struct server_records *r, json_t *record)
 {
-    r->status = record_file_add(r->file, record);
-    if (r->status == TG_OK)
+    if (write_record(r, record) == TG_OK)
         return;
-    snprintf(r->why, sizeof r->why, "%s", tg_error());
-    console_warning("%s: no more records are written", r->why);
+    r->lost++;
+    fail(r);
+}
+
+/* After a failure, with a new record. Takes it over. */
+static tg_status add_again(struct server_records *r, json_t *record)
+{
+    const tg_status status = record_file_open_again(r->file);
+    if (status == TG_OK)
+        return write_record(r, record);
+    json_decref(record);
+    return status;
 }
 
 void server_records_tick(struct server_records *r, const tg_server_stats *stats)
 {
     const int64_t now = tg_now_ns(tg_clock_monotonic());
-    if (!r || now - r->told_ns < r->every_ns || r->status != TG_OK)
+    const bool again = r && r->fails && now >= r->again_ns;
+    if (!r || (!again && now - r->told_ns < r->every_ns))
         return;
     r->told_ns = now;
-    add(r, figures(r, "server", stats));
+    if (!r->fails) {
+        add(r, figures(r, "server", stats));
+    } else if (!again) {
+        r->lost++;
+    } else if (add_again(r, figures(r, "server", stats)) == TG_OK) {
+        r->fails = false;
+        console_note("--out: records are written again; %llu were lost",
+                     (unsigned long long)r->lost);
+    } else {
+        r->lost++;
+        fail(r);
+    }
+}
+
+void server_records_open_again(struct server_records *r)
+{
+    if (r && record_file_open_again(r->file) != TG_OK)
+        fail(r);
+}
+
+uint64_t server_records_lost(const struct server_records *r)
+{
+    return r ? r->lost : 0;
 }
 
 static json_t *text_or_null(const char *text)
@@ -113,8 +173,12 @@ static json_t *text_or_null(const char *text)
 
 void server_records_event(struct server_records *r, const struct server_event *e)
 {
-    if (!r || r->status != TG_OK)
+    if (!r)
         return;
+    if (r->fails) {
+        r->lost++;
+        return;
+    }
     const int64_t now = tg_now_ns(tg_clock_monotonic());
     add(r, json_pack("{s:s, s:f, s:o, s:s, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o}",            /**/
                      "type", "server_event", "seconds", (double)(now - r->begin_ns) / 1e9,      /**/
@@ -132,18 +196,18 @@ tg_status server_records_close(struct server_records *r, const tg_server_stats *
     if (!r)
         return TG_OK;
     r->told_ns = tg_now_ns(tg_clock_monotonic());
-    tg_status status = r->status;
-    if (status == TG_OK) {
-        json_t *record = figures(r, "server_end", stats);
-        if (record)
-            json_object_set_new(record, "error", jsonl_text(why));
-        status = record_file_add(r->file, record);
-    } else
-        status = tg_fail(status, "%s", r->why);
+    json_t *record = figures(r, "server_end", stats);
+    if (record)
+        json_object_set_new(record, "error", jsonl_text(why));
+    tg_status status = r->fails ? add_again(r, record) : write_record(r, record);
     if (status == TG_OK)
         status = record_file_commit(r->file);
     else
         record_file_abandon(r->file);
+    if (status == TG_OK && r->lost > 0)
+        console_warning("--out: %llu records could not be written, and are lost",
+                        (unsigned long long)r->lost);
+    json_decref(r->start);
     free(r);
     return status;
 }

@@ -4,13 +4,16 @@ import math
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import socket
 import time
 import unittest
+import urllib.request
 import net_tool
 from cli_tool import run
+from free_port import free_port
 from serve_tool import MLP, ServeTest
 
 
@@ -175,6 +178,35 @@ class Faults(ServeTest):
         self.assertIn("it was written with \"compensate=0\", this server has \"compensate=0.1\"", done.stderr)
         os.remove(next(os.path.join(journal, name) for name in os.listdir(journal) if name.startswith("log-")))
         self.ends(self.told(self.serve("--journal", journal), "is not there: what came after the snapshot is lost"))
+
+    def test_records_on_a_full_disk(self):
+        """Records are lost while the disk is full, and written again after it; only the last one must be written."""
+        for full in (False, True):
+            out = self.path(f"{full}.jsonl")
+            port = free_port()
+            server = self.serve("--out", out, "--log-every", "0.1", "--status", f":{port}")
+            self.until(lambda name=f"{full}.jsonl": len(self.records(name, "server")) > 1)
+            hard = resource.prlimit(server.pid, resource.RLIMIT_FSIZE)[1]
+            resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (os.path.getsize(out) + 100, hard))
+            self.told(server, f"{out}: cannot be written: File too large: records are lost until it can be written again")
+            time.sleep(1)
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+                lost = int(re.search(r"^telegrad_records_lost_total (\d+)$", answer.read().decode(), re.M).group(1))
+            self.assertGreater(lost, 1)
+            if full:
+                server.send_signal(signal.SIGTERM)
+                done = net_tool.Done(server)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("cannot be written: File too large", done.stderr)
+                continue
+            resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (hard, hard))
+            self.told(server, "--out: records are written again; ")
+            self.until(lambda: self.records("False.jsonl", "server")[-1]["records_lost"] >= lost)
+            self.assertRegex(self.ends(server), r"--out: \d+ records could not be written, and are lost\n")
+            counts = [record["records_lost"] for record in self.records("False.jsonl", "server")]
+            self.assertEqual((counts, counts[0]), (sorted(counts), 0))
+            end = self.records("False.jsonl", "server_end")[0]
+            self.assertEqual((end["records_lost"], end["error"]), (counts[-1], None))
 
     def test_full_disk(self):
         """Nothing more is answered; what was stays."""

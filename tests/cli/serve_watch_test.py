@@ -1,8 +1,10 @@
 """What telegrad serve shows of itself: metrics, events; and how it begins beside another one, or is taken for what it is not."""
 import json
 import math
+import os
 import re
 import signal
+import socket
 import time
 import unittest
 import urllib.request
@@ -143,6 +145,23 @@ class Watch(ServeTest):
             page = json.loads(re.search(r'<script[^>]*id="?records"?[^>]*>(.*?)</script>', file.read(), re.S).group(1))
         self.assertEqual([event["event"] for event in page["runs"][0]["events"]], [event["event"] for event in events] + ["ended"])
 
+    def test_silent_calls(self):
+        """As many as there are places for do not hold up another one: the oldest of them is closed."""
+        port = free_port()
+        server = self.serve("--status", f":{port}")
+        silent = []
+        for _ in range(8):
+            silent.append(socket.create_connection(("127.0.0.1", port)))
+            self.addCleanup(silent[-1].close)
+            time.sleep(0.05)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=20) as answer:
+            self.assertEqual(answer.read(), b"ok\n")
+        self.assertEqual(silent[0].recv(1), b"")
+        silent[-1].setblocking(False)
+        with self.assertRaises(BlockingIOError):
+            silent[-1].recv(1)
+        self.ends(server)
+
     def test_waiting_for_a_seat(self):
         """A worker that waits calls less and less often, and comes once there is room."""
         port = free_port()
@@ -178,6 +197,31 @@ class Watch(ServeTest):
         self.ends(server)
         self.assertEqual([(event["event"], event["name"]) for event in self.records("server.jsonl", "server_event")],
                          [("came", "anna"), ("dropped", "anna")])
+
+    def test_rotated(self):
+        """The file of the records may be copied and emptied, or renamed before SIGHUP; each new one begins as the first did."""
+        out = self.path("server.jsonl")
+        self.new_keys(2)
+        server = self.start("serve", "--listen", self.meeting, "--key", self.path("0.key"), "--allow", self.path("friends"), "--out", out,
+                            "--log-every", "0.1")
+        self.told(server, "listens at")
+        self.until(lambda: self.records("server.jsonl", "server"))
+        os.truncate(out, 0)
+        self.until(lambda: self.records("server.jsonl", "server"))
+        os.rename(out, self.path("old.jsonl"))
+        with open(out, "w", encoding="utf-8"):
+            pass
+        before = len(self.records("old.jsonl", "server"))
+        self.until(lambda: len(self.records("old.jsonl", "server")) > before)
+        server.send_signal(signal.SIGHUP)
+        self.until(lambda: self.records("server.jsonl", "server"))
+        self.ends(server)
+        for name, ends in (("old.jsonl", 0), ("server.jsonl", 1)):
+            start = self.records(name, "server_start")
+            with open(self.path(name), encoding="utf-8") as file:
+                self.assertEqual(json.loads(file.readline()), start[0])
+            self.assertEqual((len(start), len(self.records(name, "server_end"))), (1, ends))
+            self.ok("report", self.path(name))
 
     def test_unfit(self):
         server = self.serve("--out", self.path("server.jsonl"))
