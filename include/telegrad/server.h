@@ -84,7 +84,8 @@ typedef struct tg_server_event {
 typedef struct tg_server_config {
     size_t struct_size; /* sizeof(tg_server_config) */
     /* Longest wait for a rank's gradient while another rank's is there already; 0: 50,000. Less
-     * than the timeout of the ranks, so that the server can tell them which rank is missing. */
+     * than the timeout of the ranks, so that the server can tell them which rank is missing. Over
+     * TCP a message whose bytes keep coming, or going, may take ten times as long */
     int64_t timeout_ms;
     /* Once *stop is nonzero, which a signal handler may set, tg_server_run returns TG_E_STOPPED
      * within a second, and leaves. Borrowed; NULL: none */

@@ -112,6 +112,11 @@ typedef struct tg_transport_ops {
      * that was started again knows from its journal. Another one gets the seat only if no other is
      * vacant, and of several such seats the one that was expected first. */
     void (*expect)(tg_transport *t, int peer);
+    /* Optional (NULL), for a medium on which one message may take longer than the timeout of those
+     * who wait for it: when bytes of a message last came from peer (send: when the peer's machine
+     * last took some), by t->clock; 0: never, or not known. May be early, but not late. While bytes
+     * move, the peer is not silent: a message may take up to ten times the timeout. */
+    int64_t (*moved_ns)(tg_transport *t, int peer, bool send);
 } tg_transport_ops;
 
 #define TG_BLAMED_NOBODY (-1)

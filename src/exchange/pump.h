@@ -132,10 +132,11 @@ TG_NODISCARD tg_status tg__pump_launch(tg__pump *p, tg__flight *f);
  *
  * Timeouts  The wait for a message begins when all earlier rounds are complete, that for a server's
  *           answer not before the message that it answers is sent, and again with every message
- *           from the same rank, on any channel. Time in which this rank does not listen is not a
- *           peer's delay: a stretch of more than 1/64 of timeout_ns between two calls, or within
- *           one while the process does not run (stopped, frozen, machine suspended), does not
- *           count.
+ *           from the same rank, on any channel. While the transport says that bytes of a message
+ *           move (moved_ns), it may take ten times as long. Time in which this rank does not
+ *           listen is not a peer's delay: a stretch of more than 1/64 of timeout_ns between two
+ *           calls, or within one while the process does not run (stopped, frozen, machine
+ *           suspended), does not count.
  * Errors    TG_E_PEER if a message is missing for timeout_ns: "rank 2 sent nothing for 10.0 s (step
  *           7, bucket 0, exchange direct, round 0)"; those of the transport, and of damaged
  *           messages. A failure shuts the transport */

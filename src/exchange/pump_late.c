@@ -4,7 +4,11 @@
  * rank that itself waits for a late one must not be blamed, although its next message has been
  * missing just as long; so a wait begins when all earlier rounds are complete. It starts again with
  * every message from (to) the same rank: on a slow link messages queue, but the rank is alive. A
- * server is waited for from the message on that it is to answer, which windows may hold back. */
+ * server is waited for from the message on that it is to answer, which windows may hold back.
+ *
+ * While bytes of a message move, its rank is not silent either, if the transport can tell
+ * (moved_ns): then a message may take TG__MESSAGE_TIMEOUTS times the timeout. A rank from which
+ * something is to come may first have to take what this rank sends, so both directions count. */
 #include "exchange/pump_posts.h"
 #include "base/c_locale.h"
 #include "base/mem.h"
@@ -32,6 +36,13 @@ int64_t tg__late_since(const tg__pump *p, const tg__flight *f, const tg__post *m
     return TG__MAX(since, *tg__heard(p, m->peer, m->send));
 }
 
+/* How long m may be missing before it is looked whether its bytes move: soon, and often, because
+ * the transport may only know what has changed since it was asked last. */
+static bool may_move(int64_t since, int64_t now, int64_t age_ns)
+{
+    return now - since >= age_ns / 8;
+}
+
 static int64_t add_saturated(int64_t a, int64_t b)
 {
     return a > INT64_MAX - b ? INT64_MAX : a + b;
@@ -40,11 +51,41 @@ static int64_t add_saturated(int64_t a, int64_t b)
 #define NAMED 4 /* ranks that are named; the others are counted */
 #define WHO_BYTES 112
 
+/* The time since when nothing of m has moved, as far as that counts.
+ * moves_p  [out] bytes have moved within age_ns, but have done so for too long; NULL: no matter */
+static int64_t silent_since(const tg__pump *p, const tg__flight *f, const tg__post *m, int64_t now,
+                            int64_t age_ns, bool *moves_p)
+{
+    const int64_t since = tg__late_since(p, f, m);
+    if (!may_move(since, now, age_ns))
+        return since;
+    const int64_t moved =
+        m->send ? tg__moved_ns(p->transport, m->peer, true) : tg__active_ns(p->transport, m->peer);
+    const int64_t begin = m->send ? since : TG__MAX(since, *tg__heard(p, m->peer, true));
+    const int64_t most = age_ns > INT64_MAX / TG__MESSAGE_TIMEOUTS
+                             ? INT64_MAX
+                             : add_saturated(begin, (TG__MESSAGE_TIMEOUTS - 1) * age_ns);
+    if (moves_p != NULL)
+        *moves_p = moved > most;
+    return TG__MAX(since, TG__MIN(moved, most));
+}
+
 /* True if m belongs to the watched round and has been missing for at least age_ns. */
 static bool is_late(const tg__pump *p, const tg__flight *f, const tg__post *m, int64_t now,
                     int64_t age_ns)
 {
-    return tg__late_waits(f, m) && now >= add_saturated(tg__late_since(p, f, m), age_ns);
+    return tg__late_waits(f, m) &&
+           now >= add_saturated(silent_since(p, f, m, now, age_ns, NULL), age_ns);
+}
+
+/* True if a message is late although its bytes move. */
+static bool any_moves(const tg__pump *p, const tg__flight *f, int64_t now, int64_t age_ns)
+{
+    bool moves = false;
+    for (size_t i = 0; i < f->posts->used && !moves; i++)
+        if (is_late(p, f, &f->posts->slot[i], now, age_ns))
+            (void)silent_since(p, f, &f->posts->slot[i], now, age_ns, &moves);
+    return moves;
 }
 
 /* Describe the peers, other than `except`, whose messages are late by is_late: "rank 1, rank 2 and
@@ -127,8 +168,9 @@ tg_status tg__late_check(tg__pump *p, int64_t now, int64_t *due_ns_p)
         int64_t flight_due = INT64_MAX;
         for (size_t i = 0; i < s->used; i++)
             if (tg__late_waits(f, &s->slot[i]))
-                flight_due =
-                    TG__MIN(flight_due, add_saturated(tg__late_since(p, f, &s->slot[i]), patience));
+                flight_due = TG__MIN(
+                    flight_due,
+                    add_saturated(silent_since(p, f, &s->slot[i], now, patience, NULL), patience));
         if (flight_due != INT64_MAX && patience > timeout &&
             flight_due - (patience - timeout) <= now) {
             TG_TRY(somebody_gave_up(p, f));
@@ -141,6 +183,10 @@ tg_status tg__late_check(tg__pump *p, int64_t now, int64_t *due_ns_p)
             if (count > 1 && count == f->x->size - 1) /* if so, this rank may be at fault */
                 snprintf(cut_off, sizeof cut_off, ": this rank (%d) may be cut off",
                          p->transport->rank);
+            if (any_moves(p, f, now, patience))
+                return tg_fail(TG_E_PEER, "%s that was whole for %.1f s %s", who,
+                               (double)patience * TG__MESSAGE_TIMEOUTS * 1e-9,
+                               tg__where_of(p, f, f->order).text);
             return tg_fail(TG_E_PEER, "%s for %.*f s%s %s", who, patience < 100000000 ? 3 : 1,
                            (double)patience * 1e-9, cut_off, tg__where_of(p, f, f->order).text);
         }

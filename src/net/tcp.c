@@ -380,7 +380,7 @@ static void tcp_destroy(tg_transport *base)
 #define COMMON_OPS                                                                      \
     .struct_size = sizeof(tg_transport_ops), .name = "tcp", .post_send = tcp_post_send, \
     .post_recv = tcp_post_recv, .test = tcp_test, .poll = tcp_poll, .wake = tcp_wake,   \
-    .shut = tcp_shut, .destroy = tcp_destroy
+    .shut = tcp_shut, .destroy = tcp_destroy, .moved_ns = tg__tcp_moved_ns
 
 static const tg_transport_ops tcp_ops = {COMMON_OPS, .blame = tcp_blame, .blamed = tcp_blamed};
 

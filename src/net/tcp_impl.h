@@ -112,6 +112,12 @@ typedef struct tg__peer {
     bool offered;  /* OFFER was sent, or has come */
     bool moves;    /* LOCAL is to be sent */
 
+    /* For tg_transport_ops.moved_ns: when bytes of a message last came; when the system last took
+     * some, or is known to have had some acknowledged; what was not when it was last asked, and
+     * when that was. */
+    int64_t came_ns, went_ns, asked_ns;
+    uint64_t acknowledged;
+
     /* Sending. */
     tg__tcp_posts sends, given;
     tg__tcp_post *sending; /* its first segment is on its way */
@@ -225,6 +231,8 @@ bool tg__peer_move(tg__peer *p);
 TG_NODISCARD tg_status tg__tcp_host(tg__tcp *t, int64_t *look_ns_p);
 /* tg_transport_ops.renew (tcp_renew.c) */
 TG_NODISCARD tg_status tg__tcp_renew(tg_transport *t, int peer, bool *back_p);
+/* tg_transport_ops.moved_ns */
+int64_t tg__tcp_moved_ns(tg_transport *t, int peer, bool send);
 /* tg_transport_ops.drop, and .expect */
 bool tg__tcp_drop(tg_transport *t, int peer);
 void tg__tcp_expect(tg_transport *t, int peer);

@@ -222,6 +222,7 @@ static bool may_wait(const tg__tcp *t, const tg__peer *p)
 void tg__peer_pull(tg__tcp *t, tg__peer *p)
 {
     size_t pulled = 0;
+    bool moved = false;
     p->has_more = false;
     while (!p->gone) {
         ptrdiff_t n;
@@ -229,9 +230,10 @@ void tg__peer_pull(tg__tcp *t, tg__peer *p)
             p->has_more = true;
             break;
         }
-        if (p->segment_due > 0)
+        if (p->segment_due > 0) {
             n = read_segment(p);
-        else {
+            moved |= n > 0;
+        } else {
             n = read_head(p);
             if (p->head_got == TG__HEAD && may_wait(t, p)) {
                 p->has_more = true;
@@ -255,6 +257,8 @@ void tg__peer_pull(tg__tcp *t, tg__peer *p)
         if (p->said_bye && t->base.rank > 0 && t->expelled > 0 && t->expelled != t->base.rank)
             tg__peer_expel(t, &t->peer[t->expelled]);
     }
+    if (moved)
+        p->came_ns = tg_now_ns(t->base.clock);
     if (!p->gone && (p->moves || p->control_len > 0 || p->owed >= TG__WINDOW / 8 || p->sends.first))
         tg__peer_push(t, p); /* what came may have asked for an answer */
 }

@@ -1,7 +1,9 @@
 #include "net/fields.h"
 #include "net/tcp_impl.h"
+#include <linux/sockios.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 void tg__tcp_head(uint8_t at[TG__HEAD], enum tg__tcp_frame kind, uint32_t tag, size_t len,
                   uint64_t number)
@@ -146,6 +148,8 @@ static size_t write_some(tg__tcp *t, tg__peer *p, const uint8_t *bytes, size_t l
             break;
         at += (size_t)n;
     }
+    if (at > 0 && p->stream->writes_local) /* else tg__stream.sent tells */
+        p->went_ns = tg_now_ns(t->base.clock);
     tg__pace_gave(&t->pace, &p->paced, at);
     return at;
 }
@@ -211,11 +215,33 @@ void tg__peer_push(tg__tcp *t, tg__peer *p)
 {
     if (p->gone || p->deaf)
         return;
+    const uint64_t sent = p->stream->sent;
     send_all(t, p);
     if (!p->gone && tg__stream_flush(p->stream) < 0)
         hear_last_words(t, p);
-    if (!p->gone)
-        settle_given(t, p);
+    if (p->gone)
+        return;
+    if (p->stream->sent != sent)
+        p->went_ns = tg_now_ns(t->base.clock);
+    settle_given(t, p);
+}
+
+/* What the system has taken may take long to arrive: it says how much is not acknowledged. */
+int64_t tg__tcp_moved_ns(tg_transport *base, int peer, bool send)
+{
+    tg__tcp *t = base->impl;
+    tg__peer *p = &t->peer[peer];
+    int waiting = 0;
+    if (!send || !p->stream || p->gone)
+        return send ? p->went_ns : p->came_ns;
+    const int64_t now = tg_now_ns(base->clock);
+    const bool known = ioctl(p->stream->fd, SIOCOUTQ, &waiting) == 0 && waiting >= 0;
+    const uint64_t acknowledged = known ? p->stream->sent - (uint64_t)waiting : 0;
+    if (known && acknowledged != p->acknowledged && p->asked_ns > p->went_ns)
+        p->went_ns = p->asked_ns; /* or later */
+    p->acknowledged = acknowledged;
+    p->asked_ns = now;
+    return p->went_ns;
 }
 
 void tg__peer_say_bye(tg__tcp *t, tg__peer *p)

@@ -28,6 +28,19 @@ static tg_status leave(tg_server *s, int rank, tg_status status)
     return status;
 }
 
+/* Since when nothing comes from the rank that g waits for, as far as moving bytes count.
+ * moves_p  [out] they move, but have done so for too long */
+static int64_t silent_since(const tg_server *s, const tg__gathering *g, int rank, bool *moves_p)
+{
+    const int64_t since = TG__MAX(g->from_ns, s->in[rank].heard_ns);
+    const int64_t moved = tg__active_ns(s->t, tg__server_peer(s, rank));
+    const int64_t most = s->timeout_ns > INT64_MAX / 2 / TG__MESSAGE_TIMEOUTS
+                             ? INT64_MAX
+                             : since + (TG__MESSAGE_TIMEOUTS - 1) * s->timeout_ns;
+    *moves_p = moved > most;
+    return TG__MAX(since, TG__MIN(moved, most));
+}
+
 /* Find a rank that has kept others waiting for too long. *due_ns_p: when to check again. */
 static tg_status check_late(tg_server *s, int64_t now, int64_t *due_ns_p)
 {
@@ -37,12 +50,17 @@ static tg_status check_late(tg_server *s, int64_t now, int64_t *due_ns_p)
         const int rank = tg__gathering_waits_for(s, g);
         if (rank < 0)
             continue;
-        const int64_t since = TG__MAX(g->from_ns, s->in[rank].heard_ns);
+        bool moves;
+        const int64_t since = silent_since(s, g, rank, &moves);
+        *due_ns_p = TG__MIN(*due_ns_p, now + s->timeout_ns / 16); /* to see what moves */
         if (now - since >= s->timeout_ns) {
+            const int times = moves ? TG__MESSAGE_TIMEOUTS : 1;
             (void)tg_fail(TG_E_PEER,
-                          "%s %d sent nothing for %.1f s, but others wait for its gradient %s",
+                          "%s %d sent nothing%s for %.1f s, but others wait for its gradient %s",
                           s->hosts ? "worker" : "rank", tg__server_peer(s, rank),
-                          (double)(now - since) * 1e-9, tg__server_where(&g->id, where));
+                          moves ? " that was whole" : "",
+                          (double)(now - since + (times - 1) * s->timeout_ns) * 1e-9,
+                          tg__server_where(&g->id, where));
             if (!s->hosts)
                 return leave(s, rank, TG_E_PEER);
             if (s->in[rank].here)

@@ -46,6 +46,23 @@ static inline size_t tg__peers_of(const tg_transport *t)
     return (size_t)t->size + (size_t)tg__servers_of(t);
 }
 
+/* How many times the timeout one message may take while its bytes move. */
+#define TG__MESSAGE_TIMEOUTS 10
+
+/* tg_transport_ops.moved_ns; 0 without it. */
+static inline int64_t tg__moved_ns(tg_transport *t, int peer, bool send)
+{
+    return TG_HAS(tg_transport_ops, t->ops, moved_ns) && t->ops->moved_ns != NULL
+               ? t->ops->moved_ns(t, peer, send)
+               : 0;
+}
+/* When a peer that is to send was last active: it may be taking what it needs before. */
+static inline int64_t tg__active_ns(tg_transport *t, int peer)
+{
+    const int64_t came = tg__moved_ns(t, peer, false), went = tg__moved_ns(t, peer, true);
+    return came > went ? came : went;
+}
+
 /* Check that the public function `call` can use the transport t, which is its argument `name`.
  * Errors  TG_E_ARG: NULL, or a table of another size or with missing members */
 TG_NODISCARD tg_status tg__transport_check(const char *call, const char *name,

@@ -285,6 +285,11 @@ static int faulty_blamed(tg_transport *t, int peer)
     return inner->ops->blamed ? inner->ops->blamed(inner, peer) : TG_NOT_LEFT;
 }
 
+static int64_t faulty_moved_ns(tg_transport *t, int peer, bool send)
+{
+    return tg__moved_ns(faulty_of(t)->inner, peer, send);
+}
+
 static void faulty_destroy(tg_transport *t)
 {
     faulty *f = faulty_of(t);
@@ -311,6 +316,7 @@ static const tg_transport_ops faulty_ops = {
     .blame = faulty_blame,
     .blamed = faulty_blamed,
     .destroy = faulty_destroy,
+    .moved_ns = faulty_moved_ns,
 };
 
 static uint64_t count_of(const tg_spec *spec, const char *key)

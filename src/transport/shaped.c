@@ -386,6 +386,11 @@ static int shaped_blamed(tg_transport *t, int peer)
     return inner->ops->blamed ? inner->ops->blamed(inner, peer) : TG_NOT_LEFT;
 }
 
+static int64_t shaped_moved_ns(tg_transport *t, int peer, bool send)
+{
+    return tg__moved_ns(shaped_of(t)->inner, peer, send);
+}
+
 static void shaped_destroy(tg_transport *t)
 {
     shaped *s = shaped_of(t);
@@ -409,6 +414,7 @@ static const tg_transport_ops shaped_ops = {
     .blame = shaped_blame,
     .blamed = shaped_blamed,
     .destroy = shaped_destroy,
+    .moved_ns = shaped_moved_ns,
 };
 
 tg_status tg_transport_shaped(tg_transport *inner, const tg_link *link, tg_transport **t_p)

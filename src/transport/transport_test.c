@@ -7,6 +7,8 @@
 #include "transport_suite.h"
 #include "transport_tools.h"
 #include "base/thread.h"
+#include "telegrad/server.h"
+#include "transport/endpoint.h"
 #include <stdatomic.h>
 
 #define MAX_SIZE 64
@@ -251,16 +253,44 @@ static void inproc_leave_while_copied(void **state)
     free(in);
 }
 
+/* ---- decorators ------------------------------------------------------------------------------ */
+
+static int64_t moved_ns(tg_transport *t, int peer, bool send)
+{
+    (void)t;
+    return 100 * peer + send;
+}
+
+/* They say what the inner transport says, and nothing of one that cannot tell. */
+static void decorators_say_what_moves(void **state)
+{
+    const tg_link link = {.struct_size = sizeof link, .up_bps = 1e9};
+    (void)state;
+    for (int kind = 0; kind < 3; kind++)
+        for (int tells = 0; tells < 2; tells++) {
+            tg_transport *inner[2], *t;
+            ok(tg_transport_inproc(2, inner));
+            tg_transport_ops ops = *inner[0]->ops;
+            ops.moved_ns = tells ? moved_ns : NULL;
+            inner[0]->ops = &ops;
+            ok(kind == 0   ? tg_transport_faulty(inner[0], "fault:drop=0.5", &t)
+               : kind == 1 ? tg_transport_shaped(inner[0], &link, &t)
+                           : tg_transport_worker(inner[0], 1, &t));
+            assert_int_equal(tg__moved_ns(t, 1, false), tells ? 100 : 0);
+            assert_int_equal(tg__moved_ns(t, 1, true), tells ? 101 : 0);
+            assert_int_equal(tg__active_ns(t, 1), tells ? 101 : 0);
+            tg_transport_destroy(t);
+            tg_transport_destroy(inner[1]);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(suite_inproc),
-        cmocka_unit_test(suite_shaped),
-        cmocka_unit_test(suite_faulty),
-        cmocka_unit_test(inproc_arguments),
-        cmocka_unit_test(inproc_leave),
-        cmocka_unit_test(inproc_leave_in_storm),
-        cmocka_unit_test(inproc_leave_while_copied),
+        cmocka_unit_test(suite_inproc),          cmocka_unit_test(decorators_say_what_moves),
+        cmocka_unit_test(suite_shaped),          cmocka_unit_test(suite_faulty),
+        cmocka_unit_test(inproc_arguments),      cmocka_unit_test(inproc_leave),
+        cmocka_unit_test(inproc_leave_in_storm), cmocka_unit_test(inproc_leave_while_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -175,6 +175,11 @@ static bool worker_is_away(tg_transport *t, int peer)
     return w->renews && peer >= t->size && w->served[peer - t->size].lost;
 }
 
+static int64_t worker_moved_ns(tg_transport *t, int peer, bool send)
+{
+    return tg__moved_ns(worker_of(t)->inner, peer, send);
+}
+
 static void worker_destroy(tg_transport *t)
 {
     tg__worker *w = worker_of(t);
@@ -199,6 +204,7 @@ static const tg_transport_ops worker_ops = {
     .blamed = worker_blamed,
     .destroy = worker_destroy,
     .is_away = worker_is_away,
+    .moved_ns = worker_moved_ns,
 };
 
 tg_status tg__servers_check(const char *call, const tg_transport *t, int servers)
