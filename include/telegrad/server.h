@@ -180,9 +180,10 @@ TG_API TG_NODISCARD tg_status tg_server_create(tg_transport *transport, int serv
 
 /* Serve until all ranks have left; if workers come and go (tg_net_serve), until `stop` is set. Call
  * it once. Workers that come and go require mode sync or async. A new worker gets the server's
- * current parameters, and begins at the step of the slowest worker; if there is none, after the
- * last step that was made (tg_session_config.count_anew). A worker that leaves, breaks the rules,
- * or is silent while others wait for it is disconnected, and the others continue.
+ * current parameters, and begins at the step of the slowest worker (one that was silent for
+ * timeout_ms does not count, unless all were); if there is none, after the last step that was made
+ * (tg_session_config.count_anew). A worker that leaves, breaks the rules, or is silent while others
+ * wait for it is disconnected, and the others continue.
  *
  * With mode sync, workers that come and go are the ranks of a step as long as they are there. A new
  * one takes part from the step that it begins with on, so all workers make every step with the same

@@ -134,6 +134,32 @@ static void test_joins(void **state)
     }
 }
 
+/* A worker that is silent does not hold back those that join, unless all are. */
+static void test_hangs(void **state)
+{
+    (void)state;
+    house *h = calloc(1, sizeof *h);
+    assert_non_null(h);
+    *h = (house){
+        .shards = 1, .mode = "async", .optimizer = "sgd:lr=1,momentum=0", .timeout_ms = 1000};
+    house_open(h);
+    worker *hangs = arrive(h, 0), *works;
+    step(hangs, 2);
+    works = arrive(h, 0);
+    step(works, 7);
+    assert_int_equal(now(h), 2);
+    usleep(1200000);
+    assert_int_equal(now(h), 2);
+    step(works, 1);
+    assert_int_equal(now(h), 10);
+    step(hangs, 1);
+    assert_int_equal(now(h), 3);
+    leave(h, hangs);
+    leave(h, works);
+    house_close(h);
+    free(h);
+}
+
 /* Of a step that a worker has left in the middle, parts were applied: it is made again. */
 static void test_half_a_step(void **state)
 {
@@ -265,9 +291,9 @@ static void test_one_anew(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_joins),    cmocka_unit_test(test_half_a_step),
-        cmocka_unit_test(test_anew),     cmocka_unit_test(test_journal),
-        cmocka_unit_test(test_one_anew),
+        cmocka_unit_test(test_joins),       cmocka_unit_test(test_hangs),
+        cmocka_unit_test(test_half_a_step), cmocka_unit_test(test_anew),
+        cmocka_unit_test(test_journal),     cmocka_unit_test(test_one_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

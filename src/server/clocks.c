@@ -1,16 +1,31 @@
 /* How many steps workers have made: for the bound of staleness, and for workers that join later. */
 #include "base/mem.h"
 #include "server/round.h"
+#include "telegrad/clock.h"
+#include "transport/endpoint.h"
 #include <string.h>
 
-int tg__clocks_slowest(const tg_server *s, const tg__region *r)
+/* Of those for whom `counts`; NULL: of all. */
+static int slowest(const tg_server *s, const tg__region *r, bool (*counts)(const tg_server *, int))
 {
     int least = -1;
     for (int rank = 0; rank < s->ranks; rank++)
-        if (!tg__has_left(s, rank) && r->rank[rank].counts &&
+        if (!tg__has_left(s, rank) && r->rank[rank].counts && (counts == NULL || counts(s, rank)) &&
             (least < 0 || r->rank[rank].clock < r->rank[least].clock))
             least = rank;
     return least;
+}
+
+int tg__clocks_slowest(const tg_server *s, const tg__region *r)
+{
+    return slowest(s, r, NULL);
+}
+
+/* The worker of this seat was heard within the timeout. */
+static bool is_heard(const tg_server *s, int rank)
+{
+    const int64_t moved = tg__active_ns(s->t, tg__server_peer(s, rank));
+    return tg_now_ns(s->t->clock) - TG__MAX(s->in[rank].heard_ns, moved) < s->timeout_ns;
 }
 
 uint64_t tg__clocks_newest(const tg_server *s, const tg__region *r)
@@ -34,14 +49,15 @@ enum tg__star_age tg__clocks_age(const tg_server *s)
 }
 
 /* The least over all regions, because a step is complete once its gradients have arrived for all of
- * them. */
+ * them. A worker that hangs does not hold back those that join, unless all do. */
 uint64_t tg__clocks_now(const tg_server *s)
 {
     if (s->hosts && s->mode.gathers)
         return s->step;
     uint64_t step = UINT64_MAX;
     for (const tg__region *r = s->regions; r != NULL; r = r->next) {
-        const int rank = tg__clocks_slowest(s, r);
+        const int heard = slowest(s, r, is_heard);
+        const int rank = heard >= 0 ? heard : tg__clocks_slowest(s, r);
         step = TG__MIN(step, rank >= 0 ? r->rank[rank].clock : tg__clocks_newest(s, r));
     }
     return s->regions == NULL ? 0 : step;

@@ -199,8 +199,9 @@ int tg__clocks_slowest(const tg_server *s, const tg__region *r);
 uint64_t tg__clocks_newest(const tg_server *s, const tg__region *r);
 /* How many steps it has seen. */
 enum tg__star_age tg__clocks_age(const tg_server *s);
-/* The step at which a new worker begins: that of the slowest worker; if none is connected, the one
- * after the last that was made; 0 if there are no parameters yet. */
+/* The step at which a new worker begins: that of the slowest worker of those that were heard within
+ * the timeout, or, if none was, of all; if none is connected, the one after the last that was made;
+ * 0 if there are no parameters yet. */
 uint64_t tg__clocks_now(const tg_server *s);
 /* Set the step at which a worker begins, which has sent its first message, that of g. */
 void tg__clocks_begin(tg_server *s, int rank, tg__gathering *g);
