@@ -369,9 +369,14 @@ static tg_status serve(struct command *c, tg_transport *t)
                                      .on_event = on_server_event,
                                      .on_event_arg = c};
     tg_server_stats s = {.struct_size = sizeof s};
-    TG_TRY(tg_server_create(t, 1, &config, &c->server));
+    tg_status status = tg_server_create(t, 1, &config, &c->server);
+    if (status == TG_E_STOPPED) { /* while it read its journal: as asked */
+        console_note("%s", tg_error());
+        return output_flush();
+    }
+    TG_TRY(status);
     TG_TRY(tg_server_get_stats(c->server, &s));
-    tg_status status = open_records(c, &s);
+    status = open_records(c, &s);
     if (status != TG_OK) {
         tg_server_destroy(c->server);
         return status;

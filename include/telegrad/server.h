@@ -134,7 +134,8 @@ typedef struct tg_server_config {
      * transport whose workers come and go. NULL: none */
     const char *journal;
     /* Once the journal's log has this many bytes, a snapshot of the parameters and the optimizer's
-     * memory replaces it; 0: 256 MiB */
+     * memory replaces it; 0: 256 MiB. Also once the updates in it have taken 30 s, and ten times as
+     * long as a snapshot: about so long it takes to read the log again */
     uint64_t journal_bytes;
     /* With workers that come and go, or deadline_ms, and mode sync or async:staleness=0: a step
      * waits until so many workers take part; 0: 1 */
@@ -174,7 +175,8 @@ TG_API TG_NODISCARD tg_status tg_server_mode_normal(const char *mode, char *text
  * Errors     TG_E_ARG, TG_E_SPEC (mode, f with so many ranks, optimizer), TG_E_UNSUPPORTED (the
  *            optimizer; mode sum, if workers come and go; a journal, if they do
  *            not), TG_E_NOMEM; with a journal also TG_E_IO (another server uses it, ...),
- *            TG_E_CORRUPT, TG_E_VERSION, TG_E_MISMATCH (it is for another shard or optimizer) */
+ *            TG_E_CORRUPT, TG_E_VERSION, TG_E_MISMATCH (it is for another shard or optimizer),
+ *            TG_E_STOPPED (`stop` was set while it was read; it stays as it is) */
 TG_API TG_NODISCARD tg_status tg_server_create(tg_transport *transport, int servers,
                                                const tg_server_config *config, tg_server **s_p);
 

@@ -8,6 +8,7 @@
 #include "comma_locale.h"
 #include "free_ports.h"
 #include "net_house.h"
+#include "server/snapshot.h"
 
 static void shell(const char *format, const char *a, const char *b)
 {
@@ -47,14 +48,18 @@ static void test_journal(void **state)
     static const char topk[] = "topk:density=0.02,values=f32,exchange=twoway";
     static const struct {
         const char *mode, *method, *optimizer;
-        bool snapshots; /* many; else only the first one */
-    } cases[] = {{"async", NULL, "adam:lr=0.01", true},
-                 {"async:compensate=0.5", NULL, "sgd:lr=0.1,momentum=0.9", true},
-                 {"async:staleness=3", NULL, "adam:lr=0.01", false},
-                 {"async", NULL, "sgd:lr=0.1,momentum=0.9", false},
-                 {"async", topk, "adam:lr=0.01", true},
-                 {"async:staleness=3", topk, "adam:lr=0.01", false},
-                 {"async", "qsgd:exchange=twoway", "sgd:lr=0.1,momentum=0.9", false}};
+        enum { NEVER, BY_BYTES, BY_WORK } snapshots; /* besides the first one */
+    } cases[] = {{"async", NULL, "adam:lr=0.01", BY_WORK},
+                 {"async", topk, "adam:lr=0.01", BY_WORK},
+                 {"async:compensate=0.5", NULL, "sgd:lr=0.1,momentum=0.9", BY_WORK},
+                 {"async", NULL, "adam:lr=0.01", BY_BYTES},
+                 {"async:compensate=0.5", NULL, "sgd:lr=0.1,momentum=0.9", BY_BYTES},
+                 {"async:staleness=3", NULL, "adam:lr=0.01", NEVER},
+                 {"async", NULL, "sgd:lr=0.1,momentum=0.9", NEVER},
+                 {"async", topk, "adam:lr=0.01", BY_BYTES},
+                 {"async:staleness=3", topk, "adam:lr=0.01", NEVER},
+                 {"async", "qsgd:exchange=twoway", "sgd:lr=0.1,momentum=0.9", NEVER}};
+    const struct tg__snapshot_work usual = tg__snapshot_work;
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *method = cases[i].method;
@@ -67,13 +72,18 @@ static void test_journal(void **state)
         h->mode = cases[i].mode;
         h->optimizer = cases[i].optimizer;
         h->journal = folder;
-        h->journal_bytes = cases[i].snapshots ? 20000 : 0;
+        h->journal_bytes = cases[i].snapshots == BY_BYTES ? 20000 : 0;
+        tg__snapshot_work =
+            cases[i].snapshots == BY_WORK ? (struct tg__snapshot_work){0, 0} : usual;
         house_open(h);
         spend_all(h, method, 0, SEATS);
         spend_all(h, method, SEATS, SEATS + 2);
         const long before = log_bytes(folder);
         look(h, w);
-        if (!cases[i].snapshots) /* one that comes adds its records, not the model that it offers */
+        if (cases[i].snapshots == BY_WORK)
+            assert_int_equal(before, -1);
+        if (cases[i].snapshots ==
+            NEVER) /* one that comes adds its records, not the model that it offers */
             assert_in_range(log_bytes(folder), before + 1, before + (long)(TOKENS * sizeof *w) / 2);
         shell("cp -r '%s' '%s'", folder, copy); /* as if the machine had died now */
         *after = (house){.shards = 1, .mode = h->mode, .optimizer = h->optimizer, .journal = copy};
@@ -120,6 +130,43 @@ static void test_compensated(void **state)
         free(p);
         free(h);
     }
+}
+
+/* A server that is asked to stop while it reads its journal leaves it as it is. */
+static void test_stopped(void **state)
+{
+    static const volatile sig_atomic_t stop = 1;
+    house *h = calloc(1, sizeof *h), *after = calloc(1, sizeof *after);
+    char folder[] = "/tmp/tg-house-XXXXXX", copy[40];
+    float *w = calloc(2 * TOKENS, sizeof *w);
+    (void)state;
+    assert_true(h && after && w && mkdtemp(folder));
+    snprintf(copy, sizeof copy, "%s.copy", folder);
+    *h = (house){
+        .shards = 1, .mode = "async", .optimizer = "sgd:lr=1,momentum=0", .journal = folder};
+    house_open(h);
+    spend_all(h, NULL, 0, 1);
+    look(h, w);
+    shell("cp -r '%s' '%s'", folder, copy); /* as if it was killed now */
+    const long before = log_bytes(copy);
+    const tg_server_config c = {.struct_size = sizeof c,
+                                .stop = &stop,
+                                .mode = h->mode,
+                                .optimizer = h->optimizer,
+                                .journal = copy};
+    assert_int_equal(try_server(&c), TG_E_STOPPED);
+    assert_non_null(strstr(tg_error(), "asked to stop while it read its journal"));
+    assert_int_equal(log_bytes(copy), before);
+    *after = (house){.shards = 1, .mode = h->mode, .optimizer = h->optimizer, .journal = copy};
+    house_open(after);
+    look(after, w + TOKENS);
+    assert_memory_equal(w, w + TOKENS, TOKENS * sizeof *w);
+    house_close(after);
+    house_close(h);
+    shell("rm -r '%s' '%s'", folder, copy);
+    free(w);
+    free(after);
+    free(h);
 }
 
 /* The folder of another server. */
@@ -179,6 +226,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_journal),
         cmocka_unit_test(test_compensated),
+        cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_journal_of_others),
         cmocka_unit_test(test_journal_in_locales),
     };

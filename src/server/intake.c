@@ -329,6 +329,13 @@ static tg_status meet(tg_server *s, int rank, tg__gathering *g)
     return TG_OK;
 }
 
+void tg__note_work(tg_server *s, int64_t begin_ns)
+{
+    const int64_t took = tg_now_ns(s->t->clock) - begin_ns;
+    s->stats.combined_ns += took;
+    s->worked_ns += took;
+}
+
 /* A message has arrived in in->msg. */
 static tg_status take(tg_server *s, int rank)
 {
@@ -374,7 +381,7 @@ static tg_status take(tg_server *s, int rank)
         TG_TRY(tg__gathering_complete(s, g));
         TG_TRY(tg__gatherings_release(s));
     }
-    s->stats.combined_ns += tg_now_ns(s->t->clock) - begin;
+    tg__note_work(s, begin);
     return TG_OK;
 }
 

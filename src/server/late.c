@@ -55,6 +55,7 @@ tg_status tg__rounds_expire(tg_server *s)
     if (now < s->expires_ns)
         return TG_OK;
     TG_TRY(tg__rounds_advance(s)); /* what expires meanwhile is seen in the next turn */
+    tg__note_work(s, now);
     s->expires_ns = INT64_MAX;
     for (const tg__round *round = s->rounds; round != NULL; round = round->next)
         if (round->from_ns + s->deadline_ns > now)

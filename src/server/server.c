@@ -91,7 +91,7 @@ static tg_status commit(tg_server *s, bool *any_p)
     s->stats.journal_syncs = s->journal.syncs;
     s->stats.journal_ns = s->journal.sync_ns;
     TG_TRY(tg__gatherings_release(s)); /* before the snapshot, which holds what was answered */
-    if (s->journal.len > TG__MAX(s->journal_bytes, tg__snapshot_bytes(s)) && !tg__rounds_wait(s))
+    if (tg__snapshot_is_due(s))
         TG_TRY(tg__snapshot_write(s, s->journal.number + 1));
     s->stats.journal_bytes = s->journal.len;
     return TG_OK;

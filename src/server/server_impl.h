@@ -81,6 +81,8 @@ struct tg_server {
     tg__store store;
     tg__journal journal;    /* dir NULL: none */
     uint64_t journal_bytes; /* a longer log is replaced by a snapshot */
+    int64_t worked_ns;      /* time spent on what is in the log: how long it takes to replay */
+    int64_t snapshot_ns;    /* what the last snapshot took; 0: unknown */
     bool unsynced;          /* a gradient that was logged is not on disk yet */
     tg__kept kept;          /* of a checkpoint: what has not been taken up yet */
     tg__state_copy *copies; /* for ranks that read or write it */
@@ -175,6 +177,9 @@ TG_NODISCARD tg_status tg__gatherings_forget(tg_server *s, int rank);
 TG_NODISCARD tg_status tg__answers_progress(tg_server *s, bool *any_p);
 /* The rank that g waits for: the first one whose frame is missing, or the slowest; -1: none. */
 int tg__gathering_waits_for(const tg_server *s, const tg__gathering *g);
+
+/* Decoding and updating have taken since begin_ns. */
+void tg__note_work(tg_server *s, int64_t begin_ns);
 
 /* ---- keeping.c: checkpoints of the ranks ---- */
 

@@ -7,6 +7,7 @@
 #include "state/checkpoint.h"
 #include "state/state.h"
 #include "strategy/optimizers.h"
+#include "telegrad/clock.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,20 +209,35 @@ static tg_status write_snapshot(tg_server *s, uint64_t number)
     return status;
 }
 
+struct tg__snapshot_work tg__snapshot_work = {.least_ns = INT64_C(30000000000), .times = 10};
+
+bool tg__snapshot_is_due(const tg_server *s)
+{
+    const bool slow = s->worked_ns > tg__snapshot_work.least_ns &&
+                      s->worked_ns > tg__snapshot_work.times * s->snapshot_ns;
+    return (slow || s->journal.len > TG__MAX(s->journal_bytes, tg__snapshot_bytes(s))) &&
+           !tg__rounds_wait(s); /* the log has what waits */
+}
+
 tg_status tg__snapshot_write(tg_server *s, uint64_t number)
 {
+    const int64_t begin = tg_now_ns(s->t->clock);
     TG_TRY(tg__journal_begin(&s->journal, number));
     const tg_status status = write_snapshot(s, number);
     if (status != TG_OK) {
         s->journal.broken = true; /* its log, which has begun, would not be read */
         return status;
     }
+    s->worked_ns = 0;
+    s->snapshot_ns = tg_now_ns(s->t->clock) - begin;
     return tg__journal_forget(&s->journal);
 }
 
 static tg_status replay(void *arg, const tg__journal_record *record, const uint8_t *body)
 {
     tg_server *s = arg;
+    if (s->stop != NULL && *s->stop)
+        return tg_fail(TG_E_STOPPED, "asked to stop");
     if (record->rank >= (uint32_t)s->ranks)
         return tg_fail(TG_E_MISMATCH, "of worker %u: this server is for %d worker%s", record->rank,
                        s->ranks, s->ranks == 1 ? "" : "s");
@@ -261,7 +277,13 @@ tg_status tg__snapshot_recover(tg_server *s, const char *dir)
         return tg__snapshot_write(s, 0);
     TG_TRY(without_snapshot(tg__snapshot_read(s)));
     const uint64_t step = tg__clocks_now(s);
+    const int64_t begin = tg_now_ns(s->t->clock);
     tg_status status = tg__journal_replay(&s->journal, replay, s);
+    s->worked_ns = tg_now_ns(s->t->clock) - begin;
+    if (status == TG_E_STOPPED)
+        status = tg_fail(status,
+                         "the server was asked to stop while it read its journal, which stays as "
+                         "it is: the next start reads it again");
     if (status == TG_E_CORRUPT)
         status = tg_fail(status,
                          "%s; to continue from the snapshot, after step %llu, move that log to "

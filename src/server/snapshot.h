@@ -15,4 +15,12 @@ uint64_t tg__snapshot_bytes(const tg_server *s);
  *         optimizer) */
 TG_NODISCARD tg_status tg__snapshot_recover(tg_server *s, const char *dir);
 
+/* When the updates in the log are replaced by a snapshot: once they have taken more than least_ns,
+ * and `times` as long as a snapshot. Tests change it. */
+extern struct tg__snapshot_work {
+    int64_t least_ns, times;
+} tg__snapshot_work;
+/* Whether a snapshot is to replace the log, because that is long, or slow to replay. */
+bool tg__snapshot_is_due(const tg_server *s);
+
 #endif
