@@ -5,6 +5,7 @@
 
 #include "one_tensor.h"
 #include "net/membership.h"
+#include "server/snapshot.h"
 #include "telegrad/net.h"
 #include "telegrad/server.h"
 #include "telegrad/telegrad.h"

@@ -93,9 +93,8 @@ typedef struct tg_session_config {
     const char *optimizer; /* NULL: "sgd:lr=0.01"; "external": the caller's (external.h) */
     uint64_t seed;         /* the same on all ranks */
     uint64_t steps_per_epoch; /* for durations in epochs; 0: unknown */
-    /* Longest wait for one message; 0: 60,000. Over TCP a message whose bytes keep coming may take
-     * ten times as long. The error may arrive up to three quarters of the timeout later (at most
-     * 2 s), while the rank waits to learn whom the others blame. */
+    /* Longest wait for a message, over TCP for a byte of it (for all of it ten times that); 0:
+     * 60,000. The error comes up to 3/4 later (at most 2 s), once it is known whom others blame. */
     int64_t timeout_ms;
     tg_driver driver;
     tg_nonfinite on_nonfinite;

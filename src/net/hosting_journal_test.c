@@ -8,7 +8,6 @@
 #include "comma_locale.h"
 #include "free_ports.h"
 #include "net_house.h"
-#include "server/snapshot.h"
 
 static void shell(const char *format, const char *a, const char *b)
 {
