@@ -100,7 +100,7 @@ typedef struct tg_transport_ops {
     bool (*drop)(tg_transport *t, int peer);
     /* Optional (NULL), for a transport that can reconnect to a peer. Once all operations with the
      * lost peer are over, call it until the peer is back; post nothing to the peer before that.
-     * Each call waits a few seconds at most.
+     * Each call waits a few seconds at most, 20 if the peer's name has to be looked up.
      * back_p  [out] true: the peer is connected. It knows nothing of earlier operations
      * Errors  the peer will not come back: TG_E_PEER, TG_E_MISMATCH, TG_E_NOMEM, TG_E_STOPPED */
     tg_status (*renew)(tg_transport *t, int peer, bool *back_p);
@@ -113,9 +113,9 @@ typedef struct tg_transport_ops {
      * vacant, and of several such seats the one that was expected first. */
     void (*expect)(tg_transport *t, int peer);
     /* Optional (NULL), for a medium on which one message may take longer than the timeout of those
-     * who wait for it: when bytes of a message last came from peer (send: when the peer's machine
-     * last took some), by t->clock; 0: never, or not known. May be early, but not late. While bytes
-     * move, the peer is not silent: a message may take up to ten times the timeout. */
+     * who wait for it: when bytes of a message last came from peer (send: when this machine's
+     * system, or the peer's, last took some), by t->clock; 0: never, or not known. May be early.
+     * While bytes move, the peer is not silent: a message may take up to ten times the timeout. */
     int64_t (*moved_ns)(tg_transport *t, int peer, bool send);
 } tg_transport_ops;
 

@@ -7,8 +7,10 @@
 static bool are_default(void)
 {
 #if defined __x86_64__
-    uint16_t x87; /* printf and strtod ask it for the rounding mode */
-    __asm__ volatile("fnstcw %0" : "=m"(x87));
+    /* printf and strtod ask it for the rounding mode. Initialised for MSan, which does not see what
+     * an instruction writes. */
+    uint16_t x87 = 0;
+    __asm__ volatile("fnstcw %0" : "+m"(x87));
     return (_mm_getcsr() & 0xffc0) == 0x1f80 && (x87 & 0x0f3f) == 0x033f;
 #elif defined __aarch64__
     uint64_t control;
@@ -28,6 +30,8 @@ void tg__floats_enter(tg__host_floats *host)
     fesetenv(FE_DFL_ENV);
 #if defined __x86_64__
     _mm_setcsr(0x1f80); /* not every C library turns off flushing to zero */
+#elif defined __aarch64__
+    __asm__ volatile("msr fpcr, %0" : : "r"(UINT64_C(0))); /* glibc's keeps some bits */
 #endif
 }
 

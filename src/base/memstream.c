@@ -31,7 +31,8 @@ static ssize_t sink_write(void *to, const char *bytes, size_t len)
     s->failed = s->failed || !make_room(s, s->len + len + 1);
     if (s->failed)
         return 0;
-    memcpy(s->bytes + s->len, bytes, len);
+    if (len > 0) /* musl flushes by writing nothing, from NULL */
+        memcpy(s->bytes + s->len, bytes, len);
     s->len += len;
     return (ssize_t)len;
 }

@@ -36,8 +36,8 @@ int64_t tg__late_since(const tg__pump *p, const tg__flight *f, const tg__post *m
     return TG__MAX(since, *tg__heard(p, m->peer, m->send));
 }
 
-/* How long m may be missing before it is looked whether its bytes move: soon, and often, because
- * the transport may only know what has changed since it was asked last. */
+/* Whether m has been missing for long enough to ask if its bytes move. That is asked early and
+ * often, because the transport may only know what has changed since it was last asked. */
 static bool may_move(int64_t since, int64_t now, int64_t age_ns)
 {
     return now - since >= age_ns / 8;
@@ -179,6 +179,10 @@ tg_status tg__late_check(tg__pump *p, int64_t now, int64_t *due_ns_p)
         if (flight_due <= now) {
             char who[WHO_BYTES], cut_off[48] = "";
             int first, count = late_peers(p, f, now, patience, -1, who, &first);
+            if (count == 0) { /* something has moved just now */
+                due = TG__MIN(due, now);
+                continue;
+            }
             tg__accuse(p, f, first);
             if (count > 1 && count == f->x->size - 1) /* if so, this rank may be at fault */
                 snprintf(cut_off, sizeof cut_off, ": this rank (%d) may be cut off",

@@ -54,9 +54,11 @@ void tg__address_text(const tg__address *a, char text[TG__ADDRESS_MAX])
 
 bool tg__socket_prepare(int fd)
 {
-    const int on = 1, idle_s = 60, interval_s = 15; /* or NATs and firewalls forget it */
+    /* Something is sent each minute, or NATs forget it. Without an answer for 2 h, it is lost. */
+    const int on = 1, idle_s = 60, interval_s = 60, count = 120;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
     return fcntl(fd, F_SETFL, O_NONBLOCK) == 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 &&
            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0 &&
            setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) == 0;

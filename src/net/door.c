@@ -268,7 +268,6 @@ static tg_status ask_in(tg__door *d)
 static void free_descriptor(tg__door *d)
 {
     const uint8_t source = busiest(d->knocking);
-    d->few_files = true;
     for (size_t i = 0; i < d->knocks; i++)
         if (d->knock[i].fd >= 0 && d->knock[i].source == source) {
             end_knock(d, &d->knock[i], true);
@@ -286,6 +285,7 @@ static void let_in(tg__door *d)
         const int fd = tg__fd_keep(
             accept4(d->listener, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (fd < 0) { /* none, or it is gone already */
+            d->few_files |= errno == EMFILE;
             if (errno == EMFILE || errno == ENFILE)
                 free_descriptor(d);
             return;

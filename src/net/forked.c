@@ -8,7 +8,6 @@
  * default. */
 #define FDS (1 << 20)
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
 static uint64_t kept[FDS / 64];
 static int end; /* none from here on is on the list */
@@ -42,14 +41,15 @@ static void forget(void)
     unlock();
 }
 
-static void watch_forks(void)
+/* When the library is loaded: handlers that the program registers later run before `lock`, and a
+ * thread that holds the program's locks may want this one. */
+__attribute__((constructor)) static void watch_forks(void)
 {
     (void)pthread_atfork(lock, unlock, forget);
 }
 
 void tg__fd_lock(void)
 {
-    (void)pthread_once(&once, watch_forks);
     lock();
 }
 

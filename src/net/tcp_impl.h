@@ -113,8 +113,8 @@ typedef struct tg__peer {
     bool moves;    /* LOCAL is to be sent */
 
     /* For tg_transport_ops.moved_ns: when bytes of a message last came; when the system last took
-     * some, or is known to have had some acknowledged; what was not when it was last asked, and
-     * when that was. */
+     * some, or was asked before more was found acknowledged; when it was last asked, and how many
+     * bytes of the stream were acknowledged then. */
     int64_t came_ns, went_ns, asked_ns;
     uint64_t acknowledged;
 

@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define CALL_NS INT64_C(5000000000) /* for one call, once the server's name is looked up */
+#define CALL_NS INT64_C(5000000000)    /* for one call, once the server's name is looked up */
+#define LOOKUP_NS INT64_C(20000000000) /* with that; the other servers wait meanwhile */
 
 /* The connection has broken off just now. If the server has answered nothing since it was called
  * last, this is still the same loss: otherwise one that ends each connection would be called for
@@ -75,7 +76,8 @@ tg_status tg__tcp_renew(tg_transport *base, int peer, bool *back_p)
     if (now - away->since_ns >= r->limit_ns)
         return give_up(r, away);
     n->config = &r->config;
-    n->deadline_ns = away->since_ns + r->limit_ns;
+    const int64_t limit_ns = away->since_ns + r->limit_ns;
+    n->deadline_ns = now + LOOKUP_NS < limit_ns ? now + LOOKUP_NS : limit_ns;
     const tg_status status =
         tg__net_call_server(n, r->job, r->count, peer - 1, away->last, away->turn++, CALL_NS, &how);
     n->config = NULL;

@@ -88,7 +88,11 @@ tg_status tg__tls_create(const tg_key_pair *key, tg__tls **tls_p)
         *tls_p = tls;
         return TG_OK;
     }
-    const tg_status status = tg__ssl_fail(TG_E_UNSUPPORTED, "setting up TLS 1.3");
+    const bool silent = tls->ctx && tls->bio && ERR_peek_error() == 0; /* as set_rules may be */
+    const tg_status status =
+        silent
+            ? tg_fail(TG_E_UNSUPPORTED, "setting up TLS 1.3: OpenSSL lacks or forbids an algorithm")
+            : tg__ssl_fail(TG_E_UNSUPPORTED, "setting up TLS 1.3");
     tg__tls_destroy(tls);
     return status;
 }

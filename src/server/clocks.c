@@ -10,8 +10,9 @@ static int slowest(const tg_server *s, const tg__region *r, bool (*counts)(const
 {
     int least = -1;
     for (int rank = 0; rank < s->ranks; rank++)
-        if (!tg__has_left(s, rank) && r->rank[rank].counts && (counts == NULL || counts(s, rank)) &&
-            (least < 0 || r->rank[rank].clock < r->rank[least].clock))
+        if (!tg__has_left(s, rank) && r->rank[rank].counts &&
+            (least < 0 || r->rank[rank].clock < r->rank[least].clock) &&
+            (counts == NULL || counts(s, rank)))
             least = rank;
     return least;
 }
