@@ -56,7 +56,7 @@ static void say(struct wait *w, const char *who)
 /* Sleep a little, unless it is time to give up. */
 static tg_status nap(struct wait *w, const char *who)
 {
-    if (stop_signal)
+    if (stop_came_before(1200)) /* a younger one may come from the abort of a rank that failed */
         return tg_fail(TG_E_STOPPED, "interrupted by %s", stop_signal_name());
     if (w->waited_s >= w->limit_s)
         return tg_fail(TG_E_PEER, "%s sent nothing for %.1f s (set-up)", who, w->limit_s);

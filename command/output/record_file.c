@@ -86,14 +86,27 @@ tg_status record_file_add(struct record_file *f, json_t *record)
     return status;
 }
 
+/* Whether the file that is open still has its name. */
+static bool has_its_name(const struct record_file *f)
+{
+    const struct outfile_seen now = outfile_see(f->path);
+    return now.regular && now.device == f->opened.device && now.inode == f->opened.inode;
+}
+
 tg_status record_file_open_again(struct record_file *f)
 {
-    if (!f || f->to_stdout || !(f->file || f->closed))
-        return f ? f->status : TG_OK;
+    if (!f || (!f->to_stdout && !f->file && !f->closed))
+        return TG_OK;
+    if (f->to_stdout)
+        return f->status = output_flush(); /* which says why, each time */
+    if (f->file && f->status == TG_OK && (!f->opened.regular || has_its_name(f)))
+        return TG_OK; /* not renamed; the reader of a pipe would take closing it for its end */
     outfile_abandon(f->file);
     f->file = NULL;
     f->closed = true;
-    TG_TRY(check_kind(f->path, f->first, f->what));
+    if (check_kind(f->path, f->first, f->what) != TG_OK)
+        return tg_fail(TG_E_SPEC, "--out %s: the file holds something other than %s", f->path,
+                       f->what);
     TG_TRY(open_file(f, true));
     f->closed = false;
     f->status = TG_OK;

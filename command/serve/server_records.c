@@ -147,8 +147,7 @@ void server_records_tick(struct server_records *r, const tg_server_stats *stats)
         r->lost++;
     } else if (add_again(r, figures(r, "server", stats)) == TG_OK) {
         r->fails = false;
-        console_note("--out: records are written again; %llu were lost",
-                     (unsigned long long)r->lost);
+        console_note("--out: records are written again; lost: %llu", (unsigned long long)r->lost);
     } else {
         r->lost++;
         fail(r);
@@ -157,8 +156,12 @@ void server_records_tick(struct server_records *r, const tg_server_stats *stats)
 
 void server_records_open_again(struct server_records *r)
 {
-    if (r && record_file_open_again(r->file) != TG_OK)
+    if (!r)
+        return;
+    if (record_file_open_again(r->file) != TG_OK)
         fail(r);
+    else if (r->fails)
+        r->again_ns = 0; /* at the next tick */
 }
 
 uint64_t server_records_lost(const struct server_records *r)
@@ -205,8 +208,8 @@ tg_status server_records_close(struct server_records *r, const tg_server_stats *
     else
         record_file_abandon(r->file);
     if (status == TG_OK && r->lost > 0)
-        console_warning("--out: %llu records could not be written, and are lost",
-                        (unsigned long long)r->lost);
+        console_warning("--out: %llu record%s could not be written", (unsigned long long)r->lost,
+                        r->lost == 1 ? "" : "s");
     json_decref(r->start);
     free(r);
     return status;

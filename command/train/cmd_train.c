@@ -381,7 +381,8 @@ static tg_status explain_silence(tg_status status, const struct run_options *o)
 {
     char text[1024];
     const char *link = o->link ? o->link : o->links_of_count > 0 ? o->links_of[0].link : NULL;
-    if (status != TG_E_PEER || !link || !strstr(tg_error(), " nothing for "))
+    if (status != TG_E_PEER || !link || !strstr(tg_error(), " nothing for ") ||
+        strstr(tg_error(), "(set-up)")) /* which does not go over the link */
         return status;
     snprintf(text, sizeof text, "%s", tg_error());
     return tg_fail(status,

@@ -27,15 +27,23 @@ static bool is_gradient(const char *name)
            strcmp(name + len - (sizeof end - 1), end) == 0;
 }
 
+static tg_status look_for_gradients(const char *path, bool *found_p)
+{
+    DIR *d = opendir(path);
+    if (!d)
+        return tg_fail(TG_E_IO, "--dump-gradients %s: cannot list it: %s", path, strerror(errno));
+    *found_p = false;
+    for (struct dirent *e; !*found_p && (e = readdir(d)) != NULL;)
+        *found_p = is_gradient(e->d_name);
+    closedir(d);
+    return TG_OK;
+}
+
 /* Nobody could tell the gradients of two runs in one folder apart. */
 static tg_status check_empty(const char *path)
 {
-    bool found = false;
-    DIR *d = opendir(path);
-    for (struct dirent *e; d && !found && (e = readdir(d)) != NULL;)
-        found = is_gradient(e->d_name);
-    if (d)
-        closedir(d);
+    bool found;
+    TG_TRY(look_for_gradients(path, &found));
     return found ? tg_fail(TG_E_IO,
                            "--dump-gradients %s: it holds gradients of an earlier run: choose "
                            "another folder, or delete them",
@@ -122,6 +130,10 @@ static json_t *describe(const train_gradient *tensor, size_t count)
 static tg_status check_old(const struct dump *d, const json_t *json)
 {
     char path[PATH_MAX];
+    bool found;
+    TG_TRY(look_for_gradients(d->dir, &found));
+    if (!found) /* a list alone describes nothing */
+        return TG_OK;
     (void)snprintf(path, sizeof path, "%s/tensors.json", d->dir);
     json_t *old = json_load_file(path, 0, NULL);
     const bool other = old && !json_equal(old, json);

@@ -122,13 +122,16 @@ class Bench(CliTest):
         names = sorted(os.listdir(self.path("g")))
         self.refused(1, ["--dump-gradients", "it holds gradients of an earlier run: choose another folder, or delete them"],
                      *job, "mlp:hidden=16", "--seed", "2")
-        os.rename(self.path("g/gradient-00000001.npy"), self.path("kept"))
-        other = run(*job, "mlp:hidden=24")
+        save = ["train", *TINY, "--no-eval", "--model", "mlp:hidden=24", "--save", self.path("ck"), "--steps"]
+        self.ok(*save, "1")
+        other = run(*save, "2", "--resume", self.path("ck"), "--dump-gradients", self.path("g"), "--dump-every", "1")
         self.assertEqual(other.returncode, 1)
         self.assertIn("it holds the gradients of another model: choose another folder", other.stderr)
-        os.rename(self.path("kept"), self.path("g/gradient-00000001.npy"))
         with open(self.path("g/gradient-00000001.npy"), "rb") as file:
             self.assertEqual(file.read(), before)
+        self.assertEqual(sorted(os.listdir(self.path("g"))), names)
+        os.remove(self.path("g/gradient-00000001.npy"))  # as the error advises
+        self.assertNotIn("earlier run", run(*job, "mlp:hidden=24").stderr)
         self.assertEqual(sorted(os.listdir(self.path("g"))), names)
 
     def test_dumps_of_a_resumed_run(self):

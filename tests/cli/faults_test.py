@@ -138,6 +138,7 @@ class Faults(CliTest):
             done = mpi_tool.mpirun((2, [*job, *other]))
             self.assertIn(f"telegrad: {words}", done.stderr)
             self.assertNotIn("telegrad: rank 1", done.stderr)
+            self.assertNotIn("interrupted", done.stderr)
 
     @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
     def test_only_some_evaluate(self):
