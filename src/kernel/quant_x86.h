@@ -72,7 +72,7 @@ static inline void random_group(int8_t *codes, const float *x, float factor, int
                                 const tg__philox_keys *keys, uint32_t block)
 {
     const vec scale = vec_splat(factor);
-    const vint low_half = int_splat(0xffff), limit = MM(set1_epi8)((int8_t)levels);
+    const vint low_half = int_splat(0xffff), limit = MM(set1_epi8)((char)levels);
     for (uint32_t begin = 0; begin < 16; begin += WIDTH) {
         vint word[4];
         philox(block + begin, keys, word);

@@ -203,11 +203,14 @@ static void player_end(player *p)
     free(p);
 }
 
-static tg_transport *come_by(const house *h, const slow_link *l)
+/* Not by a copy of the house, which its servers are writing to. */
+static tg_transport *come_by(house *h, const slow_link *l)
 {
-    house by = *h;
-    by.addresses[0] = l->address;
-    return come(&by);
+    const char *direct = h->addresses[0];
+    h->addresses[0] = l->address;
+    tg_transport *t = come(h);
+    h->addresses[0] = direct;
+    return t;
 }
 
 /* A worker's gradient takes longer than the timeouts of the server and of the worker itself. */
