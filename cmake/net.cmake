@@ -35,7 +35,7 @@ foreach(source ${net_tests}) # they see the library from inside, so they link th
     add_executable(${stem} ${source})
     target_link_libraries(${stem} PRIVATE tg_test_libs telegrad_net_static)
     set(labels unit)
-    if(NOT stem MATCHES "^(bad_member|flood)_test$") # long, and threads hardly meet in them
+    if(NOT stem MATCHES "^(bad_member|flood|slow_message)_test$") # long, and threads hardly meet in them
         list(APPEND labels threads)
     endif()
     tg_test(${stem} LABELS ${labels})
