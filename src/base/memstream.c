@@ -2,6 +2,15 @@
 #include "base/mem.h"
 #include <stdlib.h>
 #include <string.h>
+#ifdef __has_feature
+#if __has_feature(memory_sanitizer)
+#include <sanitizer/msan_interface.h>
+#define KNOW_BYTES(bytes, len) __msan_unpoison(bytes, len) /* which the C library has written */
+#endif
+#endif
+#ifndef KNOW_BYTES
+#define KNOW_BYTES(bytes, len) (void)0
+#endif
 
 typedef struct sink {
     char **text_p;
@@ -31,6 +40,7 @@ static ssize_t sink_write(void *to, const char *bytes, size_t len)
     s->failed = s->failed || !make_room(s, s->len + len + 1);
     if (s->failed)
         return 0;
+    KNOW_BYTES(bytes, len);
     if (len > 0) /* musl flushes by writing nothing, from NULL */
         memcpy(s->bytes + s->len, bytes, len);
     s->len += len;
