@@ -2,10 +2,11 @@
 #include "base/mem.h"
 #include <stdlib.h>
 #include <string.h>
+/* MSan does not see what the C library writes into the buffer of a stream. */
 #ifdef __has_feature
 #if __has_feature(memory_sanitizer)
 #include <sanitizer/msan_interface.h>
-#define KNOW_BYTES(bytes, len) __msan_unpoison(bytes, len) /* which the C library has written */
+#define KNOW_BYTES(bytes, len) __msan_unpoison(bytes, len)
 #endif
 #endif
 #ifndef KNOW_BYTES
