@@ -94,7 +94,7 @@ typedef struct tg_session_config {
     uint64_t seed;         /* the same on all ranks */
     uint64_t steps_per_epoch; /* for durations in epochs; 0: unknown */
     /* Longest wait for a message, over TCP for a byte of it (for all of it ten times that); 0:
-     * 60,000. The error may come 3/4 of it later (at most 2 s), after others say whom they blame. */
+     * 60,000. The error may come 3/4 of it later (2 s at most): others first say whom they blame */
     int64_t timeout_ms;
     tg_driver driver;
     tg_nonfinite on_nonfinite;
