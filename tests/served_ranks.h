@@ -26,6 +26,7 @@ typedef struct served_job {
     void (*be_rank)(tg_transport *t, void *arg);  /* the work of a rank */
     void (*be_inner)(tg_transport *t, void *arg); /* the same on the transport below, if not NULL */
     void *arg;
+    void (*look)(const tg_server *s); /* at a server that has run; NULL: nobody looks */
     served_one rank[SERVED_MOST], server[SERVED_MOST];
 } served_job;
 
@@ -67,6 +68,8 @@ static inline void *served_be_server(void *one)
         snprintf(o->error, sizeof o->error, "%s", tg_error());
     o->stats.struct_size = sizeof o->stats;
     assert_int_equal(tg_server_get_stats(s, &o->stats), TG_OK);
+    if (o->job->look != NULL)
+        o->job->look(s);
     tg_server_destroy(s);
     tg_transport_destroy(o->inner);
     return NULL;

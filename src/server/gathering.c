@@ -130,6 +130,7 @@ tg_status tg__gathering_add(tg__gathering *g, tg__store *store, int ranks, int r
         return tg_fail(TG_E_MISMATCH, "another coding of answers than that of other ranks");
     g->rank[rank].msg = msg;
     g->rank[rank].len = frame_len;
+    g->rank[rank].whole = TG__ENVELOPE_BYTES + len;
     g->rank[rank].flagged = (flags & TG__FLAG_NONFINITE) != 0;
     g->flags |= flags;
     advance(g, store, ranks);

@@ -12,6 +12,7 @@
 typedef struct tg__pushed {
     uint8_t *msg; /* from the store; NULL: not here yet, or already added to the sum */
     size_t len;   /* bytes of the frame in it */
+    size_t whole; /* bytes of the message */
     tg_request answer;
     bool open;    /* the answer is being sent to the rank */
     bool flagged; /* the message has the flag NONFINITE */

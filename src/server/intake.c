@@ -372,7 +372,7 @@ static tg_status take(tg_server *s, int rank)
     if (g->only < 0) {
         in->held += in->said.len;
         for (int summed = from; summed < g->next; summed++)
-            s->in[summed].held -= TG__ENVELOPE_BYTES + TG__STAR_HEAD + g->rank[summed].len;
+            s->in[summed].held -= g->rank[summed].whole;
     }
     for (int other = 0; g->next < s->ranks && other < s->ranks; other++)
         if (tg__has_left(s, other))
