@@ -243,12 +243,13 @@ static tg_status go_back(tg_session *s, const char *dir)
     TG_TRY(common_step(all, size, &step, &lacks));
     if (step == s->from.step)
         return TG_OK;
-    for (lacks = 0; has_step(&all[lacks], s->from.newest);)
+    for (lacks = 0; lacks < size && has_step(&all[lacks], s->from.newest);)
         lacks++;
-    tg_log(TG_LOG_WARN,
-           "%s: its checkpoint of step %llu is skipped, because rank %d lacks it; the newest one "
-           "that all ranks have is of step %llu",
-           dir, (unsigned long long)s->from.newest, lacks, (unsigned long long)step);
+    if (lacks < size) /* else a newer one was saved after this rank had looked */
+        tg_log(TG_LOG_WARN,
+               "%s: its checkpoint of step %llu is skipped, because rank %d lacks it; the newest "
+               "one that all ranks have is of step %llu",
+               dir, (unsigned long long)s->from.newest, lacks, (unsigned long long)step);
     return look_back(s, dir, step);
 }
 
