@@ -53,6 +53,9 @@ static double number(const json_t *record, const char *name)
     return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
+/* The largest value that is drawn: axes of differences stay finite. */
+#define MOST 1e300
+
 /* Check that every value to be drawn is a number, or null. */
 static tg_status check_numbers(const place *at, const json_t *record, const char *const *names,
                                size_t count)
@@ -63,6 +66,9 @@ static tg_status check_numbers(const place *at, const json_t *record, const char
             return tg_fail(TG_E_CORRUPT,
                            "%s:%zu: \"%s\" is not a number: allowed: a number or null", at->path,
                            at->line, names[i]);
+        if (fabs(json_number_value(value)) > MOST)
+            return tg_fail(TG_E_CORRUPT, "%s:%zu: \"%s\" is %g: allowed: -%g to %g", at->path,
+                           at->line, names[i], json_number_value(value), MOST, MOST);
     }
     return TG_OK;
 }

@@ -79,6 +79,8 @@ static void test_refused(void **state)
             ":2: \"loss\" is not a number");
     refused(START "{\"type\":\"epoch\",\"step\":1,\"test_loss\":true}\n",
             ":2: \"test_loss\" is not a number");
+    refused(START "{\"type\":\"epoch\",\"step\":1,\"train_loss\":-1e308}\n",
+            ":2: \"train_loss\" is -1e+308: allowed: -1e+300 to 1e+300");
     refused("hello\n", ":1: ");
     refused("[1]\n", ":1: no JSON object");
     refused("{\"a\":1}\n", ":1: no \"type\"");
