@@ -2,8 +2,9 @@
  *
  *     FAILING_IO=fsync:5:step-000000000004.tmp/rank    CALL:ERRNO:PART, part of the path
  *
- * CALL is write, fsync, close, rename or mkdir; for rename either path may match. With
+ * CALL is write, fsync, close, rename, mkdir or readdir; for rename either path may match. With
  * FAILING_IO_AFTER=N the first N of these calls succeed. */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -104,4 +105,15 @@ EXPORT int mkdir(const char *path, mode_t mode)
     const int error = failure("mkdir", path);
     behind("mkdir", &next);
     return error ? fail_with(error) : next(path, mode);
+}
+
+EXPORT struct dirent *readdir(DIR *dir)
+{
+    struct dirent *(*next)(DIR *);
+    const int error = failure_of("readdir", dirfd(dir));
+    behind("readdir", &next);
+    if (!error)
+        return next(dir);
+    errno = error;
+    return NULL;
 }

@@ -33,10 +33,14 @@ static tg_status look_for_gradients(const char *path, bool *found_p)
     if (!d)
         return tg_fail(TG_E_IO, "--dump-gradients %s: cannot list it: %s", path, strerror(errno));
     *found_p = false;
+    errno = 0;
     for (struct dirent *e; !*found_p && (e = readdir(d)) != NULL;)
         *found_p = is_gradient(e->d_name);
+    const int error = errno;
     closedir(d);
-    return TG_OK;
+    return error == 0
+               ? TG_OK
+               : tg_fail(TG_E_IO, "--dump-gradients %s: cannot list it: %s", path, strerror(error));
 }
 
 /* Nobody could tell the gradients of two runs in one folder apart. */

@@ -71,7 +71,7 @@ static tg_status look(tg__journal *j, uint64_t below, bool *found_p)
     DIR *d = opendir(j->dir);
     if (d == NULL)
         return tg_fail(TG_E_IO, "cannot read folder %s: %s", j->dir, strerror(errno));
-    for (const struct dirent *e; (e = readdir(d)) != NULL;) {
+    for (const struct dirent *e; errno = 0, (e = readdir(d)) != NULL;) {
         uint64_t number;
         const bool snapshot = read_name(e->d_name, "state", ".tg", &number);
         if (!snapshot && !read_name(e->d_name, "log", "", &number)) {
@@ -88,7 +88,10 @@ static tg_status look(tg__journal *j, uint64_t below, bool *found_p)
             j->number = number;
         }
     }
+    const int error = errno;
     closedir(d);
+    if (found_p != NULL && error != 0) /* else a journal would be taken for none, or an older one */
+        return tg_fail(TG_E_IO, "cannot read folder %s: %s", j->dir, strerror(error));
     if (found_p != NULL && logs && !*found_p)
         return tg_fail(TG_E_CORRUPT, "journal %s has a log, but not the snapshot that it follows",
                        j->dir);

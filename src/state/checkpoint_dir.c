@@ -132,7 +132,7 @@ static tg_status look(const char *dir, found *f_p)
     if (!d)
         return tg_fail(TG_E_IO, "cannot open checkpoint folder %s: %s", dir, strerror(errno));
     found f = {0};
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+    for (struct dirent *e; errno = 0, (e = readdir(d)) != NULL;) {
         uint64_t step = 0;
         kind what = parse_name(e->d_name, &step);
         if (what == DONE && tg__ckpt_is_committed(dir, step)) {
@@ -146,7 +146,10 @@ static tg_status look(const char *dir, found *f_p)
             snprintf(f.example, sizeof f.example, "%s", e->d_name);
         }
     }
+    const int error = errno;
     closedir(d);
+    if (error != 0) /* a part of the list is not all of it */
+        return tg_fail(TG_E_IO, "cannot read checkpoint folder %s: %s", dir, strerror(error));
     *f_p = f;
     return TG_OK;
 }
@@ -360,10 +363,12 @@ static tg_status remove_strays(const char *tmp, int ranks, const int *writers, i
     DIR *d = opendir(tmp);
     if (!d)
         return tg_fail(TG_E_IO, "cannot open checkpoint folder %s: %s", tmp, strerror(errno));
-    for (struct dirent *e; status == TG_OK && (e = readdir(d)) != NULL;)
+    for (struct dirent *e; status == TG_OK && (errno = 0, (e = readdir(d)) != NULL);)
         if (is_stray(e->d_name, ranks, writers, writer) && unlinkat(dirfd(d), e->d_name, 0) != 0)
             status = tg_fail(TG_E_IO, "cannot remove %s/%s, which an unfinished save left: %s", tmp,
                              e->d_name, strerror(errno));
+    if (status == TG_OK && errno != 0)
+        status = tg_fail(TG_E_IO, "cannot read checkpoint folder %s: %s", tmp, strerror(errno));
     closedir(d);
     return status;
 }

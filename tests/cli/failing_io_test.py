@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 import unittest
+import net_tool
 from cli_tool import CliTest, TELEGRAD, TINY, records, run
 from same_hash_test import params_hash
 
@@ -111,6 +112,15 @@ class FailingIo(CliTest):
                 folder = self.path(call)
                 self.fails(call, error, "gradient-0", *JOB, "--steps", "2", "--dump-gradients", folder, words=["gradient-0"])
                 self.assertEqual(os.listdir(folder), ["tensors.json"])
+
+    def test_folders_that_cannot_be_listed(self):
+        """A part of a list is not taken for all of it: an older checkpoint would be resumed, a journal begun anew."""
+        folder, journal = self.path("saved"), self.path("journal")
+        self.ok(*JOB, "--steps", "2", "--save", folder)
+        self.fails("readdir", errno.EIO, "/saved", *JOB, "--steps", "4", "--resume", folder, words=[folder])
+        self.fails("readdir", errno.EIO, "/journal", "serve", "--listen", f"tcp://127.0.0.1:{net_tool.free_port()}", "--insecure",
+                   "--journal", journal, words=[journal])
+        self.fails("readdir", errno.EIO, "/gradients", *JOB, "--steps", "2", "--dump-gradients", self.path("gradients"))
 
     def test_records(self):
         path = self.path("runs.jsonl")
