@@ -1,13 +1,13 @@
 """The hook for FSDP2 (fully_shard): means between replicas, each of which is sharded over its own ranks."""
 import weakref
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 import torch
 import torch.distributed
 import telegrad
 from telegrad import _c
 from telegrad._checks import check_settings, check_text
-from telegrad._errors import MismatchError, NonFiniteError, StateError, UnsupportedError, check
+from telegrad._errors import MismatchError, NonFiniteError, UnsupportedError, check
 from telegrad._network import check_network
 from telegrad._parts import VERSION, Kept, Methods, Part, check_parameter, check_scaler, cut, inherited, ratio_of, sent_by
 

@@ -5,7 +5,7 @@ import re
 import signal
 import time
 import unittest
-from cli_tool import CliTest, TINY, last_run, records, run, start
+from cli_tool import CliTest, TINY, last_run, records, start
 
 
 class Interrupt(CliTest):

@@ -1,6 +1,5 @@
 """Training by simulated time: the same bits as by the real clock, times that can be worked out by hand, the same records
 from run to run on whatever cores."""
-import os
 import re
 import subprocess
 import unittest

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import os
 import signal
-import sys
 import time
 import warnings
 

@@ -5,7 +5,7 @@ import pickle
 import unittest
 
 import ranks
-from local_models import adamw, batch, Fixed, made, plain, train, values, weights
+from local_models import adamw, batch, Fixed, made, train, values, weights
 import torch
 import telegrad
 from telegrad.torch import Local

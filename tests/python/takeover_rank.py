@@ -6,7 +6,7 @@ import sys
 import torch
 import torch.distributed as dist
 
-from ddp_rank import RANK, SIZE, WHAT, begin, digest, loss_of, model, train
+from ddp_rank import RANK, SIZE, WHAT, begin, digest, model, train
 import telegrad.torch
 
 FOLDER = pathlib.Path(sys.argv[5])
