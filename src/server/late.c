@@ -57,9 +57,11 @@ tg_status tg__rounds_expire(tg_server *s)
     TG_TRY(tg__rounds_advance(s)); /* what expires meanwhile is seen in the next turn */
     tg__note_work(s, now);
     s->expires_ns = INT64_MAX;
-    for (const tg__round *round = s->rounds; round != NULL; round = round->next)
-        if (round->from_ns + s->deadline_ns > now)
-            s->expires_ns = TG__MIN(s->expires_ns, round->from_ns + s->deadline_ns);
+    for (const tg__round *round = s->rounds; round != NULL; round = round->next) {
+        const int64_t expires_ns = tg__time_after(round->from_ns, s->deadline_ns);
+        if (expires_ns > now)
+            s->expires_ns = TG__MIN(s->expires_ns, expires_ns);
+    }
     return TG_OK;
 }
 
@@ -158,7 +160,7 @@ int tg__late_absent(const tg_server *s, int64_t now, int64_t *due_ns_p)
             continue;
         if (now - in->heard_ns >= s->timeout_ns)
             return rank;
-        *due_ns_p = TG__MIN(*due_ns_p, in->heard_ns + s->timeout_ns);
+        *due_ns_p = TG__MIN(*due_ns_p, tg__time_after(in->heard_ns, s->timeout_ns));
     }
     return -1;
 }

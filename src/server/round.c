@@ -254,7 +254,7 @@ tg_status tg__rounds_add(tg_server *s, tg__gathering *g)
         round->n = g->n;
         round->slice = g->id.slice;
         round->from_ns = tg_now_ns(s->t->clock);
-        s->expires_ns = TG__MIN(s->expires_ns, round->from_ns + s->deadline_ns);
+        s->expires_ns = TG__MIN(s->expires_ns, tg__time_after(round->from_ns, s->deadline_ns));
         round->next = s->rounds;
         s->rounds = round;
     }

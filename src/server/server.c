@@ -68,7 +68,7 @@ static tg_status check_late(tg_server *s, int64_t now, int64_t *due_ns_p)
             *due_ns_p = now;
             return tg__rounds_pass(s, rank);
         }
-        *due_ns_p = TG__MIN(*due_ns_p, since + s->timeout_ns);
+        *due_ns_p = TG__MIN(*due_ns_p, tg__time_after(since, s->timeout_ns));
     }
     const int absent = tg__late_absent(s, now, due_ns_p);
     if (absent >= 0) {

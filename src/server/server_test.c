@@ -9,6 +9,7 @@
 #include "telegrad/reducer.h"
 #include "transport/worker.h"
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -26,6 +27,7 @@ typedef struct play {
     int steps, odd_steps; /* of all ranks, and of rank 1 */
     bool silent;          /* then rank 1 stays without a word, otherwise it leaves */
     bool nan;             /* rank 1's last gradient */
+    bool late;            /* rank 1's first gradient: others wait for it */
     int64_t timeout_ms;   /* of ranks */
     _Atomic int over;     /* ranks that are */
 } play;
@@ -40,6 +42,8 @@ static tg_status train(play *p, tg_transport *t)
     float g[N], mean[N];
     TG_TRY(tg_reducer_create(p->method != NULL ? p->method : fallback, t, N, &config, &r));
     tg_status status = TG_OK;
+    if (p->late && t->rank == 1)
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
     for (int step = 0; step < steps && status == TG_OK; step++) {
         for (int i = 0; i < N; i++)
             g[i] = (float)(i % 7 + t->rank + step);
@@ -138,6 +142,41 @@ static void falls_silent(void **state)
     expect_server(&job.server[0], TG_E_PEER, "rank 1 sent nothing for ");
     expect(&p.rank[0], TG_E_PEER, "because of rank 1");
     expect(&p.rank[2], TG_E_PEER, "because of rank 1");
+}
+
+static const tg_transport_ops *usual;
+static tg_transport_ops watched;
+static atomic_bool polls, polls_past;
+
+static tg_status watch_poll(tg_transport *t, int64_t deadline_ns)
+{
+    atomic_store(&polls, true);
+    if (deadline_ns < 0)
+        atomic_store(&polls_past, true);
+    return usual->poll(t, deadline_ns);
+}
+
+static tg_transport *watch(tg_transport *t)
+{
+    usual = t->ops;
+    watched = *usual;
+    watched.poll = watch_poll;
+    t->ops = &watched;
+    return t;
+}
+
+/* The longest timeout is over at the end of time, not in the past: the server would not sleep. */
+static void sleeps_with_the_longest_timeout(void **state)
+{
+    (void)state;
+    play p = {.steps = 2, .odd_steps = 2, .late = true, .timeout_ms = 20000};
+    served_job job = {
+        .ranks = P, .servers = 1, .timeout_ms = INT64_MAX / 1000000, .be_rank = be_rank, .arg = &p};
+    served_wrap_server = watch;
+    served_run(&job);
+    served_wrap_server = NULL;
+    assert_int_equal(job.server[0].status, TG_OK);
+    assert_true(atomic_load(&polls) && !atomic_load(&polls_past));
 }
 
 static void what_servers_cannot_do_is_refused(void **state)
@@ -342,6 +381,7 @@ int main(void)
         cmocka_unit_test(nonfinite_gradients_are_refused_by_all),
         cmocka_unit_test(leaves_too_early),
         cmocka_unit_test(falls_silent),
+        cmocka_unit_test(sleeps_with_the_longest_timeout),
         cmocka_unit_test(what_servers_cannot_do_is_refused),
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(arguments_are_checked),
