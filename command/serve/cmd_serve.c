@@ -13,6 +13,7 @@
 #include "command/output/stop.h"
 #include "command/serve/metrics.h"
 #include "command/serve/monitor.h"
+#include "command/serve/replay_progress.h"
 #include "command/serve/serve_check.h"
 #include "command/serve/server_records.h"
 #include "telegrad/clock.h"
@@ -38,6 +39,7 @@ struct command {
     tg_server *server;
     struct monitor *monitor;
     struct server_records *records;
+    struct replay_progress replay;
     int64_t begin_ns, told_ns;
     uint64_t told_answers, seen_answers;
     unsigned hangups; /* seen so far */
@@ -267,6 +269,15 @@ static void on_server_event(void *arg, const tg_server_event *event)
     server_events_of_server(c->events, event);
 }
 
+/* The server reads its journal. */
+static void on_replay(void *arg, uint64_t bytes, uint64_t all)
+{
+    struct command *c = arg;
+    const char *starts = replay_progress_step(&c->replay, bytes, all);
+    if (starts && c->monitor)
+        monitor_step(c->monitor, starts, write_metrics, c);
+}
+
 /* On a terminal each second; elsewhere each minute, if anything has come. */
 static void tell_state(struct command *c, const tg_server_stats *s)
 {
@@ -297,7 +308,7 @@ static const tg_keys *tick(void *arg)
             server_records_tick(c->records, &s);
     }
     if (c->monitor)
-        monitor_step(c->monitor, write_metrics, c);
+        monitor_step(c->monitor, NULL, write_metrics, c);
     if (c->hangups != tcp_join_hangups()) { /* the file of the records may have been renamed */
         c->hangups = tcp_join_hangups();
         server_records_open_again(c->records);
@@ -367,9 +378,12 @@ static tg_status serve(struct command *c, tg_transport *t)
                                      .min_workers = (int64_t)c->min,
                                      .deadline_ms = (int64_t)(c->deadline_ns / 1e6),
                                      .on_event = on_server_event,
-                                     .on_event_arg = c};
+                                     .on_event_arg = c,
+                                     .on_replay = on_replay,
+                                     .on_replay_arg = c};
     tg_server_stats s = {.struct_size = sizeof s};
     tg_status status = tg_server_create(t, 1, &config, &c->server);
+    console_status("");
     if (status == TG_E_STOPPED) { /* while it read its journal: as asked */
         console_note("%s", tg_error());
         return output_flush();

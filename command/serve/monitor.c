@@ -124,16 +124,24 @@ static bool is_path(const char *at, const char *path)
     return strncmp(at, path, len) == 0 && (at[len] == ' ' || at[len] == '?');
 }
 
+struct pages { /* as for monitor_step */
+    const char *starts;
+    void (*write)(void *arg, FILE *f);
+    void *arg;
+};
+
 /* The body for a path. NULL: there is no such page, or no memory. */
-static char *body_of(const char *path, void (*write)(void *arg, FILE *f), void *arg, size_t *len_p)
+static char *body_of(const char *path, const struct pages *p, size_t *len_p)
 {
     char *body = NULL;
     const bool metrics = is_path(path, "/metrics"), health = is_path(path, "/healthz");
     FILE *f = metrics || health ? open_memstream(&body, len_p) : NULL;
     if (!f)
         return NULL;
-    if (metrics)
-        write(arg, f);
+    if (p->starts)
+        fprintf(f, "%s\n", p->starts);
+    else if (metrics)
+        p->write(p->arg, f);
     else
         fputs("ok\n", f);
     if (fclose(f) == 0)
@@ -142,7 +150,7 @@ static char *body_of(const char *path, void (*write)(void *arg, FILE *f), void *
     return NULL;
 }
 
-static void answer(struct call *c, void (*write)(void *arg, FILE *f), void *arg)
+static void answer(struct call *c, const struct pages *p)
 {
     static const char text[] = "text/plain; charset=utf-8";
     static const char none[] = "telegrad serve has /metrics and /healthz\n";
@@ -154,8 +162,9 @@ static void answer(struct call *c, void (*write)(void *arg, FILE *f), void *arg)
     char *body = NULL;
     if (!head && strncmp(c->request, "GET ", 4) != 0)
         write_answer(f, "405 Method Not Allowed", text, none, sizeof none - 1, false);
-    else if ((body = body_of(c->request + (head ? 5 : 4), write, arg, &len)))
-        write_answer(f, "200 OK", "text/plain; version=0.0.4; charset=utf-8", body, len, head);
+    else if ((body = body_of(c->request + (head ? 5 : 4), p, &len)))
+        write_answer(f, p->starts ? "503 Service Unavailable" : "200 OK",
+                     "text/plain; version=0.0.4; charset=utf-8", body, len, head);
     else
         write_answer(f, "404 Not Found", text, none, sizeof none - 1, head);
     free(body);
@@ -166,7 +175,7 @@ static void answer(struct call *c, void (*write)(void *arg, FILE *f), void *arg)
 }
 
 /* Returns false if the call is over. */
-static bool step(struct call *c, void (*write)(void *arg, FILE *f), void *arg)
+static bool step(struct call *c, const struct pages *p)
 {
     while (!c->answer) {
         const ssize_t n = recv(c->fd, c->request + c->len, REQUEST - c->len, 0);
@@ -181,7 +190,7 @@ static bool step(struct call *c, void (*write)(void *arg, FILE *f), void *arg)
                 return false;
             continue;
         }
-        answer(c, write, arg);
+        answer(c, p);
         if (!c->answer)
             return false;
     }
@@ -212,11 +221,13 @@ static struct call *place(struct monitor *s)
     return oldest;
 }
 
-void monitor_step(struct monitor *s, void (*write)(void *arg, FILE *f), void *arg)
+void monitor_step(struct monitor *s, const char *starts, void (*write)(void *arg, FILE *f),
+                  void *arg)
 {
+    const struct pages p = {starts, write, arg};
     for (int i = 0; i < CALLS; i++) {
         struct call *c = &s->call[i];
-        if (c->fd >= 0 && (!step(c, write, arg) || tg_now_ns(tg_clock_monotonic()) > c->until_ns))
+        if (c->fd >= 0 && (!step(c, &p) || tg_now_ns(tg_clock_monotonic()) > c->until_ns))
             end_call(c);
     }
     for (int i = 0; i < BACKLOG; i++) { /* silent calls do not hold up others */
@@ -227,7 +238,7 @@ void monitor_step(struct monitor *s, void (*write)(void *arg, FILE *f), void *ar
         end_call(c);
         c->fd = fd;
         c->until_ns = tg_now_ns(tg_clock_monotonic()) + PATIENCE_NS;
-        if (!step(c, write, arg))
+        if (!step(c, &p))
             end_call(c);
     }
 }

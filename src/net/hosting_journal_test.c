@@ -131,7 +131,18 @@ static void test_compensated(void **state)
     }
 }
 
-/* A server that is asked to stop while it reads its journal leaves it as it is. */
+static uint64_t replays, replayed;
+
+static void on_replay(void *arg, uint64_t bytes, uint64_t all)
+{
+    assert_int_equal(all, *(const long *)arg);
+    assert_true(replayed < bytes && bytes <= all);
+    replayed = bytes;
+    replays++;
+}
+
+/* A server that is asked to stop while it reads its journal leaves it as it is; it tells how far it
+ * is. */
 static void test_stopped(void **state)
 {
     static const volatile sig_atomic_t stop = 1;
@@ -147,15 +158,21 @@ static void test_stopped(void **state)
     spend_all(h, NULL, 0, 1);
     look(h, w);
     shell("cp -r '%s' '%s'", folder, copy); /* as if it was killed now */
-    const long before = log_bytes(copy);
-    const tg_server_config c = {.struct_size = sizeof c,
-                                .stop = &stop,
-                                .mode = h->mode,
-                                .optimizer = h->optimizer,
-                                .journal = copy};
+    long before = log_bytes(copy);
+    tg_server_config c = {.struct_size = sizeof c,
+                          .stop = &stop,
+                          .mode = h->mode,
+                          .optimizer = h->optimizer,
+                          .journal = copy,
+                          .on_replay = on_replay,
+                          .on_replay_arg = &before};
     assert_int_equal(try_server(&c), TG_E_STOPPED);
+    assert_int_equal(replays, 0);
     assert_non_null(strstr(tg_error(), "asked to stop while it read its journal"));
     assert_int_equal(log_bytes(copy), before);
+    c.stop = NULL;
+    assert_int_equal(try_server(&c), TG_OK);
+    assert_true(replays > 10 && replayed == (uint64_t)before);
     *after = (house){.shards = 1, .mode = h->mode, .optimizer = h->optimizer, .journal = copy};
     house_open(after);
     look(after, w + TOKENS);

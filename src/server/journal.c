@@ -379,18 +379,21 @@ static bool next_record(const tg__file *f, const uint8_t *bytes, size_t *at_p,
 }
 
 /* Bodies are not aligned in the log, but messages must be, so copy them. */
-static tg_status
-replay_all(const tg__file *f, const uint8_t *bytes, size_t *at_p, uint64_t *records_p,
-           tg_status (*replay)(void *arg, const tg__journal_record *record, const uint8_t *body),
-           void *arg)
+static tg_status replay_all(tg__journal *j, const tg__file *f, const uint8_t *bytes, size_t *at_p,
+                            uint64_t *records_p,
+                            tg_status (*replay)(void *arg, const tg__journal_record *record,
+                                                const uint8_t *body),
+                            void *arg)
 {
     TG__FREED uint8_t *body = NULL;
     size_t room = 0;
     const char *why;
     tg__journal_record record;
+    j->to_read = f->len;
     for (size_t at = *at_p; next_record(f, bytes, at_p, &record, &why); at = *at_p) {
         TG_TRY(tg__grow(&body, &room, (size_t)record.len + 1, 1, "a record"));
         memcpy(body, bytes + at + RECORD_HEAD, (size_t)record.len);
+        j->read = *at_p;
         const tg_status status = replay(arg, &record, body);
         if (status != TG_OK)
             return tg_fail(status, "journal %s, record at byte %zu: %s", f->path, at, tg_error());
@@ -423,7 +426,7 @@ tg_status tg__journal_replay(tg__journal *j,
     if (status == TG_OK)
         status = check_head(&f, bytes);
     if (status == TG_OK)
-        status = replay_all(&f, bytes, &at, &records, replay, arg);
+        status = replay_all(j, &f, bytes, &at, &records, replay, arg);
     tg__file_close(&f);
     TG_TRY(status);
     if (at < f.len)

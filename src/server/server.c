@@ -275,6 +275,8 @@ static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_ser
     s->stop = c->stop;
     s->on_event = c->on_event;
     s->on_event_arg = c->on_event_arg;
+    s->on_replay = c->on_replay;
+    s->on_replay_arg = c->on_replay_arg;
     s->released = true;
     s->culprit = -1;
     s->hosts = TG_HAS(tg_transport_ops, t->ops, drop) && t->ops->drop != NULL;

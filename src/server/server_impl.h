@@ -89,6 +89,8 @@ struct tg_server {
     tg_server_stats stats;
     void (*on_event)(void *arg, const tg_server_event *event);
     void *on_event_arg;
+    void (*on_replay)(void *arg, uint64_t bytes, uint64_t all);
+    void *on_replay_arg;
     int culprit; /* after an error: the rank to blame; -1: the sender of the message */
     bool ran;
     bool failed, released; /* it has left its transport; that no longer uses posted memory */

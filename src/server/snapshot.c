@@ -238,6 +238,8 @@ static tg_status replay(void *arg, const tg__journal_record *record, const uint8
     tg_server *s = arg;
     if (s->stop != NULL && *s->stop)
         return tg_fail(TG_E_STOPPED, "asked to stop");
+    if (s->on_replay != NULL)
+        s->on_replay(s->on_replay_arg, s->journal.read, s->journal.to_read);
     if (record->rank >= (uint32_t)s->ranks)
         return tg_fail(TG_E_MISMATCH, "of worker %u: this server is for %d worker%s", record->rank,
                        s->ranks, s->ranks == 1 ? "" : "s");

@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 import unittest
+import urllib.error
 import urllib.request
 import net_tool
 from cli_tool import run
@@ -144,6 +145,38 @@ class Watch(ServeTest):
         with open(self.path("server.html"), encoding="utf-8") as file:
             page = json.loads(re.search(r'<script[^>]*id="?records"?[^>]*>(.*?)</script>', file.read(), re.S).group(1))
         self.assertEqual([event["event"] for event in page["runs"][0]["events"]], [event["event"] for event in events] + ["ended"])
+
+    def test_replay(self):
+        """A server that reads its journal says how far it is to those who ask, and is not healthy until then."""
+        port = free_port()
+        options = ["--listen", self.meeting, "--insecure", "--journal", self.path("journal"), "--status", f":{port}"]
+        server = self.told(self.start("serve", *options), "listens at")
+        self.fine(self.start("train", "--server", self.meeting, "--insecure", "--model", "mlp:hidden=512", *MLP[2:], "--batch", "4",
+                             "--steps", "150", "--no-eval"))
+        told = []
+        for page in ("healthz", "metrics") * 5:  # the first request may come too late
+            server.kill()
+            net_tool.Done(server)
+            server = self.start("serve", *options)
+            end = time.time() + 60
+            while True:
+                try:
+                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=20) as answer:
+                        answer.read()
+                        break
+                except urllib.error.HTTPError as answer:
+                    self.assertEqual(answer.code, 503)
+                    told.append((page, answer.read().decode()))
+                except OSError:  # not listening yet
+                    self.assertLess(time.time(), end)
+            self.told(server, "listens at")
+            if {page for page, _ in told} == {"healthz", "metrics"}:
+                break
+        else:
+            self.fail(told)
+        for _, text in told:
+            self.assertRegex(text, r"^replaying the journal: \d+ % of \d.* MB(, .* left)?\n$")
+        self.assertNotIn("replaying", self.ends(server))  # it does not take long enough
 
     def test_silent_calls(self):
         """As many as there are places for do not hold up another one: the oldest of them is closed."""
