@@ -238,13 +238,15 @@ tg_status tcp_join(const struct net_options *o, const char *job, int rank, doubl
 
 /* ---- servers --------------------------------------------------------------------------------- */
 
-/* Cut a list with commas in place. Returns how many parts; text stays valid. */
+/* Cut a list with commas in place; only the first TG_SERVERS_MAX parts are kept. Returns how many it
+ * has; text stays valid. */
 static int cut(char *text, const char *part[TG_SERVERS_MAX])
 {
     int count = 0;
-    for (char *at = text; at && count < TG_SERVERS_MAX; count++) {
+    for (char *at = text; at; count++) {
         char *comma = strchr(at, ',');
-        part[count] = at;
+        if (count < TG_SERVERS_MAX)
+            part[count] = at;
         if (comma)
             *comma++ = '\0';
         at = comma;
@@ -265,6 +267,9 @@ static tg_status attach(const struct net_options *o, char *servers, char *keys,
                        "--server-key with %d key%s and --server with %d address%s: give "
                        "each server its key, in the same order",
                        count, count == 1 ? "" : "s", config->count, config->count == 1 ? "" : "es");
+    if (count > TG_SERVERS_MAX)
+        return tg_fail(TG_E_SPEC, "--server with %d addresses: allowed: at most %d", count,
+                       TG_SERVERS_MAX);
     for (int q = 0; keys && q < count; q++)
         if (tg_key_fingerprint(key[q], unused) != TG_OK)
             return tg_fail(TG_E_SPEC, "--server-key %s", tg_error());

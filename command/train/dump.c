@@ -33,8 +33,7 @@ static tg_status look_for_gradients(const char *path, bool *found_p)
     if (!d)
         return tg_fail(TG_E_IO, "--dump-gradients %s: cannot list it: %s", path, strerror(errno));
     *found_p = false;
-    errno = 0;
-    for (struct dirent *e; !*found_p && (e = readdir(d)) != NULL;)
+    for (struct dirent *e; errno = 0, !*found_p && (e = readdir(d)) != NULL;)
         *found_p = is_gradient(e->d_name);
     const int error = errno;
     closedir(d);

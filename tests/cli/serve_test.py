@@ -379,6 +379,7 @@ BAD_WORKERS = [
     (["--server", "tcp://h:1", "--insecure", "--method", "dct"], "this method does not have exchange=star"),
     (["--server", "tcp://h:1", "--insecure", "--link", "1gbit"], "--server and --link cannot be combined"),
     (["--server-key", "tgk1:x"], "--server-key requires --server"),
+    (["--server", ",".join(["tcp://h:1"] * 257), "--insecure"], "--server with 257 addresses: allowed: at most 256"),
     (["--anew"], "--anew requires --server"),
 ]
 
