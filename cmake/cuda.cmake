@@ -128,7 +128,7 @@ set_source_files_properties(${cuda_kernels} PROPERTIES LANGUAGE CXX)
 add_library(telegrad_cuda_emulated STATIC ${cuda_kernels} tests/cuda/emulated_cuda.cc tests/cuda/emulated_runtime.cc $<TARGET_OBJECTS:tg_cuda_emulated_host>)
 set_target_properties(telegrad_cuda_emulated PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
 target_compile_definitions(telegrad_cuda_emulated PRIVATE TG__CUDA_EMULATED=1)
-target_compile_options(telegrad_cuda_emulated PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-unknown-pragmas;-ffp-contract=off;-O2>)
+target_compile_options(telegrad_cuda_emulated PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-unknown-pragmas;${TG_SAME_BITS};-O2>)
 target_include_directories(telegrad_cuda_emulated PRIVATE cuda tests/cuda src include)
 target_link_libraries(telegrad_cuda_emulated PUBLIC telegrad_static)
 

@@ -51,11 +51,15 @@ if(TG_TESTS STREQUAL "AUTO" OR TG_TESTS)
     endif()
 endif()
 
+# What a distribution sets for all of its packages (-Ofast, -ffast-math) must not change bits: these come after it. In gcc before 13 and
+# in clang a library linked with -ffast-math also changes the floats of every program that loads it.
+set(TG_SAME_BITS -fno-fast-math -ffp-contract=off)
 add_library(tg_options INTERFACE)
 target_compile_definitions(tg_options INTERFACE _GNU_SOURCE)
 target_compile_options(tg_options INTERFACE
     -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wvla -Wmissing-prototypes -Wstrict-prototypes
-    -Wundef -ffp-contract=off -fno-math-errno)
+    -Wundef ${TG_SAME_BITS} -fno-math-errno)
+target_link_options(tg_options INTERFACE -fno-fast-math)
 target_include_directories(tg_options INTERFACE ${PROJECT_SOURCE_DIR}/include)
 if(TG_WERROR)
     target_compile_options(tg_options INTERFACE -Werror)

@@ -3,10 +3,16 @@
 #define TG_BASE_MEM_H
 
 #include "telegrad/tools.h"
+#include <float.h>
 
 /* Frames, weights files and sums within frames are little-endian and used in place. */
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "telegrad supports little-endian machines only"
+#endif
+
+/* Ranks must get the same bits, however each of them was compiled. 16 concerns _Float16 only. */
+#if defined __FAST_MATH__ || (FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16)
+#error "telegrad needs floats as IEEE 754 has them: without -ffast-math, and not in x87 registers"
 #endif
 
 #define TG__MIN(a, b) ((a) < (b) ? (a) : (b))
