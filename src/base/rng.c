@@ -5,6 +5,7 @@
  * The key of a stream, from its five fields:
  *   a = philox(counter (step_lo, step_hi, purpose, rank), key (seed_lo, seed_hi))
  *   b = philox(counter (a2, a3, tensor, 1), key (a0, a1)),  stream key = (b0, b1). */
+#include "base/same_math.h"
 #include "base/floats.h"
 #include "base/philox.h"
 #include <math.h>
@@ -82,7 +83,7 @@ double tg_rng_normal(const tg_rng_key *key, uint64_t counter)
     tg_rng_block(key, counter, w);
     double u = 1.0 - tg__unit(w[0], w[1]); /* in (0, 1], so that the logarithm is finite */
     double v = tg__unit(w[2], w[3]);
-    return sqrt(-2.0 * log(u)) * cos(6.283185307179586477 * v);
+    return sqrt(-2.0 * tg__log(u)) * tg__cos_turns(v);
 }
 
 /* A number in [0, bound), bound <= 2^32, from 64 random bits: floor(bits * bound / 2^64), biased by

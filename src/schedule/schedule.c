@@ -1,6 +1,7 @@
 /* Density warm-up: density_e = density^((e+1)/(W+1)) in stage e < W, e.g. 25, 6.3, 1.6, 0.4 % on
  * the way to 0.1 % with W = 4. CD-SGD's k-step rule. */
 #include "schedule/schedule.h"
+#include "base/same_math.h"
 #include <limits.h>
 #include <math.h>
 
@@ -58,7 +59,7 @@ double tg__density_at(const tg__density_schedule *s, uint64_t step)
     uint64_t stage = stage_at(s, step);
     if (stage >= s->stages) /* only because of rounding */
         stage = s->stages - 1;
-    return pow(s->density, (double)(stage + 1) / (s->stages + 1.0));
+    return tg__exp(tg__log(s->density) * ((double)(stage + 1) / (s->stages + 1.0)));
 }
 
 bool tg__kstep_dense(uint64_t k, uint64_t count)
