@@ -51,15 +51,21 @@ if(TG_TESTS STREQUAL "AUTO" OR TG_TESTS)
     endif()
 endif()
 
-# What a distribution sets for all of its packages (-Ofast, -ffast-math) must not change bits: these come after it. In gcc before 13 and
-# in clang a library linked with -ffast-math also changes the floats of every program that loads it.
+# What a distribution sets for all of its packages (-Ofast, -ffast-math) must not change bits: these come after it. Linked with it, a
+# library of gcc before 13 or of clang also changes the floats of every program that loads it. For -Ofast that has no option, so it
+# becomes -O3.
 set(TG_SAME_BITS -fno-fast-math -ffp-contract=off)
+set(TG_SAME_BITS_LINK -fno-fast-math -fno-unsafe-math-optimizations)
+string(TOUPPER "${CMAKE_BUILD_TYPE}" build_type)
+foreach(flags C_FLAGS C_FLAGS_${build_type} EXE_LINKER_FLAGS SHARED_LINKER_FLAGS MODULE_LINKER_FLAGS)
+    string(REGEX REPLACE "-Ofast( |$)" "-O3\\1" CMAKE_${flags} "${CMAKE_${flags}}")
+endforeach()
 add_library(tg_options INTERFACE)
 target_compile_definitions(tg_options INTERFACE _GNU_SOURCE)
 target_compile_options(tg_options INTERFACE
     -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wvla -Wmissing-prototypes -Wstrict-prototypes
     -Wundef ${TG_SAME_BITS} -fno-math-errno)
-target_link_options(tg_options INTERFACE -fno-fast-math)
+target_link_options(tg_options INTERFACE ${TG_SAME_BITS_LINK})
 target_include_directories(tg_options INTERFACE ${PROJECT_SOURCE_DIR}/include)
 if(TG_WERROR)
     target_compile_options(tg_options INTERFACE -Werror)

@@ -110,7 +110,7 @@ function(tg_part_library part) # SOURCES file... LIBRARIES name... INSIDE name..
 endfunction()
 
 add_library(tg_flags_link INTERFACE)
-target_link_options(tg_flags_link INTERFACE -fno-fast-math)
+target_link_options(tg_flags_link INTERFACE ${TG_SAME_BITS_LINK})
 if(TG_SANITIZE)
     target_link_options(tg_flags_link INTERFACE -fsanitize=${TG_SANITIZE})
 endif()
