@@ -2,8 +2,6 @@
 # out. What trains is part of it if there is a trainer (tg_train); MPI and TCP, if telegrad_mpi_static and telegrad_net_static are.
 if(TG_COMMAND STREQUAL "OFF")
     return()
-elseif(NOT TG_COMMAND MATCHES "^(AUTO|ON)$")
-    message(FATAL_ERROR "TG_COMMAND=${TG_COMMAND}: allowed: AUTO, ON, OFF")
 endif()
 set(missing "")
 tg_pkg_config(JANSSON jansson)

@@ -19,6 +19,11 @@ set(TG_NET AUTO CACHE STRING "TCP transport on OpenSSL 3: AUTO, ON, OFF")
 set(TG_CUDA AUTO CACHE STRING "Vectors in the memory of NVIDIA GPUs: AUTO, ON, OFF")
 set(TG_TRAIN AUTO CACHE STRING "Trainer on oneDNN: AUTO, ON, OFF")
 set(TG_COMMAND AUTO CACHE STRING "Command on jansson and zlib, which trains if there is a trainer: AUTO, ON, OFF")
+foreach(part TESTS MPI NET CUDA TRAIN COMMAND)
+    if(NOT TG_${part} MATCHES "^(AUTO|ON|OFF)$")
+        message(FATAL_ERROR "TG_${part}=${TG_${part}}: allowed: AUTO, ON, OFF")
+    endif()
+endforeach()
 
 # tg_pkg_config(NAME module): look for a library by pkg-config. Gives NAME_FOUND, and the target PkgConfig::NAME.
 macro(tg_pkg_config name module)
