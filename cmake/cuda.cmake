@@ -83,6 +83,7 @@ if(TG_HAVE_CUDA)
     foreach(kind shared static)
         string(TOUPPER ${kind} KIND)
         add_library(telegrad_cuda_${kind} ${KIND} $<TARGET_OBJECTS:tg_cuda> ${objects})
+        add_library(telegrad::cuda_${kind} ALIAS telegrad_cuda_${kind})
         set_target_properties(telegrad_cuda_${kind} PROPERTIES OUTPUT_NAME telegrad-cuda EXPORT_NAME cuda_${kind}
             LINKER_LANGUAGE C)
         tg_versions(telegrad_cuda_${kind})

@@ -42,7 +42,18 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/telegrad-config-version.c
 install(FILES ${PROJECT_BINARY_DIR}/telegrad-config.cmake
     ${PROJECT_BINARY_DIR}/telegrad-config-version.cmake DESTINATION ${cmake_dir})
 
-file(RELATIVE_PATH prefix_from_pc /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p) # so that an installation can be moved
+if(IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
+    set(pc_prefix ${CMAKE_INSTALL_PREFIX})
+else() # so that an installation can be moved
+    file(RELATIVE_PATH pc_prefix /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
+    set(pc_prefix \${pcfiledir}/${pc_prefix})
+endif()
+foreach(dir LIBDIR INCLUDEDIR)
+    set(pc_${dir} ${CMAKE_INSTALL_${dir}})
+    if(NOT IS_ABSOLUTE ${CMAKE_INSTALL_${dir}})
+        set(pc_${dir} \${prefix}/${CMAKE_INSTALL_${dir}})
+    endif()
+endforeach()
 configure_file(cmake/telegrad.pc.in ${PROJECT_BINARY_DIR}/telegrad.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/telegrad.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 foreach(part mpi net cuda)

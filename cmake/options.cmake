@@ -33,7 +33,10 @@ macro(tg_pkg_config name module)
     endif()
 endmacro()
 
-# Tests want cmocka and Python; without them the library builds all the same.
+# Tests want cmocka and Python; without them the library builds all the same. Who builds it as a part of another project wants none.
+if(TG_TESTS STREQUAL "AUTO" AND NOT CMAKE_SOURCE_DIR STREQUAL PROJECT_SOURCE_DIR)
+    set(TG_TESTS OFF)
+endif()
 if(TG_TESTS STREQUAL "AUTO" OR TG_TESTS)
     tg_pkg_config(CMOCKA cmocka)
     find_package(Python3 QUIET COMPONENTS Interpreter)

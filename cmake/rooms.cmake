@@ -82,10 +82,11 @@ function(tg_core_library)
     foreach(kind shared static)
         string(TOUPPER ${kind} KIND)
         add_library(telegrad_${kind} ${KIND} ${objects})
+        add_library(telegrad::${kind} ALIAS telegrad_${kind}) # for projects that contain this one
         set_target_properties(telegrad_${kind} PROPERTIES OUTPUT_NAME telegrad EXPORT_NAME ${kind})
         tg_versions(telegrad_${kind})
         target_include_directories(telegrad_${kind} PUBLIC
-            $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
+            $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
         target_link_libraries(telegrad_${kind} PRIVATE $<BUILD_INTERFACE:tg_flags_link> PUBLIC Threads::Threads m)
     endforeach()
     tg_exports(telegrad_shared cmake/telegrad.map)
@@ -100,6 +101,7 @@ function(tg_part_library part) # SOURCES file... LIBRARIES name... INSIDE name..
     foreach(kind shared static)
         string(TOUPPER ${kind} KIND)
         add_library(telegrad_${part}_${kind} ${KIND} $<TARGET_OBJECTS:tg_${part}>)
+        add_library(telegrad::${part}_${kind} ALIAS telegrad_${part}_${kind})
         set_target_properties(telegrad_${part}_${kind} PROPERTIES OUTPUT_NAME telegrad-${part} EXPORT_NAME ${part}_${kind})
         tg_versions(telegrad_${part}_${kind})
         target_link_libraries(telegrad_${part}_${kind} PRIVATE $<BUILD_INTERFACE:tg_flags_link> ${ARG_INSIDE}
