@@ -40,7 +40,7 @@ endforeach()
 foreach(function malloc calloc realloc aligned_alloc strdup fopencookie)
     target_link_options(session_nomem_test PRIVATE -Wl,--wrap=${function})
 endforeach()
-foreach(function calloc realloc fopencookie)
+foreach(function malloc realloc fopencookie)
     target_link_options(memstream_test PRIVATE -Wl,--wrap=${function})
 endforeach()
 # Its disks lose what was not synced.

@@ -71,7 +71,7 @@ FILE *tg__memstream_open(char **text_p, size_t *len_p)
     static const cookie_io_functions_t functions = {.write = sink_write, .close = sink_close};
     *text_p = NULL;
     *len_p = 0;
-    sink *s = calloc(1, sizeof *s);
+    sink *s = malloc(sizeof *s);
     if (s == NULL)
         return NULL;
     *s = (sink){.text_p = text_p, .len_p = len_p};

@@ -12,8 +12,8 @@
 
 static long left = -1; /* allocations that succeed before one fails; below 0: all succeed */
 
-void *__real_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size);
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
 void *__real_realloc(void *old, size_t bytes);
 void *__wrap_realloc(void *old, size_t bytes);
 FILE *__real_fopencookie(void *cookie, const char *mode, cookie_io_functions_t functions);
@@ -24,9 +24,9 @@ static bool has_room(void)
     return left < 0 || left-- > 0;
 }
 
-void *__wrap_calloc(size_t count, size_t size)
+void *__wrap_malloc(size_t size)
 {
-    return has_room() ? __real_calloc(count, size) : NULL;
+    return has_room() ? __real_malloc(size) : NULL;
 }
 
 void *__wrap_realloc(void *old, size_t bytes)
