@@ -194,7 +194,7 @@ static void begin_rank(tg__sim_player *p)
 static void compute(tg__sim_player *p, tg__sim_actor *a, double pace)
 {
     const tg_session *s = p->s;
-    size_t unready = s->ntrained, next = p->fresh, first = s->nbuckets;
+    size_t next = p->fresh, first = s->nbuckets;
     begin_rank(p);
     for (size_t i = 0; !a->idle && i < p->run->nwork; i++) {
         const tg_work *w = &p->run->work[i];
@@ -209,7 +209,6 @@ static void compute(tg__sim_player *p, tg__sim_actor *a, double pace)
         if (w->kind != TG_WORK_GRAD_READY || p->missing[b] == 0)
             continue;
         p->missing[b]--;
-        unready--;
         while (first > 0 && p->missing[first - 1] == 0)
             first--;
         if (s->config.overlap != TG_OVERLAP_NONE)
