@@ -7,8 +7,20 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum { NET_RANKS_MAX = 8 };
+
+/* This process may open n files, where its limit can be raised so far. */
+static inline bool net_may_open(rlim_t n)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_max < n)
+        return false;
+    if (files.rlim_cur < n)
+        files.rlim_cur = n;
+    return setrlimit(RLIMIT_NOFILE, &files) == 0;
+}
 
 typedef struct net_rank {
     tg_net_config config;

@@ -212,8 +212,8 @@ static void bad_settings(void **state)
         c.listen = addresses[i];
         REFUSES(TG_E_SPEC, addresses[i]);
     }
-    c.listen = "tcp://nowhere.invalid:4242";
-    REFUSES(TG_E_IO, "nowhere.invalid");
+    c.listen = "tcp://no..where:4242"; /* no name, also to machines without a network */
+    REFUSES(TG_E_IO, "no..where");
 
     /* A port that somebody has. */
     find_ports(1, port);
@@ -238,8 +238,8 @@ static void bad_settings(void **state)
     REFUSES(TG_E_SPEC, "host:1");
     c.advertise = "tcp://:1";
     REFUSES(TG_E_SPEC, "advertise \"tcp://:1\": it has no host");
-    c.join = "tcp://nowhere.invalid:4242";
-    REFUSES(TG_E_IO, "nowhere.invalid");
+    c.join = "tcp://no..where:4242";
+    REFUSES(TG_E_IO, "no..where");
     c.timeout_s = 0.5; /* nobody listens there */
     REFUSES(TG_E_PEER, "Connection refused");
     net_job_end(&job);
@@ -296,6 +296,8 @@ static void strangers_do_not_disturb(void **state)
     static const char http[] = "GET / HTTP/1.0\r\n\r\n";
     static const char hello[] = {0x16, 3, 1, 2, 0, 1}; /* the start of a TLS handshake */
     static int fd[SILENT];
+    if (!net_may_open(1024))
+        skip();
     for (int insecure = 0; insecure < 2; insecure++) {
         net_job job;
         net_job_begin(&job, 3, insecure);

@@ -105,10 +105,8 @@ static void thousand_idle_connections(void **state)
     (void)state;
     enum { IDLE = 1000 };
     static int fd[IDLE];
-    struct rlimit files;
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
-    files.rlim_cur = files.rlim_max < 4096 ? files.rlim_max : 4096;
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    if (!net_may_open(4096) && !net_may_open(2048))
+        skip();
     net_job job;
     net_job_begin(&job, 3, false);
     const double before = hand_memory();
@@ -133,6 +131,8 @@ static void half_open_ones_are_closed(void **state)
     static const uint8_t hello[] = {0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3};
     static const uint8_t head[] = "tgnet\1\1";
     static int fd[2][HALF];
+    if (!net_may_open(1024))
+        skip();
     bool closed[2][HALF] = {{false}};
     net_job job[2];
     for (int k = 0; k < 2; k++) {
