@@ -4,7 +4,8 @@
     symbols_test.py NM libtelegrad.so [libtelegrad-mpi.so] [libtelegrad-net.so] [libtelegrad-cuda.so]
 
 mpi.h belongs to libtelegrad-mpi, net.h to libtelegrad-net, cuda.h to libtelegrad-cuda, all other headers to libtelegrad. The three must be the same, and each library's name for
-the loader must be that of its version: 0.MINOR until 1.0.
+the loader must be that of its version: 0.MINOR until 1.0. No library uses functions of the C library whose last bit differs from one
+machine to another.
 """
 import pathlib
 import re
@@ -13,6 +14,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADERS = ROOT / "include" / "telegrad"
+ROUNDED = re.compile(r"(a?(sin|cos|tan)h?|atan2|sincos|exp(2|m1|10)?|log(2|10|1p)?|pow|cbrt|hypot|[lt]gamma(_r)?|erfc?)[fl]?")
 
 
 def declared(headers):
@@ -40,8 +42,8 @@ def listed(path):
     return set(names)
 
 
-def exported(nm, library):
-    lines = subprocess.run([nm, "-D", "--defined-only", library], check=True, capture_output=True, text=True).stdout
+def symbols_of(nm, library, which):
+    lines = subprocess.run([nm, "-D", which, library], check=True, capture_output=True, text=True).stdout
     return {line.split()[-1].split("@")[0] for line in lines.splitlines()}
 
 
@@ -66,9 +68,11 @@ def main(nm, *libraries):
         stem = pathlib.Path(library).name.split(".so")[0]
         headers = [apart[stem]] if stem in apart else [h for h in HEADERS.glob("*.h") if h not in apart.values()]
         map_path = ROOT / "cmake" / (stem.removeprefix("lib") + ".map")
-        names, symbols = declared(headers), exported(nm, library)
+        names, symbols = declared(headers), symbols_of(nm, library, "--defined-only")
         wrong += differences(names, "the headers", listed(map_path), map_path.name)
         wrong += differences(names, "the headers", symbols, pathlib.Path(library).name)
+        wrong += [f"{stem}: uses {name}: src/base/same_math.h has the same bits on every machine"
+                  for name in sorted(symbols_of(nm, library, "--undefined-only")) if ROUNDED.fullmatch(name)]
         if f"{stem}.so.{number}\0".encode() not in pathlib.Path(library).read_bytes():
             wrong.append(f"{library}: its SONAME is not {stem}.so.{number}")
         if stem == "libtelegrad-net" and not stays(library):
