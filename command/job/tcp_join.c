@@ -238,8 +238,8 @@ tg_status tcp_join(const struct net_options *o, const char *job, int rank, doubl
 
 /* ---- servers --------------------------------------------------------------------------------- */
 
-/* Cut a list with commas in place; only the first TG_SERVERS_MAX parts are kept. Returns how many it
- * has; text stays valid. */
+/* Cut a list with commas in place; only the first TG_SERVERS_MAX parts are kept. Returns how many
+ * it has; text stays valid. */
 static int cut(char *text, const char *part[TG_SERVERS_MAX])
 {
     int count = 0;

@@ -157,8 +157,8 @@ typedef struct tg_server_config {
      * thread that runs the server. NULL: not reported */
     void (*on_event)(void *arg, const tg_server_event *event);
     void *on_event_arg;
-    /* Told how far tg_server_create has read the journal's log: `bytes` of `all`. Called by the same
-     * thread before the update of each message in it. NULL: not reported */
+    /* Told how far tg_server_create has read the journal's log: `bytes` of `all`. Called by the
+     * same thread before the update of each message in it. NULL: not reported */
     void (*on_replay)(void *arg, uint64_t bytes, uint64_t all);
     void *on_replay_arg;
 } tg_server_config;
