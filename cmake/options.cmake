@@ -34,7 +34,8 @@ macro(tg_pkg_config name module)
     endif()
 endmacro()
 
-# Tests want cmocka and Python; without them the library builds all the same. Who builds it as a part of another project wants none.
+# Tests want cmocka and Python; without them the library builds all the same. A project that contains
+# telegrad does not get its tests.
 if(TG_TESTS STREQUAL "AUTO" AND NOT CMAKE_SOURCE_DIR STREQUAL PROJECT_SOURCE_DIR)
     set(TG_TESTS OFF)
 endif()
@@ -60,9 +61,9 @@ if(TG_TESTS STREQUAL "AUTO" OR TG_TESTS)
     endif()
 endif()
 
-# What a distribution sets for all of its packages (-Ofast, -ffast-math) must not change bits: these come after it. Linked with it, a
-# library of gcc before 13 or of clang also changes the floats of every program that loads it. For -Ofast that has no option, so it
-# becomes -O3.
+# What a distribution sets for all of its packages (-Ofast, -ffast-math) must not change bits: these options follow, and override
+# it. If gcc before 13, or clang, links a library with such flags, loading it also changes the floats of the whole program; there
+# -Ofast cannot be overridden, so it becomes -O3.
 set(TG_SAME_BITS -fno-fast-math -ffp-contract=off)
 set(TG_SAME_BITS_LINK -fno-fast-math -fno-unsafe-math-optimizations)
 string(TOUPPER "${CMAKE_BUILD_TYPE}" build_type)

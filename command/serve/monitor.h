@@ -13,7 +13,7 @@ struct monitor;
  * Errors   TG_E_SPEC (the address), TG_E_IO (the port is taken, ...), TG_E_NOMEM */
 TG_NODISCARD tg_status monitor_open(const char *address, struct monitor **s_p);
 /* Answer who has asked.
- * starts  a line that says why the server does not work yet: both pages are that, with status 503;
+ * starts  why the server does not work yet: both pages then answer with this line and status 503.
  *         NULL: it works
  * write   prints the metrics to f */
 void monitor_step(struct monitor *s, const char *starts, void (*write)(void *arg, FILE *f),

@@ -12,6 +12,7 @@
 #include "exchange/pump_posts.h"
 #include "base/c_locale.h"
 #include "base/mem.h"
+#include "base/time_after.h"
 #include "telegrad/clock.h"
 #include "transport/endpoint.h"
 #include <limits.h>
@@ -43,11 +44,6 @@ static bool may_move(int64_t since, int64_t now, int64_t age_ns)
     return now - since >= age_ns / 8;
 }
 
-static int64_t add_saturated(int64_t a, int64_t b)
-{
-    return a > INT64_MAX - b ? INT64_MAX : a + b;
-}
-
 #define NAMED 4 /* ranks that are named; the others are counted */
 #define WHO_BYTES 112
 
@@ -64,7 +60,7 @@ static int64_t silent_since(const tg__pump *p, const tg__flight *f, const tg__po
     const int64_t begin = m->send ? since : TG__MAX(since, *tg__heard(p, m->peer, true));
     const int64_t most = age_ns > INT64_MAX / TG__MESSAGE_TIMEOUTS
                              ? INT64_MAX
-                             : add_saturated(begin, (TG__MESSAGE_TIMEOUTS - 1) * age_ns);
+                             : tg__time_after(begin, (TG__MESSAGE_TIMEOUTS - 1) * age_ns);
     if (moves_p != NULL)
         *moves_p = moved > most;
     return TG__MAX(since, TG__MIN(moved, most));
@@ -75,7 +71,7 @@ static bool is_late(const tg__pump *p, const tg__flight *f, const tg__post *m, i
                     int64_t age_ns)
 {
     return tg__late_waits(f, m) &&
-           now >= add_saturated(silent_since(p, f, m, now, age_ns, NULL), age_ns);
+           now >= tg__time_after(silent_since(p, f, m, now, age_ns, NULL), age_ns);
 }
 
 /* True if a message is late although its bytes move. */
@@ -170,11 +166,11 @@ tg_status tg__late_check(tg__pump *p, int64_t now, int64_t *due_ns_p)
             if (tg__late_waits(f, &s->slot[i]))
                 flight_due = TG__MIN(
                     flight_due,
-                    add_saturated(silent_since(p, f, &s->slot[i], now, patience, NULL), patience));
+                    tg__time_after(silent_since(p, f, &s->slot[i], now, patience, NULL), patience));
         if (flight_due != INT64_MAX && patience > timeout &&
             flight_due - (patience - timeout) <= now) {
             TG_TRY(somebody_gave_up(p, f));
-            due = TG__MIN(due, add_saturated(now, timeout / 4));
+            due = TG__MIN(due, tg__time_after(now, timeout / 4));
         }
         if (flight_due <= now) {
             char who[WHO_BYTES], cut_off[48] = "";

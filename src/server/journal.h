@@ -48,7 +48,7 @@ typedef struct tg__journal {
     uint64_t len;     /* bytes of the log, including those in `out` */
     uint64_t records; /* in the log */
     uint64_t read;    /* during a replay: where in the log this record ends */
-    uint64_t to_read; /* and the log's bytes */
+    uint64_t to_read; /* and how long the log is */
     uint8_t *out;     /* (TG__JOURNAL_OUT) bytes to be written */
     size_t out_len;
     bool dirty;  /* something is not on disk */

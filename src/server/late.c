@@ -1,5 +1,6 @@
 /* Rounds with a deadline: workers that are late. */
 #include "base/mem.h"
+#include "base/time_after.h"
 #include "server/round.h"
 #include "telegrad/clock.h"
 

@@ -1,5 +1,6 @@
 #include "server/round.h"
 #include "base/mem.h"
+#include "base/time_after.h"
 #include "kernel/kernel.h"
 #include "telegrad/clock.h"
 #include <math.h>

@@ -3,6 +3,7 @@
 #include "base/floats.h"
 #include "base/mem.h"
 #include "base/sized.h"
+#include "base/time_after.h"
 #include "server/round.h"
 #include "server/snapshot.h"
 #include "server/tensors.h"

@@ -183,12 +183,6 @@ int tg__gathering_waits_for(const tg_server *s, const tg__gathering *g);
 /* Decoding and updating have taken since begin_ns. */
 void tg__note_work(tg_server *s, int64_t begin_ns);
 
-/* span_ns after a time; of spans as long as timeouts may be, the end of time. */
-static inline int64_t tg__time_after(int64_t ns, int64_t span_ns)
-{
-    return ns > INT64_MAX - span_ns ? INT64_MAX : ns + span_ns;
-}
-
 /* ---- keeping.c: checkpoints of the ranks ---- */
 
 /* Check a request about this server's state, that of g, which has begun.
