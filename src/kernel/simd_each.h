@@ -2,15 +2,19 @@
 #ifndef TG_KERNEL_SIMD_EACH_H
 #define TG_KERNEL_SIMD_EACH_H
 
-/* For short loops, so that small arrays become registers. */
-#if defined(__clang__)
+/* TG__UNROLL: for short loops, so that small arrays become registers. TG__INLINED: for functions
+ * with arguments that are constants at the calls. The code that sanitizers add makes both too large
+ * to compile. */
+#if defined(TG_SANITIZED)
+#define TG__UNROLL
+#define TG__INLINED static inline
+#elif defined(__clang__)
 #define TG__UNROLL _Pragma("clang loop unroll(full)")
+#define TG__INLINED static inline __attribute__((always_inline))
 #else
 #define TG__UNROLL _Pragma("GCC unroll 8")
-#endif
-
-/* For functions with arguments that are constants at the calls. */
 #define TG__INLINED static inline __attribute__((always_inline))
+#endif
 
 /* Run the statements for i = 0, WIDTH, 2 WIDTH ... below n with `left` = WIDTH, then once more for
  * the remainder. `left` is a constant in the main loop, so tests of it disappear there. */

@@ -123,7 +123,7 @@ static void must(tg_status status)
 
 static void play_golden(const struct golden_optim *golden)
 {
-    float w[N], g[N];
+    float w[N] = {0}, g[N];
     const size_t shape[] = {4, 3}, len = N - MATRIX;
     const tg_tensor tensor[] = {{.struct_size = sizeof *tensor,
                                  .name = "matrix",

@@ -11,7 +11,11 @@
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef int32_t bits __attribute__((vector_size(4 * LANES)));
 
+#ifdef TG_SANITIZED /* it adds so much code that these take long to compile */
+#define INLINE static inline
+#else
 #define INLINE static inline __attribute__((always_inline))
+#endif
 
 /* The end of a row; not inlined, so that the loops stay fast. */
 static __attribute__((noinline)) void copy_few(float *dst, const float *src, size_t n)
