@@ -6,9 +6,8 @@ add_library(tg_test_libs INTERFACE)
 target_link_libraries(tg_test_libs INTERFACE tg_flags PkgConfig::CMOCKA Threads::Threads m)
 target_include_directories(tg_test_libs INTERFACE ${PROJECT_SOURCE_DIR}/tests)
 if(TG_WERROR)
-    # Developers' tests compile and link in half of the time; those of clang, for MSan, and those that QEMU runs are better off with
-    # optimization. This library is linked last, so its options come last: no UBSan of the tests' own arithmetic, of which clang's has
-    # most.
+    # Developers' tests compile and link in half of the time. This library is linked last, so its options override all others. Tests
+    # that MSan (clang) or QEMU slows down keep their optimization. UBSan of the tests' own arithmetic is left to clang's build.
     add_library(tg_test_quick INTERFACE)
     if(CMAKE_C_COMPILER_ID STREQUAL GNU AND NOT CMAKE_CROSSCOMPILING)
         target_compile_options(tg_test_quick INTERFACE -O0 -Wno-cpp) # else _FORTIFY_SOURCE warns of -O0

@@ -3,8 +3,8 @@
 #define TG_KERNEL_SIMD_EACH_H
 
 /* TG__UNROLL: for short loops, so that small arrays become registers. TG__INLINED: for functions
- * with arguments that are constants at the calls. The code that sanitizers add makes both too large
- * to compile. */
+ * with arguments that are constants at the calls. With the code that sanitizers add, both take long
+ * to compile, so these builds do without. */
 #if defined(TG_SANITIZED)
 #define TG__UNROLL
 #define TG__INLINED static inline

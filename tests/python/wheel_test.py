@@ -44,7 +44,7 @@ with tempfile.TemporaryDirectory() as name:
         print("SKIP: pip cannot get scikit-build-core")
         sys.exit(77)
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "TELEGRAD"))}
-    run(python, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-C", "cmake.define.CMAKE_CUDA_ARCHITECTURES=90", "-C", "cmake.define.CMAKE_C_FLAGS_RELEASE=-O1",
+    run(python, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-C", "cmake.define.CMAKE_CUDA_ARCHITECTURES=90",
         "-w", folder, SOURCES, env=clean)  # one architecture: nvcc takes most of the time
     wheels = list(folder.glob("telegrad-*-py3-none-*.whl"))
     assert len(wheels) == 1, list(folder.iterdir())

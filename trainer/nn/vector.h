@@ -11,7 +11,7 @@
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef int32_t bits __attribute__((vector_size(4 * LANES)));
 
-#ifdef TG_SANITIZED /* it adds so much code that these take long to compile */
+#ifdef TG_SANITIZED /* inlined, the code that sanitizers add would take long to compile */
 #define INLINE static inline
 #else
 #define INLINE static inline __attribute__((always_inline))
