@@ -1,4 +1,4 @@
-# Cross build for 64-bit Arm on another machine; its programs run in qemu-user. scripts/elsewhere fetches cmocka.
+# Cross build for 64-bit Arm on another machine; its programs run in qemu-user. scripts/builds fetches cmocka.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

@@ -56,11 +56,25 @@ static void suite_without_keys(void **state)
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-enum { BIG = 20 << 20, MANY = 6 };
+enum { BIG = 20 << 20, MANY = 6, BLOCK = 4096 };
 
-static uint8_t pattern(size_t i, int number)
+/* Block i of a message. (Byte by byte, TSan would take most of this test's time.) */
+static void fill_block(uint8_t *block, size_t i, int number)
 {
-    return (uint8_t)(i * 31 + (size_t)number * 7 + (i >> 12));
+    const uint64_t head[2] = {i, (uint64_t)number};
+    memset(block, (int)(i + (size_t)number) & 0xff, BLOCK);
+    memcpy(block, head, sizeof head);
+}
+
+static bool is_message(const uint8_t *bytes, int number)
+{
+    uint8_t block[BLOCK];
+    for (size_t i = 0; i < BIG / BLOCK; i++) {
+        fill_block(block, i, number);
+        if (memcmp(bytes + i * BLOCK, block, BLOCK) != 0)
+            return false;
+    }
+    return true;
 }
 
 /* Rank 0 sends more than the window holds, with one tag each, and rank 1 asks for the last one
@@ -75,8 +89,8 @@ static void *overfill(void *arg)
     suite s = {r->t, r->error};
     r->ok = bytes != NULL;
     for (int i = 0; i < MANY && r->ok && r->t->rank == 0; i++) {
-        for (size_t k = 0; k < BIG; k++)
-            bytes[(size_t)i * BIG + k] = pattern(k, i);
+        for (size_t k = 0; k < BIG / BLOCK; k++)
+            fill_block(bytes + (size_t)i * BIG + k * BLOCK, k, i);
         r->ok = suite_send(&s, 1, (uint32_t)i, bytes + (size_t)i * BIG, BIG, &reqs[i]) == TG_OK;
     }
     for (int n = 0; n < MANY && r->ok; n++) {
@@ -86,8 +100,7 @@ static void *overfill(void *arg)
         if (r->t->rank == 1)
             r->ok = suite_recv(&s, 0, (uint32_t)i, to, BIG, &reqs[i]) == TG_OK;
         r->ok = r->ok && suite_wait(&s, &reqs[i], &len) == TG_OK && len == BIG;
-        for (size_t k = 0; k < BIG && r->ok && r->t->rank == 1; k++)
-            r->ok = to[k] == pattern(k, i);
+        r->ok = r->ok && (r->t->rank == 0 || is_message(to, i));
     }
     if (!r->ok)
         snprintf(r->error, sizeof r->error, "rank %d: %s", r->t->rank, tg_error());
