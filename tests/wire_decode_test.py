@@ -3,6 +3,7 @@
 
     wire_decode_test.py WIRE_DUMP TOOLS_FOLDER      exit status 77: skipped"""
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -39,7 +40,33 @@ def check_command_line(message):
     assert run.returncode == 1 and "checksum" in run.stderr, run
 
 
+def check_by_hand():
+    """Frames that the library does not write, but reads, and one that it refuses."""
+    quiet = wire_decode.decode(bytes.fromhex("020000000100000002000000ac7d"))[2].view(np.uint32)
+    assert quiet.tolist() == [0x7ff58000], quiet
+    assert len(wire_decode.decode(bytes.fromhex("0500000000000000040000000000803f"))[2]) == 0
+    try:
+        wire_decode.decode(bytes.fromhex("010200000100002000000000"))
+    except wire_decode.Invalid as error:
+        assert "536870913 elements: at most 2^29" in str(error), error
+    else:
+        raise AssertionError("more than 2^29 elements")
+
+
+def check_examples(text):
+    """Every frame that the document shows is one."""
+    found = []
+    for block in re.findall(r"(?:^    .+\n)+", text, re.M):
+        code = [match[1] for match in re.finditer(r"^    ((?:[0-9a-f]{2} ?)+)(?:  .*)?$", block, re.M)]
+        if code and len(code[0].split()) == 12:
+            found.append(wire_decode.decode(bytes.fromhex("".join(code)))[1]["codec"])
+    assert len(found) >= 20 and set(found) == set(wire_decode.CODECS.values()) - {"f32", "dct"}, found
+
+
 def main():
+    check_by_hand()
+    with open(os.path.join(tools, "..", "docs", "wire-format.md")) as file:
+        check_examples(file.read())
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "frames")
         subprocess.run([dump, path], check=True)

@@ -23,7 +23,7 @@ import wire_twobit
 CODECS = {1: "f32", 2: "fp16", 3: "bf16", 4: "topk", 5: "2bit", 6: "int8", 7: "qsgd", 8: "terngrad", 9: "sign",
           10: "1bit", 11: "strom", 12: "adacomp", 13: "atomo", 14: "blocktopk", 15: "dct"}
 FORMS = {0: "coded", 1: "dense", 2: "zero"}
-FLAGS = {1: "NONFINITE", 2: "STOP", 4: "CLOSES"}
+FLAGS = {1: "NONFINITE", 2: "STOP", 4: "CLOSES", 8: "SPOILS", 16: "WISH"}
 INDEX_CODINGS = {0: "raw", 1: "bitmap", 2: "rice", 3: "ef"}
 
 
@@ -70,7 +70,7 @@ def open_envelope(message):
     need(version == 3, "version %d" % version)
     need(length == len(payload), "payload length %d, %d bytes there" % (length, len(payload)))
     need(crc == crc32c(message[:44] + payload), "checksum %08x, should be %08x" % (crc, crc32c(message[:44] + payload)))
-    need(flags & ~7 == 0, "flags %#x" % flags)
+    need(flags & ~31 == 0, "flags %#x" % flags)
     fields = {"version": version, "flags": [name for bit, name in FLAGS.items() if flags & bit],
               "session": "%016x" % session, "step": step, "sender": sender, "bucket": bucket, "round": round_,
               "slice": slice_, "channel": channel, "payload_bytes": length, "crc32c": "%08x" % crc}
@@ -126,7 +126,9 @@ def decode_indices(coding, param, n, k, code):
 
 def decode_half(info, n, payload):
     need(info["aux"] == 0 and len(payload) == 2 * n, "16-bit payload: %d bytes for n=%d" % (len(payload), n))
-    return np.frombuffer(payload, "<f2").astype(np.float32)
+    values = np.frombuffer(payload, "<f2").astype(np.float32)
+    values.view(np.uint32)[np.isnan(values)] |= 1 << 22  # NaNs become quiet
+    return values
 
 
 def decode_bf16(info, n, payload):
@@ -180,6 +182,7 @@ def decode_frame(frame):
     need(length == len(payload), "payload length %d, %d bytes there" % (length, len(payload)))
     need(codec in CODECS, "codec id %d" % codec)
     need(form in FORMS, "form %d" % form)
+    need(n <= 1 << 29, "%d elements: at most 2^29" % n)
     info = {"codec": CODECS[codec], "form": FORMS[form], "aux": aux, "n": n, "payload_bytes": length}
     if form == 2:
         need(aux == 0 and length == 0, "zero form: aux %#x, %d bytes" % (aux, length))

@@ -4,13 +4,18 @@ import struct
 import numpy as np
 
 
+def check_threshold(need, value):
+    need(0 < value < float("inf"), "threshold %r" % value)
+
+
 def read_runs(need, count, last, data):
     """[(end, f32)] of `count` runs at the beginning of data; the ends ascend to `last`."""
     need(len(data) >= 8 * count, "%d bytes for %d runs" % (len(data), count))
     runs = [struct.unpack_from("<If", data, 8 * j) for j in range(count)]
     ends = [0] + [end for end, _ in runs]
     need(all(a < b for a, b in zip(ends, ends[1:])) and ends[-1] == last, "runs end at %r of %d" % (ends[1:], last))
-    need(all(0 < value < float("inf") for _, value in runs), "runs of %r" % [value for _, value in runs])
+    for _, value in runs:
+        check_threshold(need, value)
     return runs
 
 
@@ -39,7 +44,8 @@ def decode_twobit(need, info, n, payload):
     need(info["aux"] in (0, 1), "aux %#x" % info["aux"])
     need(len(payload) >= 4, "payload of %d bytes" % len(payload))
     if info["aux"] == 0:
-        runs, at = read_runs(need, 1, n, struct.pack("<I", n) + payload[:4]), 4
+        runs, at = [(n, struct.unpack_from("<f", payload)[0])], 4
+        check_threshold(need, runs[0][1])
     else:
         count = struct.unpack_from("<I", payload)[0]
         need(count >= 2, "%d runs" % count)

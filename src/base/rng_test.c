@@ -54,6 +54,10 @@ static void block_is_philox_of_derived_key(void **state)
     tg__philox(counter, b, want);
     tg_rng_block(&key, UINT64_C(0x900000007), got);
     assert_memory_equal(got, want, sizeof got);
+    /* docs/wire-format.md */
+    tg_rng_block(&(tg_rng_key){.seed = 7, .purpose = 4}, 0, got);
+    const uint32_t documented[4] = {0x48af840e, 0x9bc2d6d5, 0xc1d85d4c, 0x54af92d5};
+    assert_memory_equal(got, documented, sizeof got);
 }
 
 static void every_field_counts(void **state)

@@ -215,7 +215,7 @@ static void test_damaged(void **state)
             strstr(tg_error(), "put back a copy of this folder, or begin a journal in another") ==
                 NULL)
             fail_msg("byte %ld: %s: %s", at, tg_status_name(status), tg_error());
-        tensors = tensors || strstr(tg_error(), "check sum of \"tensors 1\" is wrong") != NULL;
+        tensors = tensors || strstr(tg_error(), "checksum of \"tensors 1\" is wrong") != NULL;
         assert_int_equal(fseek(f, at, SEEK_SET), 0);
         assert_true(fputc(byte, f) != EOF && fflush(f) == 0);
     }

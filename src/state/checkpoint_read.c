@@ -62,7 +62,7 @@ static tg_status damaged_section(const tg__ckpt_reader *r, const cursor *c, size
         char letter = (char)c->p[TG__CKPT_HEAD + i];
         name[i] = letter >= ' ' && letter <= '~' ? letter : '?';
     }
-    snprintf(what, sizeof what, "check sum of \"%s\" is wrong", name);
+    snprintf(what, sizeof what, "checksum of \"%s\" is wrong", name);
     return damaged(r, c, what);
 }
 

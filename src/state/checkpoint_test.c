@@ -186,7 +186,7 @@ static void damage_names_the_section(void **state)
     fclose(file);
     tg__ckpt_reader *r;
     assert_int_equal(tg__ckpt_open(path, IDENTITY, &r), TG_E_CORRUPT);
-    assert_non_null(strstr(tg_error(), "section 1 at byte 96: check sum of \"params\" is wrong"));
+    assert_non_null(strstr(tg_error(), "section 1 at byte 96: checksum of \"params\" is wrong"));
     file = fopen(path, "wb");
     fputs("not a checkpoint at all", file);
     fclose(file);
