@@ -54,16 +54,29 @@ static void block(const uint32_t philox_key[2], uint64_t counter, uint32_t out[4
     tg__philox(words, philox_key, out);
 }
 
+static bool is_same(const tg_rng_key *a, const tg_rng_key *b)
+{
+    return a->seed == b->seed && a->purpose == b->purpose && a->rank == b->rank &&
+           a->step == b->step && a->tensor == b->tensor;
+}
+
 void tg_rng_block(const tg_rng_key *key, uint64_t counter, uint32_t out[4])
 {
-    uint32_t philox_key[2];
+    /* Callers draw many numbers of one stream: it is derived when it changes. */
+    static _Thread_local tg_rng_key last;
+    static _Thread_local uint32_t philox_key[2];
+    static _Thread_local bool derived;
     if (!out)
         return;
     if (!key) {
         out[0] = out[1] = out[2] = out[3] = 0;
         return;
     }
-    tg__rng_derive(key, philox_key);
+    if (!derived || !is_same(key, &last)) {
+        tg__rng_derive(key, philox_key);
+        last = *key;
+        derived = true;
+    }
     block(philox_key, counter, out);
 }
 
