@@ -94,8 +94,8 @@ static void huge_lines(void **state)
     memset(text, 'x', 1000);
     memcpy(text, "k=/", 3);
     memcpy(text + at, ":a=1", 4);
-    assert_true(tg__settings_differ((tg__settings){text, room}, (tg__settings){text, room - 1},
-                                    NULL, &u));
+    assert_true(
+        tg__settings_differ((tg__settings){text, room}, (tg__settings){text, room - 1}, NULL, &u));
     assert_memory_equal(u.text[0], "k=/xxx", 6);
     assert_string_equal(u.text[0] + 200, "a=1");
     assert_string_equal(u.text[1] + 200, "a=");
