@@ -44,6 +44,11 @@ if(NOT TG_CUDA STREQUAL "OFF")
 endif()
 
 if(TG_HAVE_CUDA)
+    foreach(variable NVCC_PREPEND_FLAGS NVCC_APPEND_FLAGS) # nvcc reads them; not all can be overridden, so they are refused
+        if("$ENV{${variable}}" MATCHES "fast_math|(fmad|ftz)[= ]*true|prec-(div|sqrt)[= ]*false")
+            message(FATAL_ERROR "${variable}=$ENV{${variable}}: it would change bits: allowed: without ${CMAKE_MATCH_0}")
+        endif()
+    endforeach()
     get_filename_component(TG_CUDART_DIR ${TG_CUDART} DIRECTORY) # for telegrad-cuda.pc
     if(NOT CMAKE_CUDA_ARCHITECTURES) # the drivers of other GPUs, from Ampere on, translate the first one's code when it is loaded
         set(CMAKE_CUDA_ARCHITECTURES 80 90)

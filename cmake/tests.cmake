@@ -55,6 +55,7 @@ endforeach()
 foreach(function malloc realloc fopencookie)
     target_link_options(memstream_test PRIVATE -Wl,--wrap=${function})
 endforeach()
+target_link_options(newfile_test PRIVATE -Wl,--wrap=fopencookie)
 # Its disks lose what was not synced.
 foreach(function open close write pwrite ftruncate fsync fdatasync rename unlink unlinkat opendir closedir)
     target_link_options(server_chaos_test PRIVATE -Wl,--wrap=${function})

@@ -7,7 +7,7 @@
  *     ./tcp_server work tcp://127.0.0.1:4242 worker.key tgk1:...
  * The server makes its key and one for the workers in this folder: server.key, worker.key. For
  * workers on other machines, listen at tcp://0.0.0.0:4242, and copy worker.key there. Ctrl-C ends
- * either in order. */
+ * either in order; a worker whose server does not answer ends at the second one. */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,11 +25,14 @@
 enum { WORKERS = 8, N = 1000, POINTS = 64, STEPS = 1000, SAY = 200 };
 static float w[N], bias[1], grad_w[N], grad_bias[1];
 static volatile sig_atomic_t stop;
+static tg_session *volatile session; /* a worker's, for on_signal */
 
 static void on_signal(int number)
 {
-    (void)number;
+    signal(number, on_signal);
     stop = 1;
+    if (session != NULL)
+        tg_session_request_stop(session); /* the second time, also to end waits */
 }
 
 static bool is_stopped(void *arg)
@@ -212,7 +215,9 @@ static tg_status work_over(tg_transport *transport)
                                       .stop = &stop};
     tg_session *s;
     TG_TRY(tg_session_create(&config, transport, &s));
+    session = s;
     const tg_status status = train(s, transport->seat);
+    session = NULL;
     tg_session_destroy(s);
     return status;
 }

@@ -88,15 +88,27 @@ if [ "$net" = net ]; then
     server=$!
     for i in $(seq 100); do [ -s server.out ] && break; sleep 0.1; done
     work=$(sed -n 's/^start workers: //p' server.out)
-    $work >worker.1 & # two of them at once, then one that ends early
+    $work >worker.1 & # two that finish, and two that end early
     first=$!
     $work >worker.2 &
     second=$!
-    $work >worker.3 &
+    $work >worker.3 2>stopped &
     third=$!
     for i in $(seq 200); do [ -s worker.3 ] && break; sleep 0.1; done
+    kill -STOP $server # a worker that waits for it ends at the second signal
     kill -INT $third
-    for pid in $third $first $second; do wait $pid; done
+    sleep 0.5
+    kill -INT $third
+    ended=0
+    wait $third || ended=$?
+    kill -CONT $server
+    cat stopped
+    [ $ended = 1 ] && grep -q stopped stopped
+    $work >worker.5 &
+    fifth=$!
+    for i in $(seq 200); do [ -s worker.5 ] && break; sleep 0.1; done
+    kill -INT $fifth || true # it may have reached the last step
+    for pid in $fifth $first $second; do wait $pid; done
     $work >worker.4 # the job is over
     ./tcp key other.key >/dev/null
     if $(echo "$work" | sed 's/worker\.key/other.key/') 2>refused; then exit 1; fi

@@ -26,6 +26,15 @@ said "$dir/tests.log" 'no test of the Fortran example, not found: gfortran'
 cmake --build "$dir" --target tg_base tg_strategy >"$dir/build" 2>&1 || { cat "$dir/build"; exit 1; }
 cmake --build "$dir" --target help | grep -q telegrad_shared
 
+# What nvcc reads from the environment. No toolkit is needed to refuse it.
+for flags in NVCC_APPEND_FLAGS=--use_fast_math 'NVCC_PREPEND_FLAGS=-lineinfo -ftz=true' 'NVCC_APPEND_FLAGS=-fmad true' \
+    NVCC_APPEND_FLAGS=--prec-div=false; do
+    ! env "$flags" cmake -S "$root" -B "$dir/cuda" -DCMAKE_C_COMPILER="$cc" -DTG_CUDA=ON -DTG_NVCC=/usr/bin/true \
+        -DTG_CUDA_INCLUDE=/i -DTG_CUDART=/l/libcudart_static.a -DTG_MPI=OFF -DTG_NET=OFF -DTG_TRAIN=OFF >"$dir/cuda.log" 2>&1 ||
+        { echo "not refused: $flags"; exit 1; }
+    said "$dir/cuda.log" "${flags%%=*}=.*it would"
+done
+
 # In another project it has the names that find_package gives, and no tests.
 mkdir "$dir/host"
 cat >"$dir/host/CMakeLists.txt" <<TEXT

@@ -2,6 +2,7 @@
 #include "command/advise/advise.h"
 #include "command/advise/advise_known.h"
 #include "command/job/options.h"
+#include "command/job/spec_words.h"
 #include "command/output/format.h"
 #include "telegrad/tools.h"
 #include "telegrad/transport.h"
@@ -42,9 +43,9 @@ static const char *strategy_key(const advice_way *w, bool simulated)
 
 static const char *method_key(const advice_way *w, bool simulated)
 {
-    if (advise_same_name(w->method_text, "dgc"))
+    if (spec_same_name(w->method_text, "dgc"))
         return simulated ? "warmup=0" : "warmup=1ep";
-    return advise_same_name(w->method_text, "2bit") ? "threshold=auto" : NULL;
+    return spec_same_name(w->method_text, "2bit") ? "threshold=auto" : NULL;
 }
 
 /* For rank 0; the others join it with options of their own. */

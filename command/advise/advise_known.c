@@ -1,4 +1,5 @@
 #include "command/advise/advise_known.h"
+#include "command/job/spec_words.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,12 +121,6 @@ const char advise_known_async[] =
     "Asynchronous steps cost accuracy: 8 workers ended 6.6 to 8.5 points (ResNet-20) and 0.2 nats "
     "(GPT) behind training in step, more than the time was worth (docs/results/async-accuracy.md).";
 
-bool advise_same_name(const char *spec, const char *other)
-{
-    const size_t n = strcspn(spec, ":");
-    return n == strcspn(other, ":") && strncmp(spec, other, n) == 0;
-}
-
 bool advise_costs_nothing(const advice_way *way)
 {
     return way->family == ADVICE_SSGD && way->method < ADVICE_CODED;
@@ -133,7 +128,7 @@ bool advise_costs_nothing(const advice_way *way)
 
 static bool is_dense(const char *method)
 {
-    return advise_same_name(method, "dense");
+    return spec_same_name(method, "dense");
 }
 
 /* `updates` takes the place of ssgd if the optimizer has momentum or adapts its steps. */
@@ -152,8 +147,8 @@ static double number_of(const char *strategy)
 /* How much a row says about this way of training; 0: nothing. */
 static double telling(const struct known_row *r, const advice_way *way)
 {
-    const bool method = advise_same_name(r->method, way->method_text);
-    if (way->family == ADVICE_SSGD || !advise_same_name(r->strategy, way->strategy))
+    const bool method = spec_same_name(r->method, way->method_text);
+    if (way->family == ADVICE_SSGD || !spec_same_name(r->strategy, way->strategy))
         return method && !is_dense(r->method) && is_synchronous(r->strategy) ? 3 : 0;
     const double own = number_of(r->strategy);
     const double far = way->number > 0 && own > 0 ? fabs(log2(own / way->number)) : 0;
@@ -165,7 +160,7 @@ size_t advise_known(const char *model, const advice_way *way, const struct known
     double value[ADVISE_KNOWN_MOST];
     size_t count = 0;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const double v = advise_same_name(rows[i].runs->model, model) ? telling(&rows[i], way) : 0;
+        const double v = spec_same_name(rows[i].runs->model, model) ? telling(&rows[i], way) : 0;
         size_t at = count;
         while (at > 0 && v > value[at - 1])
             at--;
@@ -186,8 +181,8 @@ bool advise_is_known(const char *model, const advice_way *way, bool method)
 {
     const char *name = method ? way->method_text : way->strategy;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (advise_same_name(rows[i].runs->model, model) && telling(&rows[i], way) > 0 &&
-            advise_same_name(method ? rows[i].method : rows[i].strategy, name))
+        if (spec_same_name(rows[i].runs->model, model) && telling(&rows[i], way) > 0 &&
+            spec_same_name(method ? rows[i].method : rows[i].strategy, name))
             return true;
     return false;
 }

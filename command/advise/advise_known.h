@@ -33,9 +33,6 @@ bool advise_is_known(const char *model, const advice_way *way, bool method);
 /* A sentence: what asynchronous steps cost, and the page that measured it. */
 extern const char advise_known_async[];
 
-/* Whether two specs have the same name; the name of "cd:k=5" is "cd". */
-bool advise_same_name(const char *spec, const char *other);
-
 /* Whether the way is plain averaging at every step, in full precision. */
 bool advise_costs_nothing(const advice_way *way);
 

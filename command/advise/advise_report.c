@@ -1,6 +1,7 @@
 /* Prints the answer of telegrad advise as text or as JSON. */
 #include "command/advise/advise.h"
 #include "command/advise/advise_known.h"
+#include "command/job/spec_words.h"
 #include "command/output/console.h"
 #include "command/output/format.h"
 #include "command/output/output.h"
@@ -215,7 +216,7 @@ static void print_accuracy(const struct advise_answer *a)
     }
     const size_t count = advise_known(model, w, row);
     const bool strategy_known = w->family == ADVICE_SSGD || advise_is_known(model, w, false);
-    const bool method_known = advise_same_name(method, "dense") || advise_is_known(model, w, true);
+    const bool method_known = spec_same_name(method, "dense") || advise_is_known(model, w, true);
     if (count > 0)
         printf("\nWhat it costs in accuracy, by the nearest runs of docs/results (your data, "
                "rates and epochs will differ):\n");

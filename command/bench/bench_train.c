@@ -2,6 +2,7 @@
  * machine affects both sides alike. */
 #include "command/bench/bench_train.h"
 #include "bench/torch/torch_peer.h"
+#include "command/job/spec_words.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,11 +169,10 @@ static tg_status together(const struct bench_train_options *o, struct bench_work
 
 static double target_of(const char *spec, size_t workers)
 {
-    const size_t len = strcspn(spec, ":");
     if (workers > 0)
         return workers == 2 ? TARGET_TWO_WORKERS : NAN;
     for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++)
-        if (strncmp(spec, targets[i].model, len) == 0 && targets[i].model[len] == '\0')
+        if (spec_same_name(spec, targets[i].model))
             return targets[i].ratio;
     return NAN;
 }

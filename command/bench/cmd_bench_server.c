@@ -4,6 +4,7 @@
 #include "command/bench/bench_table.h"
 #include "command/job/launch.h"
 #include "command/job/options.h"
+#include "command/job/server_mode.h"
 #include "command/output/cli.h"
 #include "command/output/console.h"
 #include "command/output/format.h"
@@ -34,7 +35,7 @@ enum { JSON = 1, SIZE, WORKERS, MODE, SECONDS };
 static tg_status set(void *input, int key, char *arg)
 {
     struct command *c = input;
-    char normal[400];
+    char normal[SERVER_MODE_TEXT];
     size_t count;
     switch (key) {
     case JSON:

@@ -1,4 +1,5 @@
 #include "command/job/known_losses.h"
+#include "command/job/spec_words.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -54,8 +55,7 @@ enum { KNOWN = sizeof known / sizeof *known };
 
 static bool is_of(const struct trained *k, tg_kind kind, const char *name)
 {
-    return k->kind == kind && strcspn(k->spec, ":") == strlen(name) &&
-           strncmp(k->spec, name, strlen(name)) == 0;
+    return k->kind == kind && spec_same_name(k->spec, name);
 }
 
 void known_losses_print(tg_kind kind, const char *name, FILE *out)

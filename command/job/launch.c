@@ -1,4 +1,5 @@
 #include "command/job/launch.h"
+#include "command/job/spec_words.h"
 #include "command/output/cli.h"
 #include "command/output/console.h"
 #include "command/output/output.h"
@@ -165,10 +166,9 @@ const char *launch_server_mode(const struct run_options *o)
 
 bool launch_is_async(const struct run_options *o, int64_t *staleness_p)
 {
-    static const char name[] = "async", key[] = "staleness=";
+    static const char key[] = "staleness=";
     const char *mode = o->server_mode ? o->server_mode : "";
-    if (o->servers == 0 || !launch_servers_keep(o) || strcspn(mode, ":") != sizeof name - 1 ||
-        strncmp(mode, name, sizeof name - 1) != 0)
+    if (o->servers == 0 || !launch_servers_keep(o) || !spec_same_name(mode, "async"))
         return false;
     const char *bound = strstr(mode, key);
     *staleness_p = bound ? strtoll(bound + sizeof key - 1, NULL, 10) : -1;

@@ -1,6 +1,7 @@
 #include "command/job/options_check.h"
 #include "command/job/launch.h"
 #include "command/job/server_mode.h"
+#include "command/job/spec_words.h"
 #include "command/output/outfile.h"
 #include "telegrad/server.h"
 #include "telegrad/transport.h"
@@ -226,8 +227,7 @@ static tg_status check_server_mode(const struct run_options *o)
     const bool keeps = launch_servers_keep(o);
     if (o->server_mode)
         TG_TRY(server_mode_check("server-mode", o->server_mode, "sum|sync|async"));
-    if (o->server_mode && keeps == (strcspn(o->server_mode, ":") == strlen("sum") &&
-                                    strncmp(o->server_mode, "sum", strlen("sum")) == 0))
+    if (o->server_mode && keeps == spec_same_name(o->server_mode, "sum"))
         return tg_fail(TG_E_SPEC,
                        keeps ? "--server-mode sum with --strategy server: servers that sum do not "
                                "keep parameters: allowed: sync, async"
@@ -275,7 +275,7 @@ static tg_status check_worker(const struct run_options *o)
             return tg_fail(TG_E_SPEC, "--server and --%s cannot be combined: %s", no[i].name,
                            no[i].why);
     if (o->server_mode) {
-        char normal[400];
+        char normal[SERVER_MODE_TEXT];
         TG_TRY(server_mode_check("server-mode", o->server_mode, "async|sync"));
         TG_TRY(tg_server_mode_normal(o->server_mode, normal, sizeof normal));
     }

@@ -1,17 +1,10 @@
 #include "command/job/server_mode.h"
+#include "command/job/spec_words.h"
 #include "telegrad/server.h"
 #include "telegrad/tools.h"
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-
-enum { NORMAL = 400 }; /* bytes of a mode in its normal form */
-
-static bool is_named(const char *text, const char *name)
-{
-    const size_t len = strcspn(text, ":");
-    return len == strlen(name) && strncmp(text, name, len) == 0;
-}
 
 const char *server_mode_own(const char *text)
 {
@@ -19,7 +12,7 @@ const char *server_mode_own(const char *text)
     const char *name = text + sizeof before - 1;
     if (strncmp(text, before, sizeof before - 1) != 0)
         return text;
-    return is_named(name, "sync") || is_named(name, "async") ? name : text;
+    return spec_same_name(name, "sync") || spec_same_name(name, "async") ? name : text;
 }
 
 tg_status server_mode_check(const char *option, const char *text, const char *names)
@@ -66,7 +59,7 @@ tg_status server_mode_expect(int server, const char *told, const char *expected)
                        "server %d does not say its mode, expected %.64s: leave out --server-mode",
                        server, expected);
     mode += sizeof option - 1;
-    char theirs[NORMAL], normal[NORMAL], wanted[NORMAL];
+    char theirs[SERVER_MODE_TEXT], normal[SERVER_MODE_TEXT], wanted[SERVER_MODE_TEXT];
     snprintf(theirs, sizeof theirs, "%.*s", (int)strcspn(mode, " "), mode);
     TG_TRY(tg_server_mode_normal(expected, wanted, sizeof wanted));
     if (tg_server_mode_normal(theirs, normal, sizeof normal) == TG_OK &&

@@ -4,6 +4,8 @@
 
 #include "telegrad/base.h"
 
+enum { SERVER_MODE_TEXT = 400 }; /* bytes of a mode in its normal form */
+
 /* The text with the mode's own name in place of MXNet's: dist_sync is sync, dist_async async. Other
  * texts as they are. Points into `text`. */
 const char *server_mode_own(const char *text);

@@ -63,6 +63,12 @@ static tg_status check_key(const char *option, const tg_entry *entry, const char
     return TG_OK;
 }
 
+bool spec_same_name(const char *spec, const char *other)
+{
+    const size_t len = strcspn(spec, ":");
+    return len == strcspn(other, ":") && strncmp(spec, other, len) == 0;
+}
+
 tg_status spec_words_check(const char *option, const tg_entry *const *entries, size_t count,
                            const char *spec)
 {

@@ -1,8 +1,12 @@
-/* Words that papers and other programs have for names and keys of spec strings. */
+/* Names in spec strings, and the words that papers and other programs have for names and keys. */
 #ifndef TG_CLI_SPEC_WORDS_H
 #define TG_CLI_SPEC_WORDS_H
 
 #include "telegrad/spec.h"
+#include <stdbool.h>
+
+/* Whether two specs have the same name; the name of "cd:k=5" is "cd". */
+bool spec_same_name(const char *spec, const char *other);
 
 /* If the spec has such a word in the place of a name or key that is there, say which is meant.
  * option   "method", for the message

@@ -193,7 +193,7 @@ static tg_status check(struct command *c)
     if (c->min > c->workers || c->min > (double)(int)c->min)
         return tg_fail(TG_E_SPEC, "--min %g: allowed: a whole number, at most --workers, %g",
                        c->min, c->workers);
-    char mode[400];
+    char mode[SERVER_MODE_TEXT];
     TG_TRY(tg_server_mode_normal(c->mode, mode, sizeof mode));
     const bool gathers =
         strncmp(mode, "sync:", 5) == 0 || strncmp(mode, "async:staleness=0,", 18) == 0;

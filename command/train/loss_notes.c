@@ -1,6 +1,7 @@
 #include "command/train/loss_notes.h"
 #include "command/job/known_losses.h"
 #include "command/job/launch.h"
+#include "command/job/spec_words.h"
 #include "command/train/rate_hints.h"
 #include "command/train/run_notes.h"
 
@@ -34,9 +35,7 @@ static tg_status check(struct run_options *o, tg_kind kind, const char *text)
 static bool has_other_method(const struct run_options *o)
 {
     const char *own = tg_registry_strategy_method(o->strategy), *method = options_method(o);
-    const size_t len = strcspn(own, ":");
-    return strcmp(own, "dense") != 0 &&
-           (strcspn(method, ":") != len || strncmp(method, own, len) != 0);
+    return strcmp(own, "dense") != 0 && !spec_same_name(method, own);
 }
 
 tg_status loss_notes_check(struct run_options *o)

@@ -1,4 +1,5 @@
 #include "command/train/optimizer_default.h"
+#include "command/job/spec_words.h"
 #include "command/train/optimizer_option.h"
 #include "command/train/rate_hints.h"
 #include "command/train/run_notes.h"
@@ -181,20 +182,15 @@ static tg_status say(struct run_options *o, const struct choice *c, const tg_spe
     return TG_OK;
 }
 
-static bool has_name(const char *spec, const char *name)
-{
-    return strcspn(spec, ":") == strlen(name) && strncmp(spec, name, strlen(name)) == 0;
-}
-
 /* written: the optimizer from the command line, own: the same parsed; "" and NULL: none */
 static tg_status settle(struct run_options *o, const struct choice *c, const char *written,
                         const tg_spec *own)
 {
     tg_spec *usual;
-    const bool other = own && !has_name(c->text, tg_spec_name(own));
+    const bool other = own && !spec_same_name(c->text, tg_spec_name(own));
     const char *text = other ? OPT_OPTIMIZER : c->text;
     TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, text, &usual));
-    const bool same = !own || has_name(text, tg_spec_name(own));
+    const bool same = !own || spec_same_name(text, tg_spec_name(own));
     tg_status status = TG_OK;
     if (same)
         status = complete(o, written, own, usual);

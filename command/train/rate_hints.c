@@ -1,5 +1,6 @@
 #include "command/train/rate_hints.h"
 #include "command/job/launch.h"
+#include "command/job/spec_words.h"
 #include "command/train/run_notes.h"
 #include "command/train/traffic_note.h"
 #include <stdio.h>
@@ -8,7 +9,7 @@
 
 static bool is_ssgd(const struct run_options *o)
 {
-    return strcspn(o->strategy, ":") == 4 && strncmp(o->strategy, "ssgd", 4) == 0;
+    return spec_same_name(o->strategy, "ssgd");
 }
 
 rate_wish rate_wish_of(const struct run_options *o)
@@ -120,8 +121,7 @@ static void check_methods(struct run_options *o, const struct rates *r)
 
 static bool is_dense(const char *method)
 {
-    const size_t len = strcspn(method, ":");
-    return (len == 5 && strncmp(method, "dense", 5) == 0) || strcmp(method, "f32") == 0;
+    return spec_same_name(method, "dense") || strcmp(method, "f32") == 0;
 }
 
 /* The method, or the first rule, that codes gradients; NULL: all are dense. */

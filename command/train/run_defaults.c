@@ -1,5 +1,6 @@
 #include "command/train/run_defaults.h"
 #include "command/job/launch.h"
+#include "command/job/spec_words.h"
 #include "command/train/loss_notes.h"
 #include "command/train/optimizer_default.h"
 #include "command/train/rate_hints.h"
@@ -167,15 +168,14 @@ static tg_status check_optimizer(struct run_options *o)
 static void check_simulated(struct run_options *o)
 {
     static const char *const adapt[] = {"adacomp", "strom"};
-    const size_t len = strcspn(o->strategy, ":"), n = strcspn(options_method(o), ":");
     for (size_t i = 0; o->sim_only && i < sizeof adapt / sizeof adapt[0]; i++)
-        if (strlen(adapt[i]) == n && strncmp(options_method(o), adapt[i], n) == 0)
+        if (spec_same_name(options_method(o), adapt[i]))
             run_notes_add(o, false,
                           "--sim-only: what method %s sends depends on the gradients: its bytes "
                           "and times are those of random ones",
                           adapt[i]);
     const bool differ = o->slow_count > 0 || o->links_of_count > 0 || o->jitter > 0;
-    if (o->sim_only && differ && len == 6 && strncmp(o->strategy, "gossip", len) == 0)
+    if (o->sim_only && differ && spec_same_name(o->strategy, "gossip"))
         run_notes_add(o, false,
                       "--sim-only: strategy gossip is simulated as if each worker waited for all "
                       "others, not only for its partner: its times are at least those of a run");

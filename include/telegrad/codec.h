@@ -15,6 +15,8 @@
 #include "telegrad/base.h"
 #include "telegrad/random.h"
 
+#include <string.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -47,7 +49,7 @@ static inline tg_array tg_array_f32(const float *data, size_t n)
 {
     tg_array a;
     a.struct_size = sizeof a;
-    a.data = (void *)(uintptr_t)data;
+    memcpy(&a.data, &data, sizeof a.data); /* without const, and without a cast of C or C++ */
     a.n = n;
     a.dtype = TG_F32;
     a.memory = TG_HOST;

@@ -20,7 +20,7 @@ struct tg_newfile {
     int fd, error;
 };
 
-/* Takes ownership of fd, even on failure. */
+/* Takes ownership of fd, even on failure, and of the file aside, which is new. */
 static bool open_stream(tg_newfile *f, int fd)
 {
     if (fd < 0)
@@ -28,6 +28,8 @@ static bool open_stream(tg_newfile *f, int fd)
     f->fd = fd;
     f->file = tg_stream_open(fd, &f->error);
     if (!f->file) {
+        if (f->aside)
+            (void)unlink(f->aside);
         close(fd);
         errno = ENOMEM;
         return false;

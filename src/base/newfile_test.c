@@ -99,6 +99,28 @@ static void open_fails(void **state)
     assert_non_null(strstr(tg_error(), "No such file"));
 }
 
+FILE *__real_fopencookie(void *cookie, const char *mode, cookie_io_functions_t functions);
+FILE *__wrap_fopencookie(void *cookie, const char *mode, cookie_io_functions_t functions);
+
+static bool no_stream; /* of this process, for want of memory */
+
+FILE *__wrap_fopencookie(void *cookie, const char *mode, cookie_io_functions_t functions)
+{
+    return no_stream ? NULL : __real_fopencookie(cookie, mode, functions);
+}
+
+/* Nothing stays of a file that could not be opened. */
+static void memory_is_short(void **state)
+{
+    (void)state;
+    tg_newfile *f;
+    no_stream = true;
+    assert_int_equal(tg_newfile_open(path, &f), TG_E_IO);
+    no_stream = false;
+    assert_non_null(strstr(tg_error(), "Cannot allocate memory"));
+    assert_false(exists(tmp));
+}
+
 static void rename_fails(void **state)
 {
     (void)state;
@@ -369,6 +391,7 @@ int main(void)
         cmocka_unit_test(commit_replaces),
         cmocka_unit_test(abandon_keeps_the_old),
         cmocka_unit_test(open_fails),
+        cmocka_unit_test(memory_is_short),
         cmocka_unit_test(rename_fails),
         cmocka_unit_test(write_fails),
         cmocka_unit_test(links_stay),

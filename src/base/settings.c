@@ -93,8 +93,8 @@ static void show(tg__settings a, tg__settings b, size_t same, tg__unlike *u)
         from = same - 20;
     }
     for (int i = 0; i < 2; i++)
-        snprintf(u->text[i], sizeof u->text[i], "%.*s%s%.*s", (int)head, a.text,
-                 head > 0 && !item ? "..." : "", (int)TG__MIN(end[i] - from, (size_t)SHOWN),
+        snprintf(u->text[i], sizeof u->text[i], "%.*s%s%.*s", (int)TG__MIN(head, (size_t)SHOWN),
+                 a.text, head > 0 && !item ? "..." : "", (int)TG__MIN(end[i] - from, (size_t)SHOWN),
                  line[i].text + from);
 }
 

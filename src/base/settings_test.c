@@ -7,7 +7,9 @@
 
 #include "base/mem.h"
 #include "base/settings.h"
+#include <limits.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static tg__settings of(const char *text)
 {
@@ -79,9 +81,30 @@ static void long_lines(void **state)
     assert_int_equal(strchr(u.text[1], 'y') - u.text[1], 7 + 20);
 }
 
+/* Lines of more bytes than an int counts, in pages that are never written. */
+static void huge_lines(void **state)
+{
+    (void)state;
+    const size_t at = (size_t)INT_MAX + 1, room = at + 4;
+    tg__unlike u;
+    char *text = mmap(NULL, room, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (text == MAP_FAILED)
+        skip();
+    memset(text, 'x', 1000);
+    memcpy(text, "k=/", 3);
+    memcpy(text + at, ":a=1", 4);
+    assert_true(
+        tg__settings_differ((tg__settings){text, room}, (tg__settings){text, room - 1}, NULL, &u));
+    assert_memory_equal(u.text[0], "k=/xxx", 6);
+    assert_string_equal(u.text[0] + 200, "a=1");
+    assert_string_equal(u.text[1] + 200, "a=");
+    munmap(text, room);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(keys), cmocka_unit_test(missing),
-                                       cmocka_unit_test(long_lines)};
+                                       cmocka_unit_test(long_lines), cmocka_unit_test(huge_lines)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,6 +21,7 @@ static bool keep(tg__tcp *t, tg__peer *p, tg__local *l)
         tg__local_close(l);
         l = NULL;
     }
+    tg__local_close(p->stream->local); /* of a call of tg_transport_tcp that has failed */
     p->stream->local = l;
     return l != NULL;
 }

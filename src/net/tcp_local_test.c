@@ -9,6 +9,7 @@
 #include "net_by_hand.h"
 #include "net_ranks.h"
 #include "net/tcp_impl.h"
+#include <fcntl.h>
 #include <sys/mman.h>
 
 enum { RING = 64 << 10 };
@@ -258,12 +259,54 @@ static void done_is_sent(void **state)
     tg__local_off = false;
 }
 
+static int open_files(void)
+{
+    int count = 0;
+    for (int fd = 0; fd < 1000; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+/* Rank 2 cannot watch its connection with rank 1, after it has made memory to share with rank 0. It
+ * creates its transport again. */
+static void *creates_again(void *rank)
+{
+    net_rank *r = rank;
+    suite s = {NULL, r->error};
+    r->status = tg_net_join(&r->config, &r->net);
+    if (r->status == TG_OK && r->config.rank == 2) {
+        tg__stream *stream = r->net->stream[1];
+        const int fd = stream->fd;
+        stream->fd = -1;
+        assert_int_equal(tg_transport_tcp(r->net, &r->t), TG_E_IO);
+        stream->fd = fd;
+    }
+    if (r->status != TG_OK || tg_transport_tcp(r->net, &r->t) != TG_OK)
+        return NULL;
+    s.t = r->t;
+    r->ok = suite_barrier(&s, -1);
+    tg_transport_destroy(r->t);
+    return NULL;
+}
+
+static void created_again(void **state)
+{
+    (void)state;
+    net_job job;
+    const int before = open_files();
+    net_job_begin(&job, 3, false);
+    net_job_run(&job, creates_again);
+    net_job_check(&job);
+    net_job_end(&job);
+    assert_int_equal(open_files(), before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dies_in_the_middle), cmocka_unit_test(lies),
         cmocka_unit_test(an_offer_declined),  cmocka_unit_test(leaves_a_dead_peer),
-        cmocka_unit_test(done_is_sent),
+        cmocka_unit_test(done_is_sent),       cmocka_unit_test(created_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,8 +19,8 @@ tg_status tg__duration_end(tg_duration d, tg__epochs e, const char *what, uint64
     uint64_t steps;
     TG_TRY(tg_duration_steps(d, e.steps, what, &steps));
     if (d.epochs && steps > 0 && steps < UINT64_MAX / 2) {
-        const int64_t end = (int64_t)steps + e.shift;
-        steps = end > 0 ? (uint64_t)end : 0;
+        const uint64_t shift = (uint64_t)e.shift; /* modulo 2^64 */
+        steps = e.shift >= 0 || steps > -shift ? steps + shift : 0;
     }
     *step_p = steps;
     return TG_OK;

@@ -78,16 +78,59 @@ void tg__kept_abandon(tg__kept_writer *w)
 /* ---- reading --------------------------------------------------------------------------------- */
 
 typedef struct tg__kept_piece {
-    struct tg__kept_piece *next;
-    tg__piece p;
-    size_t left; /* elements that are not taken yet */
-    uint32_t memory[];
+    tg__piece p;      /* first, so that its address is this one's */
+    size_t left;      /* elements that are not taken yet */
+    size_t number;    /* counts what has been added */
+    uint32_t *memory; /* NULL: all are taken */
 } tg__kept_piece;
 
-static bool is_of(const tg__piece *p, tg__kept_key key)
+/* Keys in their order. */
+static uint64_t order(tg__kept_key key)
 {
-    return p->key.channel == key.channel && p->key.bucket == key.bucket &&
-           p->key.kind == key.kind && p->key.number == key.number;
+    return (uint64_t)key.channel << 48 | (uint64_t)key.bucket << 32 | (uint64_t)key.kind << 16 |
+           key.number;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const tg__kept_piece *x = a, *y = b;
+    const uint64_t one = order(x->p.key), other = order(y->p.key);
+    return one != other ? (one > other) - (one < other)
+                        : (x->number < y->number) - (x->number > y->number);
+}
+
+/* The first piece whose key is this one, or a later one. */
+static size_t first_of(const tg__kept *k, tg__kept_key key)
+{
+    size_t lo = 0, hi = k->count;
+    while (lo < hi) {
+        const size_t at = lo + (hi - lo) / 2;
+        if (order(k->piece[at].p.key) < order(key))
+            lo = at + 1;
+        else
+            hi = at;
+    }
+    return lo;
+}
+
+/* From the i-th on, the next piece that is there; `count`: none. */
+static size_t next_there(const tg__kept *k, size_t i)
+{
+    while (i < k->count && k->piece[i].memory == NULL)
+        i++;
+    return i;
+}
+
+/* The i-th piece; NULL: the pieces of this key have ended. */
+static tg__kept_piece *piece_of(const tg__kept *k, tg__kept_key key, size_t i)
+{
+    return i < k->count && order(k->piece[i].p.key) == order(key) ? &k->piece[i] : NULL;
+}
+
+static void drop(tg__kept_piece *p)
+{
+    free(p->memory);
+    p->memory = NULL;
 }
 
 /* The runs make up the elements. */
@@ -103,7 +146,7 @@ static tg_status add_piece(tg__kept *k, tg__ckpt_reader *r, size_t i, const uint
                            uint16_t channel)
 {
     const bool alone = entry[RUNS] == 0;
-    tg__kept_piece *piece;
+    uint32_t *memory;
     const void *bytes;
     char name[64];
     if (entry[BUCKET] > UINT16_MAX || entry[KIND] >= TG__KEPT_KINDS || entry[NUMBER] > UINT16_MAX ||
@@ -118,21 +161,23 @@ static tg_status add_piece(tg__kept *k, tg__ckpt_reader *r, size_t i, const uint
                        "the state of a server: piece %zu has other runs than "
                        "elements",
                        i);
-    TG_TRY(tg_alloc(sizeof *piece + words * sizeof(uint32_t), 1, &piece));
-    memcpy(piece->memory, bytes, words * sizeof(uint32_t));
-    piece->left = (size_t)entry[ELEMENTS];
-    piece->p = (tg__piece){.key = {.channel = channel,
-                                   .bucket = (uint16_t)entry[BUCKET],
-                                   .kind = (uint16_t)entry[KIND],
-                                   .number = (uint16_t)entry[NUMBER]},
-                           .begin = entry[BEGIN],
-                           .n = (size_t)entry[ELEMENTS],
-                           .width = width,
-                           .runs = runs,
-                           .run = piece->memory,
-                           .words = piece->memory + runs};
-    piece->next = k->first;
-    k->first = piece;
+    TG_TRY(tg__grow(&k->piece, &k->cap, k->count + 1, sizeof *k->piece, "the state of a server"));
+    TG_TRY(tg_alloc(words, sizeof *memory, &memory));
+    memcpy(memory, bytes, words * sizeof *memory);
+    k->piece[k->count] = (tg__kept_piece){.p = {.key = {.channel = channel,
+                                                        .bucket = (uint16_t)entry[BUCKET],
+                                                        .kind = (uint16_t)entry[KIND],
+                                                        .number = (uint16_t)entry[NUMBER]},
+                                                .begin = entry[BEGIN],
+                                                .n = (size_t)entry[ELEMENTS],
+                                                .width = width,
+                                                .runs = runs,
+                                                .run = memory,
+                                                .words = memory + runs},
+                                          .left = (size_t)entry[ELEMENTS],
+                                          .number = k->count,
+                                          .memory = memory};
+    k->count++;
     return TG_OK;
 }
 
@@ -158,6 +203,8 @@ tg_status tg__kept_add(tg__kept *k, const void *bytes, size_t len, uint16_t chan
     tg__ckpt_reader *r;
     TG_TRY(tg__ckpt_parse(bytes, len, "of a server", identity, &r));
     const tg_status status = add_all(k, r, channel);
+    if (k->count > 0)
+        qsort(k->piece, k->count, sizeof *k->piece, by_key);
     tg__ckpt_close(r);
     return status;
 }
@@ -170,114 +217,100 @@ static size_t common(const tg__piece *p, uint64_t lo, uint64_t hi)
 }
 
 /* Elements of the whole vector: all servers' pieces of it are here. */
-static size_t whole(const tg__kept *k, tg__kept_key key)
+static size_t whole(const tg__kept *k, size_t i)
 {
     uint64_t end = 0;
-    for (const tg__kept_piece *p = k->first; p != NULL; p = p->next)
-        if (is_of(&p->p, key))
+    const tg__kept_key key = k->piece[i].p.key;
+    for (const tg__kept_piece *p; (p = piece_of(k, key, i)) != NULL; i++)
+        if (p->memory != NULL)
             end = TG__MAX(end, p->p.begin + p->p.n);
     return (size_t)end;
 }
 
 void tg__kept_cut(tg__kept *k, uint16_t channel, int index, int servers)
 {
-    for (tg__kept_piece *p = k->first; p != NULL; p = p->next) {
-        if (p->p.key.channel != channel)
-            continue;
-        const size_t n = whole(k, p->p.key), lo = tg__block_begin(n, servers, index);
+    const tg__kept_key first = {.channel = channel};
+    size_t n = 0, begin = first_of(k, first);
+    for (size_t i = begin; i < k->count && k->piece[i].p.key.channel == channel; i++) {
+        tg__kept_piece *p = &k->piece[i];
+        if (i == begin || order(p->p.key) != order(p[-1].p.key))
+            n = whole(k, i);
+        const size_t lo = tg__block_begin(n, servers, index);
         p->left = common(&p->p, lo, lo + tg__block_len(n, servers, index));
-    }
-    for (tg__kept_piece **link = &k->first; *link != NULL;) {
-        tg__kept_piece *p = *link;
-        if (p->left > 0) {
-            link = &p->next;
-            continue;
-        }
-        *link = p->next;
-        free(p);
+        if (p->left == 0)
+            drop(p);
     }
 }
 
 bool tg__kept_any(const tg__kept *k, uint16_t channel)
 {
-    const tg__kept_piece *p = k->first;
-    while (p != NULL && p->p.key.channel != channel)
-        p = p->next;
-    return p != NULL;
+    const size_t i = next_there(k, first_of(k, (tg__kept_key){.channel = channel}));
+    return i < k->count && k->piece[i].p.key.channel == channel;
 }
 
 bool tg__kept_waits(const tg__kept *k, tg__kept_key key, enum tg__kept_kind kind)
 {
-    const tg__kept_piece *p = k->first;
+    const tg__kept_piece *p;
     key.kind = (uint16_t)kind;
-    while (p != NULL && !(is_of(&p->p, key) && p->p.runs == 0))
-        p = p->next;
+    size_t i = first_of(k, key);
+    while ((p = piece_of(k, key, i)) != NULL && (p->memory == NULL || p->p.runs > 0))
+        i++;
     return p != NULL;
 }
 
 const tg__piece *tg__kept_next(const tg__kept *k, const tg__piece *before)
 {
-    const tg__kept_piece *p = k->first;
-    while (before != NULL && p != NULL && &p->p != before)
-        p = p->next;
-    if (before != NULL && p != NULL)
-        p = p->next;
-    return p != NULL ? &p->p : NULL;
-}
-
-static bool is_just(const tg__piece *p, tg__kept_key key, uint64_t begin, size_t n)
-{
-    return is_of(p, key) && p->runs == 0 && p->begin == begin && p->n == n;
+    const size_t i = before == NULL ? 0 : (size_t)((const tg__kept_piece *)before - k->piece) + 1;
+    const size_t next = next_there(k, i);
+    return next < k->count ? &k->piece[next].p : NULL;
 }
 
 bool tg__kept_take(tg__kept *k, tg__kept_key key, uint64_t begin, size_t n, float *dst)
 {
+    const size_t first = first_of(k, key);
     bool any = false, just = false;
-    for (const tg__kept_piece *p = k->first; p != NULL && !just; p = p->next)
-        just = is_just(&p->p, key, begin, n);
-    for (tg__kept_piece **link = &k->first; *link != NULL;) {
-        tg__kept_piece *p = *link;
+    tg__kept_piece *p;
+    for (size_t i = first; !just && (p = piece_of(k, key, i)) != NULL; i++)
+        just = p->memory != NULL && p->p.runs == 0 && p->p.begin == begin && p->p.n == n;
+    for (size_t i = first; (p = piece_of(k, key, i)) != NULL; i++) {
         const bool takes =
-            just ? is_just(&p->p, key, begin, n) : is_of(&p->p, key) && p->p.runs == 0;
+            p->memory != NULL && p->p.runs == 0 && (!just || (p->p.begin == begin && p->p.n == n));
         const size_t count = takes ? common(&p->p, begin, begin + n) : 0;
-        if (count > 0) {
-            const uint64_t from = TG__MAX(p->p.begin, begin);
-            memcpy(dst + (from - begin), p->memory + (from - p->p.begin), count * sizeof *dst);
-            p->left -= TG__MIN(p->left, count);
-            any = true;
-        }
-        if (count == 0 || p->left > 0) {
-            link = &p->next;
+        if (count == 0)
             continue;
-        }
-        *link = p->next;
-        free(p);
+        const uint64_t from = TG__MAX(p->p.begin, begin);
+        memcpy(dst + (from - begin), p->memory + (from - p->p.begin), count * sizeof *dst);
+        p->left -= TG__MIN(p->left, count);
+        if (p->left == 0)
+            drop(p);
+        any = true;
     }
     return any;
 }
 
 const uint32_t *tg__kept_at(const tg__kept *k, tg__kept_key key, uint64_t at, size_t width)
 {
-    const tg__kept_piece *p = k->first;
-    while (p != NULL && !(is_of(&p->p, key) && p->p.runs > 0 && p->p.width == width &&
-                          common(&p->p, at, at + 1) > 0))
-        p = p->next;
+    const tg__kept_piece *p;
+    size_t i = first_of(k, key);
+    while ((p = piece_of(k, key, i)) != NULL &&
+           !(p->memory != NULL && p->p.runs > 0 && p->p.width == width &&
+             common(&p->p, at, at + 1) > 0))
+        i++;
     if (p == NULL)
         return NULL;
     uint64_t end = p->p.begin;
-    for (size_t i = 0; i < p->p.runs; i++) {
-        end += p->p.run[i];
+    for (size_t run = 0; run < p->p.runs; run++) {
+        end += p->p.run[run];
         if (at < end)
-            return p->memory + p->p.runs + i * width;
+            return p->memory + p->p.runs + run * width;
     }
     return NULL;
 }
 
 void tg__kept_free(tg__kept *k)
 {
-    while (k->first != NULL) {
-        tg__kept_piece *p = k->first;
-        k->first = p->next;
-        free(p);
-    }
+    for (size_t i = 0; i < k->count; i++)
+        drop(&k->piece[i]);
+    free(k->piece);
+    *k = (tg__kept){0};
 }

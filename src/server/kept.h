@@ -61,7 +61,8 @@ void tg__kept_abandon(tg__kept_writer *w);
 
 /* Pieces that wait until what they belong to is there. Zero it first. */
 typedef struct tg__kept {
-    struct tg__kept_piece *first;
+    struct tg__kept_piece *piece; /* (count) by key; of one key, those added last come first */
+    size_t count, cap;
 } tg__kept;
 
 /* Add the pieces of a state.

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "session/session_ckpt.h"
 #include "session_fixture.h"
 
 typedef struct saved {
@@ -202,11 +203,44 @@ static void other_ranks(void **state)
     expect(&p[0], TG_E_ARG, "allowed: 1 to");
 }
 
+/* An epoch_shift that no run has, for which the arithmetic of epochs would overflow. */
+static void bad_epochs(void **state)
+{
+    static const struct {
+        uint64_t t;
+        int64_t shift;
+    } bad[] = {{UINT64_MAX, -1}, {6, INT64_MIN}, {6, INT64_MAX}, {6, 7}, {1ull << 63, INT64_MIN}};
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        for (int world = 1; world <= 2; world++) {
+            const tg__counters c = {.t = bad[i].t, .steps_per_epoch = 4, .world = world};
+            tg__ckpt_writer *w;
+            void *bytes;
+            static saved crafted[2];
+            assert_int_equal(tg__ckpt_create(NULL, "", &w), TG_OK);
+            assert_int_equal(tg__ckpt_put(w, "session", &c, sizeof c), TG_OK);
+            assert_int_equal(
+                tg__ckpt_put(w, TG__SECTION_EPOCHS, &bad[i].shift, sizeof bad[i].shift), TG_OK);
+            assert_int_equal(tg__ckpt_commit_memory(w, &bytes, &crafted[0].len), TG_OK);
+            assert_true(crafted[0].len <= sizeof crafted[0].bytes);
+            memcpy(crafted[0].bytes, bytes, crafted[0].len);
+            free(bytes);
+            crafted[1] = crafted[0];
+            player p = player_of(NULL);
+            p.config.steps_per_epoch = 5;
+            p.from = crafted;
+            p.ranks = (size_t)world;
+            alone(&p);
+            expect(&p, TG_E_CORRUPT, "epoch_shift");
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_bytes),
         cmocka_unit_test(other_ranks),
+        cmocka_unit_test(bad_epochs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,6 +32,18 @@ static bool has_file(const tg_session *s, const char *dir, int rank)
            access(path, F_OK) == 0;
 }
 
+/* No position in epochs is negative or too large for the arithmetic. */
+static tg_status check_epochs(const tg_session *s, uint64_t t)
+{
+    const int64_t shift = s->epoch_shift;
+    if (t <= INT64_MAX && shift <= (int64_t)t && shift >= (int64_t)t - INT64_MAX)
+        return TG_OK;
+    return tg_fail(TG_E_CORRUPT,
+                   "the checkpoint of step %llu has an epoch_shift of %lld: allowed: positions in "
+                   "epochs, step - epoch_shift, from 0 to 2^63 - 1",
+                   (unsigned long long)t, (long long)shift);
+}
+
 /* The length of an epoch has changed: continue at the same fraction of the current epoch, rounded
  * down to whole steps. */
 static tg_status shift_epochs(tg_session *s, uint64_t t, uint64_t steps)
@@ -61,6 +73,7 @@ tg_status tg__session_look_into(tg_session *s, tg__ckpt_reader *r)
     s->epoch_shift = 0; /* not that of another checkpoint */
     if (tg__ckpt_has(r, TG__SECTION_EPOCHS))
         TG_TRY(tg__ckpt_read(r, TG__SECTION_EPOCHS, &s->epoch_shift, sizeof s->epoch_shift));
+    TG_TRY(check_epochs(s, c.t));
     TG_TRY(tg__session_get_length(s, r));
     s->from.ranks = c.world;
     s->from.steps_per_epoch = c.steps_per_epoch;

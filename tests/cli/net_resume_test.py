@@ -198,14 +198,21 @@ class Resume(net_tool.NetTest):
         self.assertIn(f"--save {taken}: another run is saving to this folder: choose another", done[1].stderr)
         self.assertFalse(os.path.exists(self.path("others")))
 
+    def until_saved(self, step):
+        """Wait until all folders have a checkpoint of this step, or a later one."""
+        until = time.monotonic() + 120
+        while not all(max(self.steps_in(folder), default="") >= step_folder(step) for folder in self.folders):
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.05)
+
+    def steps_in(self, folder):
+        return [name for name in os.listdir(folder) if len(name) == len(step_folder(0))] if os.path.exists(folder) else []
+
     def test_interrupted(self):
         """A run that a signal stopped saves everywhere, and goes on. No other job takes its folders meanwhile."""
         processes = [self.start(*JOB, "--steps", "100000", *self.options(rank, 3), "--save", self.folders[rank], "--save-every", "5")
                      for rank in range(3)]
-        until = time.monotonic() + 60
-        while not os.path.exists(self.folders[2]) or not [n for n in os.listdir(self.folders[2]) if len(n) == 17]:
-            self.assertLess(time.monotonic(), until)
-            time.sleep(0.05)
+        self.until_saved(5)
         self.refuse_another_job(self.folders[2])
         processes[1].send_signal(signal.SIGTERM)
         for process in processes:
@@ -219,11 +226,11 @@ class Resume(net_tool.NetTest):
         """Whatever moment a rank is killed at, the folders together hold a checkpoint to go on from."""
         processes = [self.start(*JOB, "--steps", "100000", *self.options(rank, 3), "--save", self.folders[rank], "--save-every", "1")
                      for rank in range(3)]
-        time.sleep(2.5)
+        self.until_saved(10)
         processes[1].kill()
         for process in processes:
             net_tool.Done(process)
-        newest = min(max(name for name in os.listdir(folder) if len(name) == 17) for folder in self.folders)
+        newest = min(max(self.steps_in(folder)) for folder in self.folders)
         steps = int(newest[5:]) + 2
         self.check(self.train(steps, resume=True), self.expected(steps))
 

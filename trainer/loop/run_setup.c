@@ -388,8 +388,8 @@ static tg_status begin(run *r)
     r->resumed = from.ranks;
     r->epoch_shift = from.epoch_shift;
     if (r->job->steps == 0) {
-        const int64_t steps = (int64_t)r->steps + r->epoch_shift;
-        r->steps = steps > 0 ? (uint64_t)steps : 0;
+        const uint64_t shift = (uint64_t)r->epoch_shift; /* modulo 2^64 */
+        r->steps = r->epoch_shift >= 0 || r->steps > -shift ? r->steps + shift : 0;
     }
     add_anew(r, from.anew);
     TG_TRY(restore(r, extra, len, &from));

@@ -7,10 +7,8 @@
 static void code(const tg__ternary *t, const float *p, size_t lo, size_t hi, float threshold,
                  uint8_t *planes)
 {
-    if (t->g != NULL)
-        tg__kernel()->twobit_ahead_encode(p + lo, t->g + lo, hi - lo, t->ahead, threshold, planes);
-    else
-        tg__kernel()->twobit_encode(p + lo, hi - lo, threshold, planes);
+    const float *g = t->g != NULL ? t->g + lo : NULL;
+    tg__thresholds_encode(p + lo, g, hi - lo, t->ahead, threshold, planes);
 }
 
 /* Planes of x. */

@@ -125,13 +125,13 @@ void tg__thresholds_begin(tg__thresholds *t, const tg_encode_context *ctx, const
     }
 }
 
-static void encode(const tg__thresholds *t, const float *x, const float *g, size_t m, float tau,
-                   uint8_t *planes)
+void tg__thresholds_encode(const float *x, const float *g, size_t n, float ahead, float threshold,
+                           uint8_t *planes)
 {
     if (g != NULL)
-        tg__kernel()->twobit_ahead_encode(x, g, m, t->ahead, tau, planes);
+        tg__kernel()->twobit_ahead_encode(x, g, n, ahead, threshold, planes);
     else
-        tg__kernel()->twobit_encode(x, m, tau, planes);
+        tg__kernel()->twobit_encode(x, n, threshold, planes);
 }
 
 /* rest = what is left of x (m) after it was sent. */
@@ -139,7 +139,7 @@ static void subtract_sent(const tg__thresholds *t, const float *x, const float *
                           float tau, float *rest)
 {
     uint8_t planes[BLOCK / 4];
-    encode(t, x, g, m, tau, planes);
+    tg__thresholds_encode(x, g, m, t->ahead, tau, planes);
     memcpy(rest, x, m * sizeof(*rest));
     tg__kernel()->twobit_decode_add(rest, planes, m, -tau);
 }
@@ -156,7 +156,7 @@ static double late_fraction(const tg__thresholds *t, const float *x, const float
         size_t m = TG__MIN(n - begin, (size_t)BLOCK);
         if (!left)
             subtract_sent(t, x + begin, g ? g + begin : NULL, m, tau, block);
-        encode(t, rest, g ? g + begin : NULL, m, tau, planes);
+        tg__thresholds_encode(rest, g ? g + begin : NULL, m, t->ahead, tau, planes);
         count += tg__kernel()->count_bits(planes, tg__twobit_bytes(m));
         seen += m;
     }

@@ -62,6 +62,10 @@ void tg__thresholds_begin(tg__thresholds *t, const tg_encode_context *ctx, const
 void tg__thresholds_end(const tg__thresholds *t, const tg_encode_context *ctx, const float *x,
                         const float *g, size_t n, bool left);
 
+/* The planes of x (n), where the scores x + ahead * g are compared; g NULL: x itself. */
+void tg__thresholds_encode(const float *x, const float *g, size_t n, float ahead, float threshold,
+                           uint8_t *planes);
+
 /* The keys, shared by codecs and methods. */
 #define TG__KEY_THRESHOLD(text)                                                              \
     TG__KEY(REAL, "threshold", text, 0, 1e30,                                                \
