@@ -84,7 +84,8 @@ static const tg_device_ops ops = {.struct_size = sizeof ops,
                                   .project = tg__matrices_project,
                                   .expand = tg__matrices_expand,
                                   .gather = tg__places_gather,
-                                  .scatter = tg__places_scatter};
+                                  .scatter = tg__places_scatter,
+                                  .clip = tg__coder_clip};
 
 int tg_cuda_devices(void)
 {

@@ -74,6 +74,7 @@ void tg__coder_destroy(tg_coder *c)
     (void)cudaStreamSynchronize(c->queue->stream);
     if (c->ops->fini != NULL && c->impl != NULL)
         c->ops->fini(c);
+    tg__clip_free(c->clip);
     free(c->impl);
     free(c);
 }

@@ -34,7 +34,7 @@ struct tg_queue {
     uint64_t *word; /* device memory: TG__GPU_WORDS numbers, for elementwise.cu and decode.c */
 };
 
-/* Members of tg_device_ops (queue.c, elementwise.cu, coder.c, decode.c). */
+/* Members of tg_device_ops (queue.c, elementwise.cu, coder.c, clip.c, decode.c). */
 tg_status tg__queue_create(int device, tg_queue **q_p);
 void tg__queue_destroy(tg_queue *q);
 tg_status tg__queue_wait_for(tg_queue *q, void *stream);
@@ -47,6 +47,7 @@ tg_status tg__coder_create(tg_queue *q, const tg_coder_setup *setup, tg_coder **
 void tg__coder_destroy(tg_coder *c);
 tg_status tg__coder_encode(tg_coder *c, const tg_encode_context *ctx, const float *g, void *dst,
                            size_t dst_cap, tg_coded *coded);
+tg_status tg__coder_clip(tg_coder *c, const float *g, double limit, float *out);
 tg_status tg__gpu_decode(tg_queue *q, const uint8_t *const *frame, const size_t *len, size_t count,
                          float *x, size_t n, bool add, float share, bool *finite_p);
 bool tg__gpu_decodes(const char *codec);
@@ -111,8 +112,10 @@ struct tg_coder {
      * ops->encode puts work into the queue. If it is set, kernels must change nothing, neither the
      * vectors nor what the impl keeps; the result is not used. */
     const uint64_t *bad;
-    void *impl; /* ops->impl_bytes, zeroed before init */
+    void *impl;            /* ops->impl_bytes, zeroed before init */
+    struct tg__clip *clip; /* clip.c; NULL: not used yet */
 };
+void tg__clip_free(struct tg__clip *own); /* NULL is fine */
 
 /* A family of codecs: one .c file, with kernels in one or more .cu files. */
 struct tg__coder_ops {

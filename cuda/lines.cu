@@ -1,5 +1,5 @@
 /* Sums of lines, and what is made of them. Bytes that move per element: sums 4, or 12 with g;
- * settle 8, or 4 if x is only read; bits 1/8.
+ * settle 8, or 4 if x is only read; scale 8; bits 1/8.
  *
  * A block sums one chunk. Eight warps load tiles of it into shared memory, and a ninth one adds up
  * the tile before: a lane's 4,096 additions depend on each other, so several blocks per
@@ -185,6 +185,13 @@ __device__ inline float mean_of(double sum, double n)
     return n > 0 ? (float)(sum / n) + 0.0f : 0.0f;
 }
 
+/* As in feedback/clip.c: the sum of squares is finite if and only if all elements are. */
+__device__ inline float factor(double sum_sq, double limit)
+{
+    const double norm = sqrt(sum_sq);
+    return norm > limit && norm <= DBL_MAX ? (float)(limit / norm) : 1.0f;
+}
+
 __device__ inline float saturated(double x)
 {
     return (float)fmax(-(double)FLT_MAX, fmin((double)FLT_MAX, x)) + 0.0f;
@@ -207,6 +214,8 @@ __global__ void finish_lines(tg__lines lines, tg__line_finish f)
         f.value[line.value] = (float)(s.below / n);
     } else if (f.result == TG__LINE_MEAN) {
         f.value[number] = mean_of(s.below + s.above, n);
+    } else if (f.result == TG__LINE_FACTOR) {
+        f.value[number] = factor(s.below, f.target);
     } else if (f.result == TG__LINE_PAIR) {
         f.value[line.value] = mean_of(s.above, above);
         f.value[line.value + 1] = mean_of(s.below, below);
@@ -253,6 +262,31 @@ __global__ void __launch_bounds__(PIECE_THREADS) settle_pieces(tg__lines lines, 
         }
         if (s.bits != nullptr)
             put_bits(s.bits + line.at, at, line.n, word);
+    }
+}
+
+__global__ void __launch_bounds__(PIECE_THREADS)
+    scale_pieces(tg__lines lines, const float *from, const float *factors, float *out)
+{
+    const tg__span span = lines.piece[blockIdx.x];
+    const tg__line line = lines.line[span.line];
+    const unsigned end = min(line.n, span.lo + (unsigned)TG__LINE_PIECE);
+    const float a = factors[span.line];
+    const float *x = from + line.begin;
+    float *to = out + line.begin;
+    for (unsigned at = span.lo + threadIdx.x; at < end; at += UNROLL * PIECE_THREADS) {
+        float v[UNROLL];
+#pragma unroll
+        for (unsigned j = 0; j < UNROLL; j++) {
+            const unsigned i = at + PIECE_THREADS * j;
+            v[j] = i < end ? x[i] : 0.0f;
+        }
+#pragma unroll
+        for (unsigned j = 0; j < UNROLL; j++) {
+            const unsigned i = at + PIECE_THREADS * j;
+            if (i < end)
+                to[i] = a == 1.0f ? v[j] : v[j] * a;
+        }
     }
 }
 
@@ -306,6 +340,15 @@ cudaError_t tg__line_settle(const tg__lines *lines, const tg__line_settling *s, 
     if (lines->pieces == 0)
         return cudaSuccess;
     TG__LAUNCH(settle_pieces, lines->pieces, PIECE_THREADS, stream, *lines, *s);
+    return cudaGetLastError();
+}
+
+cudaError_t tg__line_scale(const tg__lines *lines, const float *x, const float *factor, float *out,
+                           cudaStream_t stream)
+{
+    if (lines->pieces == 0)
+        return cudaSuccess;
+    TG__LAUNCH(scale_pieces, lines->pieces, PIECE_THREADS, stream, *lines, x, factor, out);
     return cudaGetLastError();
 }
 

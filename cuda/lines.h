@@ -57,20 +57,22 @@ cudaError_t tg__line_sums(tg__line_sum what, const tg__lines *lines, const tg__l
  *     scale      the mean |x|
  *     mean       of all elements
  *     pair       the means of the elements below 0 and of the others
- *     spread     the pair t + d, t - d, d the mean of |x - t| */
+ *     spread     the pair t + d, t - d, d the mean of |x - t|
+ *     factor     of clip: target / norm, if all x are finite and the norm exceeds target; else 1 */
 typedef enum tg__line_result {
     TG__LINE_THRESHOLD,
     TG__LINE_SCALE,
     TG__LINE_MEAN,
     TG__LINE_PAIR,
-    TG__LINE_SPREAD
+    TG__LINE_SPREAD,
+    TG__LINE_FACTOR
 } tg__line_result;
 typedef struct tg__line_finish {
     const uint64_t *bad;
     tg__line_result result;
-    double target;  /* threshold */
+    double target;  /* threshold, factor */
     const float *t; /* (lines) spread */
-    float *value;   /* threshold and mean: (lines); else at each line's `value` */
+    float *value;   /* threshold, mean and factor: (lines); else at each line's `value` */
 } tg__line_finish;
 cudaError_t tg__line_results(const tg__lines *lines, const tg__line_finish *f, cudaStream_t stream);
 
@@ -86,6 +88,10 @@ typedef struct tg__line_settling {
 } tg__line_settling;
 cudaError_t tg__line_settle(const tg__lines *lines, const tg__line_settling *s,
                             cudaStream_t stream);
+
+/* out = x * factor (lines). A factor of 1 leaves the bits of NaNs, too. */
+cudaError_t tg__line_scale(const tg__lines *lines, const float *x, const float *factor, float *out,
+                           cudaStream_t stream);
 
 /* x += g, the elements of each line from its `value` on; then, if there is g, x = 0. */
 typedef struct tg__line_taking {

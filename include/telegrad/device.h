@@ -175,6 +175,12 @@ typedef struct tg_device_ops {
     /* The elements idx of x = val; or, with add, += share * val. */
     tg_status (*scatter)(tg_queue *q, float *x, const uint32_t *idx, const float *val, size_t count,
                          bool add, float share);
+
+    /* DGC's local clipping, likewise to be used if the backend has it: out = g, in which each
+     * tensor of the coder's setup with a norm above `limit` is scaled down to it. A tensor with an
+     * element that is not finite stays as it is. The first call waits.
+     * g, out  (n) on the device, not the same. Elements of out in no tensor are not written */
+    tg_status (*clip)(tg_coder *c, const float *g, double limit, float *out);
 } tg_device_ops;
 
 /* Make the backend known. It must live as long as the process. There is one at a time; registering

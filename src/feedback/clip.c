@@ -6,11 +6,16 @@
 #include "kernel/kernel.h"
 #include <math.h>
 
+double tg__clip_limit(double clip, int world)
+{
+    return clip / sqrt((double)world);
+}
+
 void tg__clip_tensors(float *dst, const float *g, const size_t *begin, const size_t *len,
                       size_t nseg, double clip, int world)
 {
     const tg__kernels *k = tg__kernel();
-    const double limit = clip / sqrt((double)world);
+    const double limit = tg__clip_limit(clip, world);
     for (size_t i = 0; i < nseg; i++) {
         float *to = dst + begin[i];
         tg__stats stats;

@@ -102,4 +102,5 @@ float *tg__feedback_pending(const tg__feedback *f);
  * Threads     any; a pure function */
 void tg__clip_tensors(float *dst, const float *g, const size_t *begin, const size_t *len,
                       size_t nseg, double clip, int world);
+double tg__clip_limit(double clip, int world); /* the largest norm that it leaves as it is */
 #endif

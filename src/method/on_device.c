@@ -66,6 +66,18 @@ static double residual_norm(const tg__method *m)
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
+/* The gradient to encode. The last aggregate has been delivered, so a clipped one may take its
+ * place. */
+static tg_status clip(const tg__method *m, const on_device *d, const float *g,
+                      const float **clipped_p)
+{
+    const tg__feedback_params *p = &m->feedback->params;
+    *clipped_p = p->clip == 0 ? g : d->aggregate;
+    if (p->clip == 0)
+        return TG_OK;
+    return d->ops->clip(d->coder, g, tg__clip_limit(p->clip, p->world), d->aggregate);
+}
+
 static tg_status encode(tg__method *m, on_device *d, tg__task *task)
 {
     tg__part *part = d->x->parts;
@@ -79,8 +91,10 @@ static tg_status encode(tg__method *m, on_device *d, tg__task *task)
     };
     tg_coded coded = {.struct_size = sizeof coded};
     task->density = d->has_density ? ctx.density : 1;
+    const float *g;
     TG_TRY(tg__device_memory_resume(&d->vectors, m));
-    const tg_status status = d->ops->encode(d->coder, &ctx, task->g, part->dst, part->cap, &coded);
+    TG_TRY(clip(m, d, task->g, &g));
+    const tg_status status = d->ops->encode(d->coder, &ctx, g, part->dst, part->cap, &coded);
     if (status == TG_E_NONFINITE) {
         d->was_nonfinite = true;
         d->bad = coded.bad;
@@ -207,7 +221,8 @@ static bool is_plain(const tg__method *m)
            strcmp(tg__method_exchange(m)->entry.name, "allgather") == 0 &&
            (tg__method_combine(m->def) == &tg__combine_mean ||
             (tg__method_combine(m->def)->cuts && !tg__method_cuts(m->def, m->spec))) &&
-           !has_flag(m, "twoway") && f->params.clip == 0 &&
+           !has_flag(m, "twoway") &&
+           (f->params.clip == 0 || TG_HAS(tg_device_ops, tg__device(), clip)) &&
            (f->params.decay == 0 || f->params.decay == 1) && !tg__feedback_filters(f);
 }
 

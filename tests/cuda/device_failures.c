@@ -160,6 +160,7 @@ static void test_failures(void **state)
         tg_dtype dtype;
     } cases[] = {{"topk:density=0.05", TG_F32},
                  {"topk:density=0.05", TG_BF16},
+                 {"dgc:density=0.05,warmup=0,clip=1", TG_F32},
                  {"2bit", TG_F32},
                  {"powersgd:rank=1", TG_F32},
                  {"terngrad", TG_BF16}};

@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "engine/reducer_impl.h"
 #include "telegrad/cuda.h"
-#include "telegrad/reducer.h"
 
 #include <cuda_runtime_api.h>
 #include <math.h>
@@ -29,7 +29,7 @@ typedef struct rank {
     const char *method;
     tg_transport *t;
     tg_reducer *r;
-    bool on_gpu, large;
+    bool on_gpu, large, native;
     void *device;
     float g[N], mean[STEPS][N];
     float *slots;
@@ -143,6 +143,7 @@ static tg_status run_steps(rank *k)
                                       .nsegments = 3,
                                       .memory = k->on_gpu ? TG_CUDA : TG_HOST};
     TG_TRY(tg_reducer_create(k->method, k->t, N, &config, &k->r));
+    k->native = k->r->gpu.native;
     for (int step = 0; step < STEPS; step++)
         TG_TRY(take_step(k, step));
     return keep_slots(k);
@@ -204,22 +205,40 @@ static void same(const char *method, unsigned gpus, const rank *host, const rank
     }
 }
 
+/* native: the GPU codes them; else the vectors are copied to the host. */
+static void compare_bits(const char *const *methods, bool native)
+{
+    static rank host[P], other[P];
+    static const unsigned places[] = {7, 5};
+    for (; *methods != NULL; methods++) {
+        run(*methods, 0, false, host);
+        for (size_t j = 0; j < 2; j++) {
+            run(*methods, places[j], false, other);
+            same(*methods, places[j], host, other);
+            if (other[0].native != native)
+                fail_msg("%s: native is %d", *methods, other[0].native);
+            forget(other);
+        }
+        assert_non_null(strstr(host[1].nan_error, "element 1234"));
+        forget(host);
+    }
+}
+
 static void test_bits(void **state)
 {
     static const char *const methods[] = {
         "topk:density=0.01",
         "topk:density=0.05,values=f32,warmup=3",
-        "topk:density=0.02,scope=tensor",
         "topk:density=0.02,feedback=none",
         "topk:density=0.02,rescale=yes",
         "topk:density=0.02,lookahead=0",
         "topk:density=0.3,lookahead=0.5,values=1bit,index=ef",
-        "topk:density=0.02,exchange=reducescatter",
         "dgc:density=0.01,warmup=2",
         "dgc:density=0.01,warmup=0,nesterov=yes,masking=no",
         "dgc:density=0.01,warmup=0,lookahead=0",
         "dgc:density=0.01,warmup=0,lookahead=0.5,nesterov=yes,clip=1",
         "dgc:density=0.01,warmup=0,clip=1",
+        "dgc:density=0.05,warmup=2,masking=no,clip=0.3",
         "2bit",
         "2bit:threshold=0.5",
         "2bit:lookahead=0",
@@ -228,16 +247,12 @@ static void test_bits(void **state)
         "1bit:weights=no",
         "1bit:threshold=mean",
         "efsign",
-        "signsgd",
-        "signum",
         "qsgd:bits=4",
         "qsgd:bits=4,exchange=allgather",
         "int8:exchange=allgather",
         "fp16:exchange=allgather",
         "bf16:exchange=allgather",
-        "dense",
         "dense:exchange=allgather",
-        "terngrad",
         "randomk:density=0.1",
         "randomk:density=0.02,values=fp16,warmup=3,exchange=ring",
         "randomk:density=0.6,feedback=none,exchange=ring",
@@ -245,22 +260,28 @@ static void test_bits(void **state)
         "powersgd:rank=4,min_ratio=1,warm=no",
         "powersgd:rank=1,start=4",
         "powersgd:rank=3,exchange=allgather",
-        "powersgd:rank=64",
-        "adacomp",
+        NULL,
     };
-    static rank host[P], other[P];
     (void)state;
-    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
-        run(methods[i], 0, false, host);
-        static const unsigned places[] = {7, 5};
-        for (size_t j = 0; j < 2; j++) {
-            run(methods[i], places[j], false, other);
-            same(methods[i], places[j], host, other);
-            forget(other);
-        }
-        assert_non_null(strstr(host[1].nan_error, "element 1234"));
-        forget(host);
-    }
+    compare_bits(methods, true);
+}
+
+static void test_copied(void **state)
+{
+    static const char *const methods[] = {
+        "topk:density=0.02,scope=tensor",
+        "topk:density=0.02,exchange=reducescatter",
+        "csc:clip=1",
+        "signsgd",
+        "signum",
+        "dense",
+        "powersgd:rank=64",
+        "terngrad",
+        "adacomp",
+        NULL,
+    };
+    (void)state;
+    compare_bits(methods, false);
 }
 
 /* Steps that overflow f32 are refused with the same words, and memories start anew alike. */
@@ -372,9 +393,9 @@ static void test_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bits), cmocka_unit_test(test_overflow),
-                                       cmocka_unit_test(test_nan_in_memory),
-                                       cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bits), cmocka_unit_test(test_copied), cmocka_unit_test(test_overflow),
+        cmocka_unit_test(test_nan_in_memory), cmocka_unit_test(test_refused)};
     if (tg_cuda_attach() != TG_OK) {
         printf("SKIP: %s\n", tg_error());
         return 77;
