@@ -3,6 +3,7 @@
 # are added to a copy of the library, which then trains with them, and whose tests take them in.
 set -eu
 root=$1 cc=$2
+rm -rf "$PWD"/adding.?????? # of a test that was killed
 dir=$(mktemp -d "$PWD/adding.XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 cp -r "$root/src" "$root/command" "$dir"

@@ -7,7 +7,8 @@ shift
 for part; do eval "$part=$part"; done
 root=$(cd "$(dirname "$0")/.." && pwd)
 dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+server=
+trap '[ -z "$server" ] || kill -KILL $server 2>/dev/null; rm -rf "$dir"' EXIT
 cmake --install "$build" --prefix "$dir/usr" >/dev/null
 lib=$(dirname "$(find "$dir/usr" -name telegrad.pc)")
 export PKG_CONFIG_PATH="$lib" LD_LIBRARY_PATH="$(dirname "$lib")"
@@ -103,7 +104,8 @@ if [ "$net" = net ]; then
     wait $third || ended=$?
     kill -CONT $server
     cat stopped
-    [ $ended = 1 ] && grep -q stopped stopped
+    [ $ended = 1 ]
+    grep -q stopped stopped
     $work >worker.5 &
     fifth=$!
     for i in $(seq 200); do [ -s worker.5 ] && break; sleep 0.1; done
@@ -116,6 +118,7 @@ if [ "$net" = net ]; then
     grep -q 'key' refused
     kill -INT $server
     wait $server
+    server=
     cat worker.? server.out
     grep -q '^worker [0-9]* begins at step 1000 of 1000$' worker.4
     grep -q '^served up to step 999: [0-9]* answers, [0-9]* bytes received$' server.out

@@ -197,10 +197,20 @@ static tg_status add_all(tg__kept *k, tg__ckpt_reader *r, uint16_t channel)
     return TG_OK;
 }
 
+static void forget_taken(tg__kept *k)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < k->count; i++)
+        if (k->piece[i].memory != NULL)
+            k->piece[left++] = k->piece[i];
+    k->count = left;
+}
+
 tg_status tg__kept_add(tg__kept *k, const void *bytes, size_t len, uint16_t channel,
                        const char *identity)
 {
     tg__ckpt_reader *r;
+    forget_taken(k);
     TG_TRY(tg__ckpt_parse(bytes, len, "of a server", identity, &r));
     const tg_status status = add_all(k, r, channel);
     if (k->count > 0)

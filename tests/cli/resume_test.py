@@ -327,7 +327,7 @@ class Resume(CliTest):
                 with open(name, "r+b") as file:
                     file.seek(5000)
                     file.write(b"!?")
-                stderr = self.refused(1, [f"{damaged}: section ", "check sum of "], "train", *COMMON, *job, "--steps", "400", "--resume", folder)
+                stderr = self.refused(1, [f"{damaged}: section ", "checksum of "], "train", *COMMON, *job, "--steps", "400", "--resume", folder)
                 self.assertNotIn(other, stderr)
                 self.assertNotIn("started differently", stderr)
 

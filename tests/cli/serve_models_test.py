@@ -88,7 +88,7 @@ class Models(ServeTest):
         server = self.start("serve", "--listen", self.meeting, "--insecure", "--journal", journal)
         done = net_tool.Done(server)
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr, re.escape(name) + r': section \d+ at byte \d+: check sum of "tensors 1" is wrong; ')
+        self.assertRegex(done.stderr, re.escape(name) + r': section \d+ at byte \d+: checksum of "tensors 1" is wrong; ')
         self.assertIn("put back a copy of this folder, or begin a journal in another folder, with a first worker that has saved weights", done.stderr)
         server = self.serve("--journal", self.path("another"))
         self.fine(self.worker_of(HERE, "--steps", "2", "--init", weights))
