@@ -72,7 +72,7 @@ static size_t name_end(tg__settings s)
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-_";
     const size_t len = until(s, '\n'), from = TG__MIN(until(s, '=') + 1, len);
     size_t end = from;
-    while (end < len && strchr(letters, s.text[end]) != NULL)
+    while (end < len && memchr(letters, s.text[end], sizeof letters - 1) != NULL)
         end++;
     return end > from && (end == len || s.text[end] == ':') ? end : 0;
 }
