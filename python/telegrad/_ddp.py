@@ -8,12 +8,13 @@ import torch.distributed
 import telegrad
 from telegrad import _c, _network
 from telegrad._checks import check_settings, check_text
-from telegrad._errors import ArgumentError, MismatchError, NonFiniteError, StateError, UnsupportedError, check
+from telegrad._errors import MismatchError, NonFiniteError, StateError, check
 from telegrad._hook_threads import HookThreads
 from telegrad._node import Node
+from telegrad._parts import (VERSION, Kept, Methods, Part, check_scaler, cut, inherited, ratio_of, rescaled, sent_by, slot_name,
+                              view)
+from telegrad._refused import check_model, check_ranks, ddp_of
 from telegrad._waits import LongWait
-from telegrad._parts import (VERSION, Kept, Methods, Part, check_parameter, check_scaler, cut, inherited, ratio_of, rescaled, sent_by,
-                              slot_name, view)
 
 
 class _Bucket:
@@ -447,35 +448,18 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, node: Any = None, rules
     >>> int((model.module.weight.grad != 0).sum()), hook.stats()["steps"]
     (10, 1)
     """
-    from torch.nn.parallel import DistributedDataParallel
-    model = getattr(model, "_orig_mod", model)  # of torch.compile
-    if not isinstance(model, DistributedDataParallel):
-        raise ArgumentError(f"model: a {type(model).__name__}: allowed: a torch.nn.parallel.DistributedDataParallel")
+    model = ddp_of(model)
     check_text("spec", spec)
     _network.check_network(net)
     check_settings(seed, total_steps, steps_per_epoch, timeout, threads)
     check_scaler(scaler)
     levels = None if node is None else Node(node)
-    if levels is None and (net.size != torch.distributed.get_world_size(model.process_group) or net.rank != torch.distributed.get_rank(
-            model.process_group)):
-        raise MismatchError(f"net: rank {net.rank} of {net.size}, but the model's process group has rank "
-                            f"{torch.distributed.get_rank(model.process_group)} of "
-                            f"{torch.distributed.get_world_size(model.process_group)}: allowed: a network of the same ranks")
-    if getattr(model, "mixed_precision", None) is not None:
-        raise UnsupportedError("model: DistributedDataParallel(mixed_precision=...) has a communication hook of its own: allowed: "
-                               "a model without it (autocast and bfloat16 parameters work)", "TG_E_UNSUPPORTED")
-    if getattr(model, "_use_python_reducer", False):
-        raise UnsupportedError('model: torch._dynamo.config.optimize_ddp="python_reducer" does not call communication hooks: allowed: '
-                               "its other values", "TG_E_UNSUPPORTED")
+    if levels is None:
+        check_ranks(model, net)
     parameters = dict(model.module.named_parameters())
-    for name, p in parameters.items():
-        check_parameter(name, p)
+    check_model(model, parameters)
     if any(p.requires_grad and p.is_cuda for p in parameters.values()):
         check(_c.tg_cuda_attach())
-    for path, module in model.module.named_modules():
-        if getattr(module, "sparse", False) is True and isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
-            raise UnsupportedError(f"parameter {path + '.' if path else ''}weight: its gradient is sparse: allowed: "
-                                   f"{type(module).__name__}(..., sparse=False)", "TG_E_UNSUPPORTED")
     settings = {"total_steps": total_steps, "steps_per_epoch": steps_per_epoch, "timeout": timeout, "threads": threads}
     methods = Methods(spec, rules, list(parameters), **settings)
     methods.check_optimizer(optimizer, torch.distributed.get_rank(model.process_group), list(parameters.values()))

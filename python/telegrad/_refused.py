@@ -1,0 +1,40 @@
+"""What ddp refuses of a model, by name, before the first step."""
+from typing import Any, Dict
+
+import torch
+import torch.distributed
+import telegrad
+from telegrad._errors import ArgumentError, MismatchError, UnsupportedError
+from telegrad._parts import check_parameter
+
+
+def ddp_of(model: Any) -> Any:
+    """The DistributedDataParallel that the user means."""
+    from torch.nn.parallel import DistributedDataParallel
+    model = getattr(model, "_orig_mod", model)  # of torch.compile
+    if not isinstance(model, DistributedDataParallel):
+        raise ArgumentError(f"model: a {type(model).__name__}: allowed: a torch.nn.parallel.DistributedDataParallel")
+    return model
+
+
+def check_ranks(model: Any, net: telegrad.Network) -> None:
+    rank, size = torch.distributed.get_rank(model.process_group), torch.distributed.get_world_size(model.process_group)
+    if net.size != size or net.rank != rank:
+        raise MismatchError(f"net: rank {net.rank} of {net.size}, but the model's process group has rank {rank} of {size}: allowed: a network "
+                            "of the same ranks")
+
+
+def check_model(model: Any, parameters: Dict[str, torch.Tensor]) -> None:
+    """Options of DistributedDataParallel, and gradients."""
+    if getattr(model, "mixed_precision", None) is not None:
+        raise UnsupportedError("model: DistributedDataParallel(mixed_precision=...) has a communication hook of its own: allowed: "
+                               "a model without it (autocast and bfloat16 parameters work)", "TG_E_UNSUPPORTED")
+    if getattr(model, "_use_python_reducer", False):
+        raise UnsupportedError('model: torch._dynamo.config.optimize_ddp="python_reducer" does not call communication hooks: allowed: '
+                               "its other values", "TG_E_UNSUPPORTED")
+    for name, p in parameters.items():
+        check_parameter(name, p)
+    for path, module in model.module.named_modules():
+        if getattr(module, "sparse", False) is True and isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
+            raise UnsupportedError(f"parameter {path + '.' if path else ''}weight: its gradient is sparse: allowed: "
+                                   f"{type(module).__name__}(..., sparse=False)", "TG_E_UNSUPPORTED")
