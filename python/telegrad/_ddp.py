@@ -13,7 +13,7 @@ from telegrad._hook_threads import HookThreads
 from telegrad._node import Node
 from telegrad._parts import (VERSION, Kept, Methods, Part, check_scaler, cut, inherited, ratio_of, rescaled, sent_by, slot_name,
                               view)
-from telegrad._refused import check_model, check_ranks, ddp_of
+from telegrad._refused import check_model, check_ranks, ddp_of, trained_names
 from telegrad._waits import LongWait
 
 
@@ -61,7 +61,10 @@ class DdpHook:
         self._parameters = dict(model.module.named_parameters())
         self._scaler, self._scale = scaler, 1.0 if scaler is None else float(scaler.get_scale())
         self._seed, self._settings = seed, settings
-        self._keeps_unused = bool(model.find_unused_parameters or getattr(model, "static_graph", False))
+        self._static = bool(getattr(model, "static_graph", False))
+        self._keeps_unused = model.find_unused_parameters or self._static
+        self._trained = trained_names(model)
+        self._came: List[Tuple[str, ...]] = []  # the buckets of this step
         self._buckets: Dict[int, _Bucket] = {}
         self._memory = Kept()  # of parameters whose bucket has no reducer yet
         self._unused: List[Tuple[str, Part, int, torch.Tensor, Tuple[Dict[str, torch.Tensor], float]]] = []
@@ -82,14 +85,18 @@ class DdpHook:
     # ---- the hook, called by DDP in the backward pass ---------------------------------------------------------------
 
     def __call__(self, state: object, bucket: Any) -> "torch.futures.Future[torch.Tensor]":
-        index: int = bucket.index()
-        if self._failed is not None and index == 0:  # in later buckets _after_backward raises it: the node's other ranks wait for these
-            raise self._failed
         buffer: torch.Tensor = bucket.buffer()
         parameters: List[torch.Tensor] = bucket.parameters()
         names = tuple(self._names[id(p)] for p in parameters)
+        index, last = bucket.index(), bucket.is_last()
+        if self._static and index == 0 and self._came and not any(set(names).intersection(other) for other in self._came):
+            index = len(self._came)  # the first step of a static graph: all buckets come at its end, with index 0
+            last = self._trained.issubset(names + sum(self._came, ()))
         if index == 0:
+            if self._failed is not None:  # in later buckets _after_backward raises it: the node's other ranks wait for these
+                raise self._failed
             self._begin_step()
+        self._came.append(names)
         known = self._buckets.get(index)
         if known is None or known.names != names:
             self._cut_anew(index)
@@ -106,7 +113,7 @@ class DdpHook:
             self._jobs.append(job)
         if self._place == 0:
             self._put(job)
-        if bucket.is_last():
+        if last:
             self._complete = True
             self._share()
             if index > 0:  # it may be in another backward pass than the first one: that of a checkpoint's inner graph
@@ -138,7 +145,7 @@ class DdpHook:
         self._settle()
         self._begun += 1
         self._methods.end_watch(False)
-        self._refusal, self._jobs, self._complete = None, [], False
+        self._refusal, self._jobs, self._came, self._complete = None, [], [], False
         if self._scaler is not None:
             scale = float(self._scaler.get_scale())
             if scale != self._scale:

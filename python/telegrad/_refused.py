@@ -1,5 +1,5 @@
 """What ddp refuses of a model, by name, before the first step."""
-from typing import Any, Dict
+from typing import Any, Dict, Set
 
 import torch
 import torch.distributed
@@ -15,6 +15,11 @@ def ddp_of(model: Any) -> Any:
     if not isinstance(model, DistributedDataParallel):
         raise ArgumentError(f"model: a {type(model).__name__}: allowed: a torch.nn.parallel.DistributedDataParallel")
     return model
+
+
+def trained_names(model: Any) -> Set[str]:
+    """The parameters of the model's buckets."""
+    return {name for name, p in model.module.named_parameters() if p.requires_grad and name not in model.parameters_to_ignore}
 
 
 def check_ranks(model: Any, net: telegrad.Network) -> None:

@@ -29,6 +29,38 @@ def case_join(net):
     yield digest(ours)
 
 
+class Mixed(Model):
+    """With parameters of two types, so of two buckets in every mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.last.half()
+
+    def forward(self, x, path="both"):
+        x = torch.relu(self.first(x))
+        return torch.nn.functional.linear(self.left(x) + self.right(x), self.last.weight.float(), self.last.bias.float())
+
+
+def case_static_graph(net):
+    """In its first step all buckets come at the end of the backward pass, and each says that it is the first one."""
+    def made(kind, more):
+        torch.manual_seed(1)
+        return DistributedDataParallel(kind().to(DEVICE), static_graph=True, **more)
+    several = {"bucket_cap_mb_list": [0.001, 0.001, 0.02]} if hasattr(DistributedDataParallel, "require_manual_backward_finalization") else {}
+    for kind, more in ((Mixed, {}), (Model, several), (Mixed, several)):
+        stock, ours, coded = made(kind, more), made(kind, more), made(kind, more)
+        hook, other = telegrad.torch.ddp(ours, "dense", net), telegrad.torch.ddp(coded, "topk:density=0.05", net)
+        refused(telegrad.NonFiniteError, "rank 1" if RANK == 1 else "another rank",
+                lambda: (loss_of(coded, 9) * (float("nan") if RANK == 1 else 1)).backward())
+        assert other.stats()["skipped_steps"] == 1
+        coded.zero_grad(set_to_none=True)
+        for ddp in (stock, ours, coded):
+            train(ddp, 4)
+        assert SIZE > 2 or digest(stock) == digest(ours)
+        assert (hook.stats()["steps"], other.stats()["steps"], other.stats()["skipped_steps"]) == (4, 5, 1)
+        yield digest(ours), digest(coded)
+
+
 class Checkpointed(Model):
     """Its last layers are computed again in a backward pass within the backward pass."""
 
