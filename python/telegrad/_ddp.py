@@ -11,9 +11,9 @@ from telegrad._checks import check_settings, check_text
 from telegrad._errors import MismatchError, NonFiniteError, StateError, check
 from telegrad._hook_threads import HookThreads
 from telegrad._node import Node
-from telegrad._parts import (VERSION, Kept, Methods, Part, check_scaler, cut, inherited, ratio_of, rescaled, sent_by, slot_name,
-                              view)
-from telegrad._refused import check_model, check_ranks, ddp_of, trained_names
+from telegrad._parts import (BUCKETS_OWN, VERSION, Kept, Methods, Part, check_scaler, cut, inherited, ratio_of, rescaled, sent_by,
+                              slot_name, view)
+from telegrad._refused import check_methods, check_model, check_ranks, ddp_of, trained_names
 from telegrad._waits import LongWait
 
 
@@ -315,7 +315,7 @@ class DdpHook:
         for index in [i for i in self._buckets if i >= begin]:
             bucket = self._buckets.pop(index)
             for part in bucket.parts:
-                self._memory.put(part.memory(), self._scale)
+                self._memory.put(part.memory_of_tensors(), self._scale)
                 self._sent += part.close()
 
     def _parts(self) -> List[Part]:
@@ -358,7 +358,7 @@ class DdpHook:
             if part.reducer is None or (own is not None and torch.equal(own, mean.to(own.dtype))):
                 continue
             for slot, data in part.reducer.slots():
-                if slot.segment == segment:
+                if slot.segment == segment and not slot_name(slot).startswith(BUCKETS_OWN):
                     kept = memory.get(slot_name(slot))  # None: it had none before
                     data[:] = bytes(len(data)) if kept is None else view(rescaled(kept, self._scale / scale))
         self._unused = []
@@ -469,6 +469,7 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, node: Any = None, rules
         check(_c.tg_cuda_attach())
     settings = {"total_steps": total_steps, "steps_per_epoch": steps_per_epoch, "timeout": timeout, "threads": threads}
     methods = Methods(spec, rules, list(parameters), **settings)
+    check_methods(methods, scaler, model.find_unused_parameters)
     methods.check_optimizer(optimizer, torch.distributed.get_rank(model.process_group), list(parameters.values()))
     if levels is not None:
         levels.check(net, torch.distributed.get_world_size(model.process_group), [p for p in parameters.values() if p.requires_grad])

@@ -10,6 +10,7 @@ from telegrad._checks import check_settings, check_text
 from telegrad._errors import MismatchError, NonFiniteError, UnsupportedError, check
 from telegrad._network import check_network
 from telegrad._parts import VERSION, Kept, Methods, Part, check_parameter, check_scaler, cut, inherited, ratio_of, sent_by
+from telegrad._refused import check_methods
 
 
 class _Group:
@@ -264,6 +265,7 @@ def fsdp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mappin
     settings = {"total_steps": total_steps, "steps_per_epoch": steps_per_epoch, "timeout": timeout, "threads": threads}
     every = dict(model.named_parameters())
     methods = Methods(spec, rules, list(every), **settings)
+    check_methods(methods, scaler, False)
     methods.check_optimizer(optimizer, net.rank, list(every.values()))
     hook = FsdpHook(model, methods, net, scaler, seed, settings)
     shards, ranks = torch.distributed.get_world_size(hook._shard_group), torch.distributed.get_world_size()

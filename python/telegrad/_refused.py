@@ -1,11 +1,11 @@
-"""What ddp refuses of a model, by name, before the first step."""
+"""What ddp and fsdp refuse before the first step: models, and methods that do not go with them or with a GradScaler."""
 from typing import Any, Dict, Set
 
 import torch
 import torch.distributed
 import telegrad
 from telegrad._errors import ArgumentError, MismatchError, UnsupportedError
-from telegrad._parts import check_parameter
+from telegrad._parts import Methods, check_parameter
 
 
 def ddp_of(model: Any) -> Any:
@@ -43,3 +43,15 @@ def check_model(model: Any, parameters: Dict[str, torch.Tensor]) -> None:
         if getattr(module, "sparse", False) is True and isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
             raise UnsupportedError(f"parameter {path + '.' if path else ''}weight: its gradient is sparse: allowed: "
                                    f"{type(module).__name__}(..., sparse=False)", "TG_E_UNSUPPORTED")
+
+
+def check_methods(methods: Methods, scaler: Any, finds_unused: bool) -> None:
+    """scaler: one that is enabled, or None"""
+    for spec in (methods.spec, *methods.rules.values()):
+        method = spec.partition(":")[0]
+        if method == "fetchsgd" and finds_unused:
+            raise ArgumentError("model: find_unused_parameters=True with fetchsgd, whose memory is of whole buckets and cannot leave out a "
+                                "parameter: allowed: find_unused_parameters=False, or another method")
+        if method == "fetchsgd" and scaler is not None:
+            raise ArgumentError("scaler: with fetchsgd, whose memory does not follow the loss scale: allowed: no scaler (bfloat16 needs none), or "
+                                "another method")

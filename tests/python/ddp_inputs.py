@@ -61,6 +61,54 @@ def case_static_graph(net):
         yield digest(ours), digest(coded)
 
 
+class LastFirst(Model):
+    """Its first parameter is the first of the first bucket, however DDP cuts them."""
+
+    def __init__(self):
+        super().__init__()
+        first, self.last = self.first, torch.nn.Linear(64, 4, bias=False)
+        modules = dict(self._modules)
+        self._modules.clear()
+        self._modules.update({"last": modules.pop("last"), **modules, "first": first})
+
+
+def case_fetchsgd(net):
+    """Its memory is of whole buckets: it begins anew when DDP cuts others, and a state has that of today's buckets only."""
+    spec = "fetchsgd:density=0.05,ratio=4"
+
+    def made(**more):
+        torch.manual_seed(1)
+        ddp = DistributedDataParallel(LastFirst().to(DEVICE), bucket_cap_mb=0.01, **more)
+        return ddp, telegrad.torch.ddp(ddp, spec, net, optimizer=torch.optim.SGD(ddp.parameters(), 0.1))
+    one, hook = made()
+    train(one, 1)
+    before = hook._buckets[0].names
+    train(one, 3, 1)
+    first = {b.names[0] for b in hook._buckets.values()}
+    assert before[0] == hook._buckets[0].names[0] and before != hook._buckets[0].names, before
+    saved = {k: v.clone() for k, v in one.module.state_dict().items()}, hook.state_dict()
+    assert set(saved[1]["memory"]) == first, (first, set(saved[1]["memory"]))
+    train(one, 3, 4)
+    two, again = made()
+    loss_of(two, 99).backward()
+    two.module.load_state_dict(saved[0])
+    again.load_state_dict(saved[1])
+    train(two, 3, 4)
+    assert digest(one) == digest(two)
+    three, other = made()
+    other.load_state_dict(saved[1])  # before its first step, which has other buckets
+    train(three, 3)
+    assert {name for name, slots in other.state_dict()["memory"].items() if slots} == {b.names[0] for b in other._buckets.values()}
+    graph, _ = made(static_graph=True)
+    train(graph, 3)
+    for rules in (None, {"last.*": spec}):
+        method = spec if rules is None else "dense"
+        refused(telegrad.ArgumentError, "find_unused_parameters=True with fetchsgd",
+                lambda: hooked(net, method, {"find_unused_parameters": True}, rules=rules))
+        refused(telegrad.ArgumentError, "scaler: with fetchsgd", lambda: hooked(net, method, scaler=Scaler(), rules=rules))
+    yield digest(one), digest(graph)
+
+
 class Checkpointed(Model):
     """Its last layers are computed again in a backward pass within the backward pass."""
 
