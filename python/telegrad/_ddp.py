@@ -11,9 +11,9 @@ from telegrad._checks import check_settings, check_text
 from telegrad._errors import MismatchError, NonFiniteError, StateError, check
 from telegrad._hook_threads import HookThreads
 from telegrad._node import Node
-from telegrad._parts import (BUCKETS_OWN, VERSION, Kept, Methods, Part, check_scaler, cut, inherited, ratio_of, rescaled, sent_by,
-                              slot_name, view)
-from telegrad._refused import check_methods, check_model, check_ranks, ddp_of, trained_names
+from telegrad._parts import (BUCKETS_OWN, VERSION, Kept, Methods, Part, cut, inherited, ratio_of, rescaled, sent_by, slot_name,
+                              view)
+from telegrad._refused import check_methods, check_model, check_ranks, ddp_of, enabled, trained_names
 from telegrad._waits import LongWait
 
 
@@ -439,7 +439,7 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, node: Any = None, rules
                      on this group in the thread of the backward pass only
     rules            other methods for parameters by name, {"*.bias": "dense", "embed*": "topk:density=0.01"}; the first pattern that
                      matches applies
-    scaler           the GradScaler. If a gradient on some rank is not finite, all ranks get infinite gradients, the scaler skips
+    scaler           the GradScaler; one that is not enabled counts as None. If a gradient on some rank is not finite, all ranks get infinite gradients, the scaler skips
                      the step on each, and the memory stays. Without a scaler the backward pass then raises NonFiniteError on
                      each; continue with the next batch
     optimizer        to check it: `dgc`, `csc` and `fetchsgd` apply momentum themselves, so the optimizer's must be 0. If it is not given, they
@@ -459,7 +459,7 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, node: Any = None, rules
     check_text("spec", spec)
     _network.check_network(net)
     check_settings(seed, total_steps, steps_per_epoch, timeout, threads)
-    check_scaler(scaler)
+    scaler = enabled(scaler)
     levels = None if node is None else Node(node)
     if levels is None:
         check_ranks(model, net)

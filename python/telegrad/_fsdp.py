@@ -9,8 +9,8 @@ from telegrad import _c
 from telegrad._checks import check_settings, check_text
 from telegrad._errors import MismatchError, NonFiniteError, UnsupportedError, check
 from telegrad._network import check_network
-from telegrad._parts import VERSION, Kept, Methods, Part, check_parameter, check_scaler, cut, inherited, ratio_of, sent_by
-from telegrad._refused import check_methods
+from telegrad._parts import VERSION, Kept, Methods, Part, check_parameter, cut, inherited, ratio_of, sent_by
+from telegrad._refused import check_methods, enabled
 
 
 class _Group:
@@ -253,7 +253,7 @@ def fsdp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mappin
     check_text("spec", spec)
     check_network(net)
     check_settings(seed, total_steps, steps_per_epoch, timeout, threads)
-    check_scaler(scaler)
+    scaler = enabled(scaler)
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     for name, p in parameters.items():
         if not hasattr(p, "to_local"):

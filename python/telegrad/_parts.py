@@ -340,11 +340,6 @@ def ratio_of(parts: Sequence[Part]) -> float:
     return sum(r.n for r in reducers) / coded if coded else 0.0
 
 
-def check_scaler(scaler: Any) -> None:
-    if scaler is not None and not hasattr(scaler, "get_scale"):
-        raise ArgumentError(f"scaler: a {type(scaler).__name__}: allowed: a GradScaler")
-
-
 def check_parameter(name: str, p: torch.Tensor) -> None:
     if p.requires_grad and p.dtype not in DTYPES:
         raise UnsupportedError(f"parameter {name}: its gradient is {str(p.dtype)[6:]}: allowed: float32, bfloat16, float16",

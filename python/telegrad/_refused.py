@@ -45,6 +45,13 @@ def check_model(model: Any, parameters: Dict[str, torch.Tensor]) -> None:
                                    f"{type(module).__name__}(..., sparse=False)", "TG_E_UNSUPPORTED")
 
 
+def enabled(scaler: Any) -> Any:
+    """The scaler; None if it does nothing: it would not skip a step whose gradients are infinite."""
+    if scaler is not None and not hasattr(scaler, "get_scale"):
+        raise ArgumentError(f"scaler: a {type(scaler).__name__}: allowed: a GradScaler")
+    return scaler if scaler is None or getattr(scaler, "is_enabled", lambda: True)() else None
+
+
 def check_methods(methods: Methods, scaler: Any, finds_unused: bool) -> None:
     """scaler: one that is enabled, or None"""
     for spec in (methods.spec, *methods.rules.values()):

@@ -61,6 +61,15 @@ def case_static_graph(net):
         yield digest(ours), digest(coded)
 
 
+def case_scaler_off(net):
+    """It skips no step, so the backward pass raises as without a scaler."""
+    scaler = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)(enabled=False)
+    ddp, hook = hooked(net, "topk:density=0.05", scaler=scaler)
+    assert train_poisoned(ddp) is not None and hook.stats()["skipped_steps"] == 1
+    assert all(bool(torch.isfinite(p).all()) for p in ddp.parameters())
+    yield digest(ddp)
+
+
 class LastFirst(Model):
     """Its first parameter is the first of the first bucket, however DDP cuts them."""
 
