@@ -45,6 +45,10 @@ def check_model(model: Any, parameters: Dict[str, torch.Tensor]) -> None:
                                    f"{type(module).__name__}(..., sparse=False)", "TG_E_UNSUPPORTED")
 
 
+# Settings in units of the gradient: they would mean something else at each loss scale.
+_IN_UNITS = {"dgc": ("clip",), "csc": ("clip",), "2bit": ("threshold", "start"), "strom": ("threshold", "start")}
+
+
 def enabled(scaler: Any) -> Any:
     """The scaler; None if it does nothing: it would not skip a step whose gradients are infinite."""
     if scaler is not None and not hasattr(scaler, "get_scale"):
@@ -55,10 +59,15 @@ def enabled(scaler: Any) -> Any:
 def check_methods(methods: Methods, scaler: Any, finds_unused: bool) -> None:
     """scaler: one that is enabled, or None"""
     for spec in (methods.spec, *methods.rules.values()):
-        method = spec.partition(":")[0]
+        method, _, settings = spec.partition(":")
         if method == "fetchsgd" and finds_unused:
             raise ArgumentError("model: find_unused_parameters=True with fetchsgd, whose memory is of whole buckets and cannot leave out a "
                                 "parameter: allowed: find_unused_parameters=False, or another method")
         if method == "fetchsgd" and scaler is not None:
             raise ArgumentError("scaler: with fetchsgd, whose memory does not follow the loss scale: allowed: no scaler (bfloat16 needs none), or "
                                 "another method")
+        for key, _, value in (setting.partition("=") for setting in settings.split(",")):
+            if scaler is not None and key in _IN_UNITS.get(method, ()) and value != "auto" and float(value) > 0:
+                usual = "clip=0" if key == "clip" else "threshold=auto without start"
+                raise ArgumentError(f"scaler: with {method}:{key}={value}, which is in units of the gradient, but the hook gets "
+                                    f"gradients times the loss scale: allowed: {usual}, or no scaler (bfloat16 needs none)")

@@ -70,6 +70,17 @@ def case_scaler_off(net):
     yield digest(ddp)
 
 
+def case_scaler_units(net):
+    """Settings in units of the gradient would mean something else at each loss scale."""
+    for spec in ("dgc:density=0.1,clip=0.25", "csc:clip=1e-3", "2bit:threshold=0.5", "strom:threshold=auto,start=0.5"):
+        for method, rules in ((spec, None), ("dense", {"last.*": spec})):
+            refused(telegrad.ArgumentError, f"scaler: with {spec.partition(':')[0]}:", lambda: hooked(net, method, scaler=Scaler(), rules=rules))
+        hooked(net, spec)
+    for spec in ("dgc:clip=0.0", "csc", "2bit:threshold=auto,start=0", "strom", "terngrad:clip=2.5", "blocktopk:clip=no", "powersgd:start=5"):
+        hooked(net, spec, scaler=Scaler())
+    yield "refused"
+
+
 class LastFirst(Model):
     """Its first parameter is the first of the first bucket, however DDP cuts them."""
 

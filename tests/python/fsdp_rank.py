@@ -213,6 +213,9 @@ def case_refused(mesh, net):
     refused(telegrad.UnsupportedError, "fully_shard", lambda: telegrad.torch.fsdp(Model(), "dense", net))
     refused(telegrad.UnsupportedError, "float64", lambda: telegrad.torch.fsdp(model(mesh["shards"], torch.float64), "dense", net))
     refused(telegrad.SpecError, "densty", lambda: telegrad.torch.fsdp(model(mesh["shards"]), "topk:densty=1", net))
+    for spec in ("dgc:clip=0.25", "fetchsgd"):
+        refused(telegrad.ArgumentError, f"scaler: with {spec}",
+                lambda: telegrad.torch.fsdp(model(mesh["shards"]), spec, net, scaler=torch.amp.GradScaler("cpu")))
     refused(telegrad.ArgumentError, "'*.bia' matches no parameter",
             lambda: telegrad.torch.fsdp(model(mesh["shards"]), "dense", net, rules={"*.bia": "dense"}))
     untouched = model(mesh["shards"])
