@@ -1,6 +1,7 @@
 """The communication hook for DistributedDataParallel."""
 import contextlib
 import threading
+import weakref
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import torch
@@ -13,7 +14,7 @@ from telegrad._hook_threads import HookThreads
 from telegrad._node import Node
 from telegrad._parts import (BUCKETS_OWN, VERSION, Kept, Methods, Part, cut, inherited, ratio_of, rescaled, sent_by, slot_name,
                               view)
-from telegrad._refused import check_methods, check_model, check_ranks, ddp_of, enabled, trained_names
+from telegrad._refused import check_ending, check_methods, check_model, check_ranks, ddp_of, enabled, trained_names
 from telegrad._waits import LongWait
 
 
@@ -55,6 +56,7 @@ class DdpHook:
     def __init__(self, model: Any, methods: Methods, net: telegrad.Network, node: Optional[Node], scaler: Any, seed: int,
                  settings: Dict[str, Any]) -> None:
         self.spec, self.net, self._methods = methods.spec, net, methods
+        self._model = weakref.ref(model)  # which has the hook
         self._node, self._place = node, 0 if node is None else node.place
         self._jobs: List[_Job] = []  # with a node: those of the backward pass
         self._names = {id(p): name for name, p in model.module.named_parameters()}
@@ -142,6 +144,7 @@ class DdpHook:
 
     def _begin_step(self) -> None:
         """The first bucket of a step: all operations of the last one are done."""
+        check_ending(self._model())
         self._settle()
         self._begun += 1
         self._methods.end_watch(False)

@@ -37,12 +37,23 @@ def check_model(model: Any, parameters: Dict[str, torch.Tensor]) -> None:
     if getattr(model, "_use_python_reducer", False):
         raise UnsupportedError('model: torch._dynamo.config.optimize_ddp="python_reducer" does not call communication hooks: allowed: '
                                "its other values", "TG_E_UNSUPPORTED")
+    if getattr(model, "skip_all_reduce_unused_params", False):
+        raise UnsupportedError("model: DistributedDataParallel(skip_all_reduce_unused_params=True) does not give all buckets to communication "
+                               "hooks: allowed: False", "TG_E_UNSUPPORTED")
+    check_ending(model)
     for name, p in parameters.items():
         check_parameter(name, p)
     for path, module in model.module.named_modules():
         if getattr(module, "sparse", False) is True and isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
             raise UnsupportedError(f"parameter {path + '.' if path else ''}weight: its gradient is sparse: allowed: "
                                    f"{type(module).__name__}(..., sparse=False)", "TG_E_UNSUPPORTED")
+
+
+def check_ending(model: Any) -> None:
+    """What may be set between steps."""
+    if getattr(model, "_require_manual_backward_finalization", False):
+        raise UnsupportedError("model: require_manual_backward_finalization=True: the hook must know when DistributedDataParallel has its "
+                               "means, the end of the backward pass: allowed: False", "TG_E_UNSUPPORTED")
 
 
 # Settings in units of the gradient: they would mean something else at each loss scale.

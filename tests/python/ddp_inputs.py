@@ -306,6 +306,15 @@ def case_refused(net):
         complex64 = DistributedDataParallel(torch.nn.Linear(4, 4, dtype=torch.complex64))
         refused(telegrad.UnsupportedError, "complex64", lambda: telegrad.torch.ddp(complex64, "dense", net))
         assert telegrad.torch.ddp(torch.compile(model()), "dense", net).stats()["steps"] == 0
+    if hasattr(DistributedDataParallel, "require_manual_backward_finalization"):
+        skipping = DistributedDataParallel(Model(), find_unused_parameters=True, skip_all_reduce_unused_params=True)
+        refused(telegrad.UnsupportedError, "skip_all_reduce_unused_params", lambda: telegrad.torch.ddp(skipping, "dense", net))
+        manual, hook = hooked(net, "dense")
+        train(manual, 2)
+        manual.require_manual_backward_finalization = True
+        refused(telegrad.UnsupportedError, "require_manual_backward_finalization", lambda: telegrad.torch.ddp(manual, "dense", net))
+        refused(telegrad.UnsupportedError, "require_manual_backward_finalization", lambda: train(manual, 1, 2))
+        assert hook.stats()["steps"] == 2
     other = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), 0.1)
     refused(telegrad.ArgumentError, "none of its parameters is one of the model's", lambda: telegrad.torch.ddp(model(), "dense", net, optimizer=other))
     refused(telegrad.MismatchError, "the state has no version", lambda: hooked(net, "dense")[1].load_state_dict({"first.weight": 1}))
