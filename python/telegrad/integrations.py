@@ -37,7 +37,7 @@ def accelerate(accelerator: Any, model: Any, spec: str, net: Optional[telegrad.N
     1
     """
     from torch.nn.parallel import DistributedDataParallel
-    if not isinstance(model, DistributedDataParallel):
+    if not isinstance(getattr(model, "_orig_mod", model), DistributedDataParallel):  # of torch.compile
         raise ArgumentError(f"model: a {type(model).__name__}: allowed: what accelerator.prepare(model) returns in a job of several ranks, a "
                             "DistributedDataParallel (was the job started by accelerate launch or torchrun?)")
     return telegrad.torch.ddp(model, spec, net or telegrad.torch.Network(), scaler=getattr(accelerator, "scaler", None), **settings)

@@ -2,6 +2,7 @@
 refused, and one NaN beside PyTorch's PowerSGD hook."""
 import linecache
 import sys
+import types
 import warnings
 
 import torch
@@ -9,6 +10,7 @@ import torch.utils.checkpoint
 from torch.nn.parallel import DistributedDataParallel
 
 import telegrad
+import telegrad.integrations
 import telegrad.torch
 from telegrad._parts import check_parameter
 from ddp_rank import DEVICE, RANK, SIZE, Model, Scaler, begin, digest, hooked, loss_of, model, run_cases, train, train_poisoned
@@ -346,6 +348,15 @@ def case_refused(net):
         refused(telegrad.UnsupportedError, "python_reducer", lambda: hooked(net, "dense"))
         torch._dynamo.config.optimize_ddp = True
     yield "refused"
+
+
+def case_frameworks(net):
+    """What stands in for Accelerate gives a compiled model."""
+    accelerator = types.SimpleNamespace(scaler=None)
+    if hasattr(torch, "compile"):
+        assert telegrad.integrations.accelerate(accelerator, torch.compile(model()), "dense", net).stats()["steps"] == 0
+    refused(telegrad.ArgumentError, "accelerator.prepare", lambda: telegrad.integrations.accelerate(accelerator, Model(), "dense", net))
+    yield "compiled"
 
 
 def case_warned(net):
