@@ -2,7 +2,9 @@
 refused, and one NaN beside PyTorch's PowerSGD hook."""
 import linecache
 import sys
+import tempfile
 import types
+import unittest.mock
 import warnings
 
 import torch
@@ -351,12 +353,31 @@ def case_refused(net):
 
 
 def case_frameworks(net):
-    """What stands in for Accelerate gives a compiled model."""
+    """What stands in for Accelerate gives a compiled model; and for Transformers, the same model to several calls of trainer.train()."""
     accelerator = types.SimpleNamespace(scaler=None)
     if hasattr(torch, "compile"):
         assert telegrad.integrations.accelerate(accelerator, torch.compile(model()), "dense", net).stats()["steps"] == 0
     refused(telegrad.ArgumentError, "accelerator.prepare", lambda: telegrad.integrations.accelerate(accelerator, Model(), "dense", net))
-    yield "compiled"
+    trainer = types.SimpleNamespace(accelerator=accelerator, model_wrapped=model(), callbacks=[])
+    trainer.add_callback = trainer.callbacks.append
+    with unittest.mock.patch.dict(sys.modules, transformers=types.SimpleNamespace(TrainerCallback=object)):
+        telegrad.integrations.trainer(trainer, "topk:density=0.05", net)
+    [callback] = trainer.callbacks
+
+    def run(begin):
+        state = types.SimpleNamespace(global_step=begin)
+        callback.on_train_begin(arguments, state, None)
+        train(trainer.model_wrapped, 2, begin)
+        callback.on_train_end(arguments, state, None)
+        return trainer.telegrad_stats["steps"]
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = types.SimpleNamespace(output_dir=folder)
+        assert run(0) == 2
+        callback.on_save(arguments, types.SimpleNamespace(global_step=2), None)
+        assert (run(0), run(2)) == (4, 4)  # the last goes on from the checkpoint
+        trainer.model_wrapped = model()
+        assert run(0) == 2
+    yield digest(trainer.model_wrapped)
 
 
 def case_warned(net):
