@@ -156,7 +156,7 @@ def main():
 
     torch.manual_seed(1)
     model = DistributedDataParallel(resnet18(options.width))
-    own_momentum = options.method.startswith(("dgc", "csc"))  # these apply momentum themselves
+    own_momentum = options.method.startswith(("dgc", "csc", "fetchsgd"))  # these apply momentum themselves
     optimizer = torch.optim.SGD(model.parameters(), options.rate, momentum=0 if own_momentum else 0.9, weight_decay=5e-4)
     net = telegrad.torch.Network()
     hook = telegrad.torch.ddp(model, options.method, net, optimizer=optimizer, total_steps=options.epochs * steps, steps_per_epoch=steps)

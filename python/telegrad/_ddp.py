@@ -1,6 +1,7 @@
 """The communication hook for DistributedDataParallel."""
 import contextlib
 import threading
+import weakref
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import torch
@@ -8,12 +9,13 @@ import torch.distributed
 import telegrad
 from telegrad import _c, _network
 from telegrad._checks import check_settings, check_text
-from telegrad._errors import ArgumentError, MismatchError, NonFiniteError, StateError, UnsupportedError, check
+from telegrad._errors import MismatchError, NonFiniteError, StateError, check
 from telegrad._hook_threads import HookThreads
 from telegrad._node import Node
+from telegrad._parts import (BUCKETS_OWN, VERSION, Kept, Methods, Part, cut, inherited, ratio_of, rescaled, sent_by, slot_name,
+                              view)
+from telegrad._refused import check_ending, check_methods, check_model, check_ranks, ddp_of, enabled, trained_names
 from telegrad._waits import LongWait
-from telegrad._parts import (VERSION, Kept, Methods, Part, check_parameter, check_scaler, cut, inherited, ratio_of, rescaled, sent_by,
-                              slot_name, view)
 
 
 class _Bucket:
@@ -54,13 +56,17 @@ class DdpHook:
     def __init__(self, model: Any, methods: Methods, net: telegrad.Network, node: Optional[Node], scaler: Any, seed: int,
                  settings: Dict[str, Any]) -> None:
         self.spec, self.net, self._methods = methods.spec, net, methods
+        self._model = weakref.ref(model)  # which has the hook
         self._node, self._place = node, 0 if node is None else node.place
         self._jobs: List[_Job] = []  # with a node: those of the backward pass
         self._names = {id(p): name for name, p in model.module.named_parameters()}
         self._parameters = dict(model.module.named_parameters())
         self._scaler, self._scale = scaler, 1.0 if scaler is None else float(scaler.get_scale())
         self._seed, self._settings = seed, settings
-        self._keeps_unused = bool(model.find_unused_parameters or getattr(model, "static_graph", False))
+        self._static = bool(getattr(model, "static_graph", False))
+        self._keeps_unused = model.find_unused_parameters or self._static
+        self._trained = trained_names(model)
+        self._came: List[Tuple[str, ...]] = []  # the buckets of this step
         self._buckets: Dict[int, _Bucket] = {}
         self._memory = Kept()  # of parameters whose bucket has no reducer yet
         self._unused: List[Tuple[str, Part, int, torch.Tensor, Tuple[Dict[str, torch.Tensor], float]]] = []
@@ -81,14 +87,18 @@ class DdpHook:
     # ---- the hook, called by DDP in the backward pass ---------------------------------------------------------------
 
     def __call__(self, state: object, bucket: Any) -> "torch.futures.Future[torch.Tensor]":
-        index: int = bucket.index()
-        if self._failed is not None and index == 0:  # in later buckets _after_backward raises it: the node's other ranks wait for these
-            raise self._failed
         buffer: torch.Tensor = bucket.buffer()
         parameters: List[torch.Tensor] = bucket.parameters()
         names = tuple(self._names[id(p)] for p in parameters)
+        index, last = bucket.index(), bucket.is_last()
+        if self._static and index == 0 and self._came and not any(set(names).intersection(other) for other in self._came):
+            index = len(self._came)  # the first step of a static graph: all buckets come at its end, with index 0
+            last = self._trained.issubset(names + sum(self._came, ()))
         if index == 0:
+            if self._failed is not None:  # in later buckets _after_backward raises it: the node's other ranks wait for these
+                raise self._failed
             self._begin_step()
+        self._came.append(names)
         known = self._buckets.get(index)
         if known is None or known.names != names:
             self._cut_anew(index)
@@ -105,7 +115,7 @@ class DdpHook:
             self._jobs.append(job)
         if self._place == 0:
             self._put(job)
-        if bucket.is_last():
+        if last:
             self._complete = True
             self._share()
             if index > 0:  # it may be in another backward pass than the first one: that of a checkpoint's inner graph
@@ -134,10 +144,11 @@ class DdpHook:
 
     def _begin_step(self) -> None:
         """The first bucket of a step: all operations of the last one are done."""
+        check_ending(self._model())
         self._settle()
         self._begun += 1
         self._methods.end_watch(False)
-        self._refusal, self._jobs, self._complete = None, [], False
+        self._refusal, self._jobs, self._came, self._complete = None, [], [], False
         if self._scaler is not None:
             scale = float(self._scaler.get_scale())
             if scale != self._scale:
@@ -307,7 +318,7 @@ class DdpHook:
         for index in [i for i in self._buckets if i >= begin]:
             bucket = self._buckets.pop(index)
             for part in bucket.parts:
-                self._memory.put(part.memory(), self._scale)
+                self._memory.put(part.memory_of_tensors(), self._scale)
                 self._sent += part.close()
 
     def _parts(self) -> List[Part]:
@@ -350,7 +361,7 @@ class DdpHook:
             if part.reducer is None or (own is not None and torch.equal(own, mean.to(own.dtype))):
                 continue
             for slot, data in part.reducer.slots():
-                if slot.segment == segment:
+                if slot.segment == segment and not slot_name(slot).startswith(BUCKETS_OWN):
                     kept = memory.get(slot_name(slot))  # None: it had none before
                     data[:] = bytes(len(data)) if kept is None else view(rescaled(kept, self._scale / scale))
         self._unused = []
@@ -431,7 +442,7 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, node: Any = None, rules
                      on this group in the thread of the backward pass only
     rules            other methods for parameters by name, {"*.bias": "dense", "embed*": "topk:density=0.01"}; the first pattern that
                      matches applies
-    scaler           the GradScaler. If a gradient on some rank is not finite, all ranks get infinite gradients, the scaler skips
+    scaler           the GradScaler; one that is not enabled counts as None. If a gradient on some rank is not finite, all ranks get infinite gradients, the scaler skips
                      the step on each, and the memory stays. Without a scaler the backward pass then raises NonFiniteError on
                      each; continue with the next batch
     optimizer        to check it: `dgc`, `csc` and `fetchsgd` apply momentum themselves, so the optimizer's must be 0. If it is not given, they
@@ -447,37 +458,21 @@ def ddp(model: Any, spec: str, net: telegrad.Network, *, node: Any = None, rules
     >>> int((model.module.weight.grad != 0).sum()), hook.stats()["steps"]
     (10, 1)
     """
-    from torch.nn.parallel import DistributedDataParallel
-    model = getattr(model, "_orig_mod", model)  # of torch.compile
-    if not isinstance(model, DistributedDataParallel):
-        raise ArgumentError(f"model: a {type(model).__name__}: allowed: a torch.nn.parallel.DistributedDataParallel")
+    model = ddp_of(model)
     check_text("spec", spec)
     _network.check_network(net)
     check_settings(seed, total_steps, steps_per_epoch, timeout, threads)
-    check_scaler(scaler)
+    scaler = enabled(scaler)
     levels = None if node is None else Node(node)
-    if levels is None and (net.size != torch.distributed.get_world_size(model.process_group) or net.rank != torch.distributed.get_rank(
-            model.process_group)):
-        raise MismatchError(f"net: rank {net.rank} of {net.size}, but the model's process group has rank "
-                            f"{torch.distributed.get_rank(model.process_group)} of "
-                            f"{torch.distributed.get_world_size(model.process_group)}: allowed: a network of the same ranks")
-    if getattr(model, "mixed_precision", None) is not None:
-        raise UnsupportedError("model: DistributedDataParallel(mixed_precision=...) has a communication hook of its own: allowed: "
-                               "a model without it (autocast and bfloat16 parameters work)", "TG_E_UNSUPPORTED")
-    if getattr(model, "_use_python_reducer", False):
-        raise UnsupportedError('model: torch._dynamo.config.optimize_ddp="python_reducer" does not call communication hooks: allowed: '
-                               "its other values", "TG_E_UNSUPPORTED")
+    if levels is None:
+        check_ranks(model, net)
     parameters = dict(model.module.named_parameters())
-    for name, p in parameters.items():
-        check_parameter(name, p)
+    check_model(model, parameters)
     if any(p.requires_grad and p.is_cuda for p in parameters.values()):
         check(_c.tg_cuda_attach())
-    for path, module in model.module.named_modules():
-        if getattr(module, "sparse", False) is True and isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
-            raise UnsupportedError(f"parameter {path + '.' if path else ''}weight: its gradient is sparse: allowed: "
-                                   f"{type(module).__name__}(..., sparse=False)", "TG_E_UNSUPPORTED")
     settings = {"total_steps": total_steps, "steps_per_epoch": steps_per_epoch, "timeout": timeout, "threads": threads}
     methods = Methods(spec, rules, list(parameters), **settings)
+    check_methods(methods, scaler, model.find_unused_parameters)
     methods.check_optimizer(optimizer, torch.distributed.get_rank(model.process_group), list(parameters.values()))
     if levels is not None:
         levels.check(net, torch.distributed.get_world_size(model.process_group), [p for p in parameters.values() if p.requires_grad])

@@ -9,7 +9,8 @@ from telegrad import _c
 from telegrad._checks import check_settings, check_text
 from telegrad._errors import MismatchError, NonFiniteError, UnsupportedError, check
 from telegrad._network import check_network
-from telegrad._parts import VERSION, Kept, Methods, Part, check_parameter, check_scaler, cut, inherited, ratio_of, sent_by
+from telegrad._parts import VERSION, Kept, Methods, Part, check_parameter, cut, inherited, ratio_of, sent_by
+from telegrad._refused import check_methods, enabled
 
 
 class _Group:
@@ -252,7 +253,7 @@ def fsdp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mappin
     check_text("spec", spec)
     check_network(net)
     check_settings(seed, total_steps, steps_per_epoch, timeout, threads)
-    check_scaler(scaler)
+    scaler = enabled(scaler)
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     for name, p in parameters.items():
         if not hasattr(p, "to_local"):
@@ -264,6 +265,7 @@ def fsdp(model: Any, spec: str, net: telegrad.Network, *, rules: Optional[Mappin
     settings = {"total_steps": total_steps, "steps_per_epoch": steps_per_epoch, "timeout": timeout, "threads": threads}
     every = dict(model.named_parameters())
     methods = Methods(spec, rules, list(every), **settings)
+    check_methods(methods, scaler, False)
     methods.check_optimizer(optimizer, net.rank, list(every.values()))
     hook = FsdpHook(model, methods, net, scaler, seed, settings)
     shards, ranks = torch.distributed.get_world_size(hook._shard_group), torch.distributed.get_world_size()

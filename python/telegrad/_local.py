@@ -112,7 +112,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
         job = f"{len(others)} tensors that are not exchanged, {sum(t.numel() * t.element_size() for t in others.values())} bytes"
         self._buffers = [name for name, _ in model.named_buffers() if name in others]
         first = optimizer.param_groups[0]
-        self._first_rate = float(first.get("initial_lr", first.get("lr", 0.0)))
+        self._first_rate = float(first.get("initial_lr", first.get("lr")) or 0.0)  # Adafactor's is None
         self._rate = 1.0
         self._left_out = 0
         self._sent = 0  # bytes, before the state that was loaded
@@ -275,7 +275,7 @@ class Local(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore]
 
     def _set_rate(self, handle: int) -> None:
         """eta_loc of od and cd, and the outer momentum of diloco and streaming, follow the schedule of the first group."""
-        rate = float(self.param_groups[0].get("lr", 0.0)) / self._first_rate if self._first_rate > 0 else 1.0
+        rate = float(self.param_groups[0].get("lr") or 0.0) / self._first_rate if self._first_rate > 0 else 1.0
         if rate != self._rate:
             check(_c.tg_session_set_lr(handle, rate))
             self._rate = rate

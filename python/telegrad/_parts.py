@@ -20,6 +20,7 @@ VERSION = 2  # of a hook's state
 # Of parameters, by name: what the slots hold, by role and name; float32 if it is a vector, else bytes.
 Memory = Dict[str, Dict[str, torch.Tensor]]
 _USUAL_RATE = 0.05  # of dense SGD with momentum 0.9, as in the command
+BUCKETS_OWN = "replicated/sketch."  # slots of fetchsgd: memory of a whole bucket, under the name of its first parameter
 DTYPES = {torch.float32: _c.TG_F32, torch.float16: _c.TG_F16, torch.bfloat16: _c.TG_BF16}
 
 
@@ -50,9 +51,9 @@ class Kept:
         return None if data is None else rescaled(data, scale / self._scales[name])
 
     def drop_pieces(self, name: str) -> None:
-        """Owners have taken theirs."""
+        """Owners have taken theirs. What is left of a bucket was another bucket's."""
         slots = self._memory.get(name, {})
-        for key in [key for key in slots if key.startswith("owner/")]:
+        for key in [key for key in slots if key.startswith(("owner/", BUCKETS_OWN))]:
             del slots[key]
 
     def state(self, parts: "Sequence[Part]", scale: float) -> Dict[str, Any]:
@@ -260,7 +261,7 @@ class Part:
         for slot, data in reducer.slots():
             name = self.names[slot.segment]
             kept = memory.take(name, slot, scale)
-            if kept is None:
+            if kept is None or (slot_name(slot).startswith(BUCKETS_OWN) and len(data) != view(kept).nbytes):
                 continue
             if len(data) != view(kept).nbytes:
                 raise MismatchError(f"load_state_dict: the state has {view(kept).nbytes} bytes of {slot_name(slot)} for the parameter "
@@ -270,6 +271,10 @@ class Part:
             memory.drop_pieces(name)
         check(_c.tg_reducer_set_step(reducer.handle(), step))
         self.reducer = reducer
+
+    def memory_of_tensors(self) -> Memory:
+        """Without that of the whole bucket, which means nothing in another one."""
+        return {name: {key: data for key, data in slots.items() if not key.startswith(BUCKETS_OWN)} for name, slots in self.memory().items()}
 
     def close(self) -> int:
         """Returns how many bytes it has sent."""
@@ -333,11 +338,6 @@ def ratio_of(parts: Sequence[Part]) -> float:
     reducers = [p.reducer for p in parts if p.reducer is not None]
     coded = sum(r.n / r.ratio for r in reducers if r.ratio > 0)
     return sum(r.n for r in reducers) / coded if coded else 0.0
-
-
-def check_scaler(scaler: Any) -> None:
-    if scaler is not None and not hasattr(scaler, "get_scale"):
-        raise ArgumentError(f"scaler: a {type(scaler).__name__}: allowed: a GradScaler")
 
 
 def check_parameter(name: str, p: torch.Tensor) -> None:

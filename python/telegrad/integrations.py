@@ -37,7 +37,7 @@ def accelerate(accelerator: Any, model: Any, spec: str, net: Optional[telegrad.N
     1
     """
     from torch.nn.parallel import DistributedDataParallel
-    if not isinstance(model, DistributedDataParallel):
+    if not isinstance(getattr(model, "_orig_mod", model), DistributedDataParallel):  # of torch.compile
         raise ArgumentError(f"model: a {type(model).__name__}: allowed: what accelerator.prepare(model) returns in a job of several ranks, a "
                             "DistributedDataParallel (was the job started by accelerate launch or torchrun?)")
     return telegrad.torch.ddp(model, spec, net or telegrad.torch.Network(), scaler=getattr(accelerator, "scaler", None), **settings)
@@ -49,6 +49,7 @@ class _Memory:
     def __init__(self, spec: str, net: Optional[telegrad.Network], settings: Any) -> None:
         self.spec, self.net, self.settings = spec, net, settings
         self.hook: Optional[telegrad.torch.DdpHook] = None
+        self.model: Any = None  # which has the hook
 
     def file(self, arguments: Any, step: int, rank: int) -> str:
         return os.path.join(arguments.output_dir, f"checkpoint-{step}", f"telegrad-{rank}.pt")
@@ -101,7 +102,9 @@ def trainer(trainer: Any, spec: str, net: Optional[telegrad.Network] = None, **s
 
     class Callback(transformers.TrainerCallback):  # type: ignore[misc,unused-ignore]
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            kept.hook = accelerate(trainer.accelerator, trainer.model_wrapped, kept.spec, kept.net, **kept.settings)
+            if kept.hook is None or kept.model is not trainer.model_wrapped:
+                kept.hook = accelerate(trainer.accelerator, trainer.model_wrapped, kept.spec, kept.net, **kept.settings)
+                kept.model = trainer.model_wrapped  # that of a second trainer.train(), too
             if state.global_step > 0:
                 kept.load(args, state.global_step)
 

@@ -2,6 +2,9 @@
 refused, and one NaN beside PyTorch's PowerSGD hook."""
 import linecache
 import sys
+import tempfile
+import types
+import unittest.mock
 import warnings
 
 import torch
@@ -9,6 +12,7 @@ import torch.utils.checkpoint
 from torch.nn.parallel import DistributedDataParallel
 
 import telegrad
+import telegrad.integrations
 import telegrad.torch
 from telegrad._parts import check_parameter
 from ddp_rank import DEVICE, RANK, SIZE, Model, Scaler, begin, digest, hooked, loss_of, model, run_cases, train, train_poisoned
@@ -27,6 +31,106 @@ def case_join(net):
     assert SIZE > 2 or digest(stock) == digest(ours)
     assert hook.stats()["steps"] == 5
     yield digest(ours)
+
+
+class Mixed(Model):
+    """With parameters of two types, so of two buckets in every mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.last.half()
+
+    def forward(self, x, path="both"):
+        x = torch.relu(self.first(x))
+        return torch.nn.functional.linear(self.left(x) + self.right(x), self.last.weight.float(), self.last.bias.float())
+
+
+def case_static_graph(net):
+    """In its first step all buckets come at the end of the backward pass, and each says that it is the first one."""
+    def made(kind, more):
+        torch.manual_seed(1)
+        return DistributedDataParallel(kind().to(DEVICE), static_graph=True, **more)
+    several = {"bucket_cap_mb_list": [0.001, 0.001, 0.02]} if hasattr(DistributedDataParallel, "require_manual_backward_finalization") else {}
+    for kind, more in ((Mixed, {}), (Model, several), (Mixed, several)):
+        stock, ours, coded = made(kind, more), made(kind, more), made(kind, more)
+        hook, other = telegrad.torch.ddp(ours, "dense", net), telegrad.torch.ddp(coded, "topk:density=0.05", net)
+        refused(telegrad.NonFiniteError, "rank 1" if RANK == 1 else "another rank",
+                lambda: (loss_of(coded, 9) * (float("nan") if RANK == 1 else 1)).backward())
+        assert other.stats()["skipped_steps"] == 1
+        coded.zero_grad(set_to_none=True)
+        for ddp in (stock, ours, coded):
+            train(ddp, 4)
+        assert SIZE > 2 or digest(stock) == digest(ours)
+        assert (hook.stats()["steps"], other.stats()["steps"], other.stats()["skipped_steps"]) == (4, 5, 1)
+        yield digest(ours), digest(coded)
+
+
+def case_scaler_off(net):
+    """It skips no step, so the backward pass raises as without a scaler."""
+    scaler = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)(enabled=False)
+    ddp, hook = hooked(net, "topk:density=0.05", scaler=scaler)
+    assert train_poisoned(ddp) is not None and hook.stats()["skipped_steps"] == 1
+    assert all(bool(torch.isfinite(p).all()) for p in ddp.parameters())
+    yield digest(ddp)
+
+
+def case_scaler_units(net):
+    """Settings in units of the gradient would mean something else at each loss scale."""
+    for spec in ("dgc:density=0.1,clip=0.25", "csc:clip=1e-3", "2bit:threshold=0.5", "strom:threshold=auto,start=0.5"):
+        for method, rules in ((spec, None), ("dense", {"last.*": spec})):
+            refused(telegrad.ArgumentError, f"scaler: with {spec.partition(':')[0]}:", lambda: hooked(net, method, scaler=Scaler(), rules=rules))
+        hooked(net, spec)
+    for spec in ("dgc:clip=0.0", "csc", "2bit:threshold=auto,start=0", "strom", "terngrad:clip=2.5", "blocktopk:clip=no", "powersgd:start=5"):
+        hooked(net, spec, scaler=Scaler())
+    yield "refused"
+
+
+class LastFirst(Model):
+    """Its first parameter is the first of the first bucket, however DDP cuts them."""
+
+    def __init__(self):
+        super().__init__()
+        first, self.last = self.first, torch.nn.Linear(64, 4, bias=False)
+        modules = dict(self._modules)
+        self._modules.clear()
+        self._modules.update({"last": modules.pop("last"), **modules, "first": first})
+
+
+def case_fetchsgd(net):
+    """Its memory is of whole buckets: it begins anew when DDP cuts others, and a state has that of today's buckets only."""
+    spec = "fetchsgd:density=0.05,ratio=4"
+
+    def made(**more):
+        torch.manual_seed(1)
+        ddp = DistributedDataParallel(LastFirst().to(DEVICE), bucket_cap_mb=0.01, **more)
+        return ddp, telegrad.torch.ddp(ddp, spec, net, optimizer=torch.optim.SGD(ddp.parameters(), 0.1))
+    one, hook = made()
+    train(one, 1)
+    before = hook._buckets[0].names
+    train(one, 3, 1)
+    first = {b.names[0] for b in hook._buckets.values()}
+    assert before[0] == hook._buckets[0].names[0] and before != hook._buckets[0].names, before
+    saved = {k: v.clone() for k, v in one.module.state_dict().items()}, hook.state_dict()
+    assert set(saved[1]["memory"]) == first, (first, set(saved[1]["memory"]))
+    train(one, 3, 4)
+    two, again = made()
+    loss_of(two, 99).backward()
+    two.module.load_state_dict(saved[0])
+    again.load_state_dict(saved[1])
+    train(two, 3, 4)
+    assert digest(one) == digest(two)
+    three, other = made()
+    other.load_state_dict(saved[1])  # before its first step, which has other buckets
+    train(three, 3)
+    assert {name for name, slots in other.state_dict()["memory"].items() if slots} == {b.names[0] for b in other._buckets.values()}
+    graph, _ = made(static_graph=True)
+    train(graph, 3)
+    for rules in (None, {"last.*": spec}):
+        method = spec if rules is None else "dense"
+        refused(telegrad.ArgumentError, "find_unused_parameters=True with fetchsgd",
+                lambda: hooked(net, method, {"find_unused_parameters": True}, rules=rules))
+        refused(telegrad.ArgumentError, "scaler: with fetchsgd", lambda: hooked(net, method, scaler=Scaler(), rules=rules))
+    yield digest(one), digest(graph)
 
 
 class Checkpointed(Model):
@@ -206,6 +310,15 @@ def case_refused(net):
         complex64 = DistributedDataParallel(torch.nn.Linear(4, 4, dtype=torch.complex64))
         refused(telegrad.UnsupportedError, "complex64", lambda: telegrad.torch.ddp(complex64, "dense", net))
         assert telegrad.torch.ddp(torch.compile(model()), "dense", net).stats()["steps"] == 0
+    if hasattr(DistributedDataParallel, "require_manual_backward_finalization"):
+        skipping = DistributedDataParallel(Model(), find_unused_parameters=True, skip_all_reduce_unused_params=True)
+        refused(telegrad.UnsupportedError, "skip_all_reduce_unused_params", lambda: telegrad.torch.ddp(skipping, "dense", net))
+        manual, hook = hooked(net, "dense")
+        train(manual, 2)
+        manual.require_manual_backward_finalization = True
+        refused(telegrad.UnsupportedError, "require_manual_backward_finalization", lambda: telegrad.torch.ddp(manual, "dense", net))
+        refused(telegrad.UnsupportedError, "require_manual_backward_finalization", lambda: train(manual, 1, 2))
+        assert hook.stats()["steps"] == 2
     other = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), 0.1)
     refused(telegrad.ArgumentError, "none of its parameters is one of the model's", lambda: telegrad.torch.ddp(model(), "dense", net, optimizer=other))
     refused(telegrad.MismatchError, "the state has no version", lambda: hooked(net, "dense")[1].load_state_dict({"first.weight": 1}))
@@ -237,6 +350,34 @@ def case_refused(net):
         refused(telegrad.UnsupportedError, "python_reducer", lambda: hooked(net, "dense"))
         torch._dynamo.config.optimize_ddp = True
     yield "refused"
+
+
+def case_frameworks(net):
+    """What stands in for Accelerate gives a compiled model; and for Transformers, the same model to several calls of trainer.train()."""
+    accelerator = types.SimpleNamespace(scaler=None)
+    if hasattr(torch, "compile"):
+        assert telegrad.integrations.accelerate(accelerator, torch.compile(model()), "dense", net).stats()["steps"] == 0
+    refused(telegrad.ArgumentError, "accelerator.prepare", lambda: telegrad.integrations.accelerate(accelerator, Model(), "dense", net))
+    trainer = types.SimpleNamespace(accelerator=accelerator, model_wrapped=model(), callbacks=[])
+    trainer.add_callback = trainer.callbacks.append
+    with unittest.mock.patch.dict(sys.modules, transformers=types.SimpleNamespace(TrainerCallback=object)):
+        telegrad.integrations.trainer(trainer, "topk:density=0.05", net)
+    [callback] = trainer.callbacks
+
+    def run(begin):
+        state = types.SimpleNamespace(global_step=begin)
+        callback.on_train_begin(arguments, state, None)
+        train(trainer.model_wrapped, 2, begin)
+        callback.on_train_end(arguments, state, None)
+        return trainer.telegrad_stats["steps"]
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = types.SimpleNamespace(output_dir=folder)
+        assert run(0) == 2
+        callback.on_save(arguments, types.SimpleNamespace(global_step=2), None)
+        assert (run(0), run(2)) == (4, 4)  # the last goes on from the checkpoint
+        trainer.model_wrapped = model()
+        assert run(0) == 2
+    yield digest(trainer.model_wrapped)
 
 
 def case_warned(net):

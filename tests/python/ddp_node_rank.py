@@ -15,6 +15,7 @@ import torch.distributed as dist
 import ddp_rank
 import telegrad
 import telegrad.torch
+from ddp_inputs import Mixed
 from ddp_rank import PORT, RANK, SIZE, SPECS, WHAT, Scaler, batch, digest, model, residuals
 
 NODES = 2
@@ -96,6 +97,14 @@ def case_modes(net, node):
     digests = set()
     for more in MODES:
         ddp, _ = hooked(net, node, "dense", more)
+        train(ddp, 4)
+        digests.add(digest(ddp))
+    assert len(digests) == 1, digests
+    yield digests.pop()
+    for more in ({}, {"static_graph": True}):  # of two types: two buckets in the first step of a static graph, too
+        torch.manual_seed(1)
+        ddp = torch.nn.parallel.DistributedDataParallel(Mixed(), **more)
+        telegrad.torch.ddp(ddp, "dense", net, node=node)
         train(ddp, 4)
         digests.add(digest(ddp))
     assert len(digests) == 1, digests

@@ -18,7 +18,7 @@ class Ddp(unittest.TestCase):
 
     def test_inputs(self):
         output = jobs.run_alike("ddp_inputs.py", 2, "all", timeout=150)
-        for case in ("join", "checkpoint", "two_models", "rules", "one_nan", "without_numpy", "refused", "warned"):
+        for case in ("join", "static_graph", "scaler_off", "scaler_units", "fetchsgd", "checkpoint", "two_models", "rules", "one_nan", "without_numpy", "refused", "frameworks", "warned"):
             self.assertIn(f"case_{case} ", output)
 
     def test_four_ranks(self):

@@ -75,6 +75,11 @@ class Examples(unittest.TestCase):
     def test_ddp_resnet(self):
         self.day("ddp_resnet.py", TINY, 1, ("--epochs", 2), ("--epochs", 3), "epoch", "model.pt")
 
+    def test_ddp_resnet_methods_with_momentum(self):
+        """They apply it in the optimizer's place."""
+        for method in ("fetchsgd", "csc:momentum=0.5"):
+            self.run_example("ddp_resnet.py", 1, *TINY, "--epochs", 1, "--method", method, launcher="none")
+
     def test_gpt_diloco(self):
         self.day("gpt_diloco.py", ["--report", "3", "--strategy", "streaming:every=2", "--method", "int8"], 3, ("--steps", 6),
                  ("--steps", 8), "step", "rank-1.pt")

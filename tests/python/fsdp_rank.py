@@ -80,17 +80,14 @@ def case_methods(mesh, net):
 
 def case_nan(mesh, net):
     """Each rank raises, none applies anything, and what was sent is not lost."""
-    ours = model(mesh["shards"])
-    hook = telegrad.torch.fsdp(ours, "topk:density=0.05", net)
-    train(ours, 2)
-    try:
-        poisoned(ours, 2)
-        raise AssertionError("no error")
-    except telegrad.NonFiniteError:
-        pass
-    train(ours, 2, 3)
-    assert hook.stats()["skipped_steps"] == 1 and bool(torch.isfinite(weights(ours)).all())
-    yield digest(ours)
+    for scaler in (None, torch.amp.GradScaler("cpu", enabled=False)):
+        ours = model(mesh["shards"])
+        hook = telegrad.torch.fsdp(ours, "topk:density=0.05", net, scaler=scaler)
+        train(ours, 2)
+        refused(telegrad.NonFiniteError, "finite", lambda: poisoned(ours, 2))
+        train(ours, 2, 3)
+        assert hook.stats()["skipped_steps"] == 1 and bool(torch.isfinite(weights(ours)).all())
+        yield digest(ours)
 
 
 def case_scaler(mesh, net):
@@ -216,6 +213,9 @@ def case_refused(mesh, net):
     refused(telegrad.UnsupportedError, "fully_shard", lambda: telegrad.torch.fsdp(Model(), "dense", net))
     refused(telegrad.UnsupportedError, "float64", lambda: telegrad.torch.fsdp(model(mesh["shards"], torch.float64), "dense", net))
     refused(telegrad.SpecError, "densty", lambda: telegrad.torch.fsdp(model(mesh["shards"]), "topk:densty=1", net))
+    for spec in ("dgc:clip=0.25", "fetchsgd"):
+        refused(telegrad.ArgumentError, f"scaler: with {spec}",
+                lambda: telegrad.torch.fsdp(model(mesh["shards"]), spec, net, scaler=torch.amp.GradScaler("cpu")))
     refused(telegrad.ArgumentError, "'*.bia' matches no parameter",
             lambda: telegrad.torch.fsdp(model(mesh["shards"]), "dense", net, rules={"*.bia": "dense"}))
     untouched = model(mesh["shards"])

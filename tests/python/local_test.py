@@ -90,6 +90,27 @@ class Runs(unittest.TestCase):
                     self.assertEqual(torch.equal(p, torch.ones(3)), name in ("frozen", "never"), f"{spec}: {name}")
                 self.assertTrue(torch.equal(found["used"], found["once"]) or spec != "ssgd")
 
+    def test_without_a_rate(self):
+        """An optimizer that has none, as Adafactor, which then chooses it itself: the bits of SGD with the same steps."""
+        class Steps(torch.optim.Optimizer):
+            def __init__(self, parameters):
+                super().__init__(parameters, {"lr": None})
+
+            @torch.no_grad()
+            def step(self, closure=None):
+                for p in self.param_groups[0]["params"]:
+                    p.sub_(p.grad, alpha=0.125)
+
+        def run(inner):
+            def body(net):
+                model = made(net.rank)
+                opt = Local(inner(model.parameters()), model, "diloco:every=2", net)
+                train(opt, model, net.rank, 0, 5)
+                return weights(model)
+            return ranks.in_threads(2, body)
+        for own, usual in zip(run(Steps), run(lambda parameters: torch.optim.SGD(parameters, 0.125))):
+            self.assertTrue(torch.equal(own, usual))
+
     def test_goes_on_after_finish(self):
         """Averages of gradients that finish has dropped are not taken for those of the next step."""
         for spec in ("pipe:width=2", "cd:warmup=2,k=2,local=sgd,eta_loc=0.01", "od:warmup=2,local=sgd,eta_loc=0.01"):
