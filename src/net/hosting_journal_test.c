@@ -40,6 +40,15 @@ static long log_bytes(const char *folder)
     return stat(path, &info) == 0 ? (long)info.st_size : -1;
 }
 
+static struct tg__snapshot_work usual;
+
+static int set_back(void **state)
+{
+    (void)state;
+    tg__snapshot_work = usual;
+    return 0;
+}
+
 /* At any time, what is in the folder makes a server with the bits of the one that wrote it; also
  * when the folder was copied while that one ran. */
 static void test_journal(void **state)
@@ -58,7 +67,6 @@ static void test_journal(void **state)
                  {"async", topk, "adam:lr=0.01", BY_BYTES},
                  {"async:staleness=3", topk, "adam:lr=0.01", NEVER},
                  {"async", "qsgd:exchange=twoway", "sgd:lr=0.1,momentum=0.9", NEVER}};
-    const struct tg__snapshot_work usual = tg__snapshot_work;
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *method = cases[i].method;
@@ -84,7 +92,7 @@ static void test_journal(void **state)
         if (cases[i].snapshots ==
             NEVER) /* one that comes adds its records, not the model that it offers */
             assert_in_range(log_bytes(folder), before + 1, before + (long)(TOKENS * sizeof *w) / 2);
-        shell("cp -r '%s' '%s'", folder, copy); /* as if the machine had died now */
+        house_copy(folder, copy); /* as if the machine had died now */
         *after = (house){.shards = 1, .mode = h->mode, .optimizer = h->optimizer, .journal = copy};
         house_open(after);
         look(after, w + TOKENS);
@@ -157,7 +165,7 @@ static void test_stopped(void **state)
     house_open(h);
     spend_all(h, NULL, 0, 1);
     look(h, w);
-    shell("cp -r '%s' '%s'", folder, copy); /* as if it was killed now */
+    house_copy(folder, copy); /* as if it was killed now */
     long before = log_bytes(copy);
     tg_server_config c = {.struct_size = sizeof c,
                           .stop = &stop,
@@ -240,11 +248,12 @@ static void test_journal_in_locales(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_journal),
+        cmocka_unit_test_teardown(test_journal, set_back),
         cmocka_unit_test(test_compensated),
         cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_journal_of_others),
         cmocka_unit_test(test_journal_in_locales),
     };
+    usual = tg__snapshot_work;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
