@@ -6,6 +6,7 @@
 #include "one_tensor.h"
 #include "net/membership.h"
 #include "server/snapshot.h"
+#include "telegrad/clock.h"
 #include "telegrad/net.h"
 #include "telegrad/server.h"
 #include "telegrad/telegrad.h"
@@ -217,6 +218,19 @@ static inline void house_close(house *h)
     tg_key_destroy(h->worker_key[1]);
     tg_keys_destroy(h->allow);
     pthread_mutex_destroy(&h->lock);
+}
+
+/* Copy a journal that its server may be writing: cp fails if a snapshot takes the place of files
+ * that it has listed. */
+static inline void house_copy(const char *folder, const char *copy)
+{
+    char command[300];
+    const int64_t until_ns = tg_now_ns(tg_clock_monotonic()) + INT64_C(10000000000);
+    snprintf(command, sizeof command, "rm -rf '%s' && cp -r '%s' '%s' 2>/dev/null", copy, folder,
+             copy);
+    while (system(command) != 0)
+        if (tg_now_ns(tg_clock_monotonic()) > until_ns)
+            fail_msg("%s could not be copied", folder);
 }
 
 /* Try to create a server where workers may come. Returns the status, and leaves the text. */

@@ -26,9 +26,10 @@ TG_NODISCARD tg_status tg__tls_create(const tg_key_pair *key, tg__tls **tls_p);
 void tg__tls_destroy(tg__tls *tls);
 
 typedef struct tg__stream {
-    int fd;   /* -1: closed */
-    bool tls; /* nothing is sent or taken that is not sealed */
-    SSL *ssl; /* until the handshake is complete */
+    int fd;          /* -1: closed */
+    bool tls;        /* nothing is sent or taken that is not sealed */
+    SSL *ssl;        /* until the handshake is complete */
+    int shake_reads; /* that this step of it may still do */
     /* Of client and server: what the handshake has made. */
     uint8_t secret[2][TG__RECORD_SECRET];
     bool has_secret[2];
@@ -79,7 +80,7 @@ void tg__stream_close(tg__stream *s);
 
 /* Each returns 1 if it is complete, 0 if it must be called again when the socket is ready, and -1
  * if the stream has failed. */
-int tg__stream_shake(tg__stream *s); /* the handshake */
+int tg__stream_shake(tg__stream *s); /* the handshake; a step of it reads little at a time */
 int tg__stream_flush(tg__stream *s); /* send what was accepted */
 /* Of one that was called, with TLS: the peer's first message has come, and was answered. */
 bool tg__stream_has_greeted(const tg__stream *s);

@@ -8,6 +8,7 @@
 
 #define SPARE ((size_t)128) /* room for new keys and alerts, behind records */
 #define EMPTY_MAX 32        /* records without bytes, in a row */
+#define SHAKE_READS 32      /* in one step of a handshake; a flight takes about half of them */
 
 static const char refuses_key[] = "it does not accept this rank's key";
 
@@ -25,9 +26,10 @@ static int bio_write(BIO *bio, const char *bytes, int len)
 static int bio_read(BIO *bio, char *bytes, int len)
 {
     BIO_clear_retry_flags(bio);
-    if (((tg__stream *)BIO_get_data(bio))->failed)
+    tg__stream *s = BIO_get_data(bio);
+    if (s->failed)
         return -1; /* what OpenSSL has read was the reason */
-    const ptrdiff_t n = tg__stream_recv(BIO_get_data(bio), bytes, (size_t)len);
+    const ptrdiff_t n = s->shake_reads-- > 0 ? tg__stream_recv(s, bytes, (size_t)len) : 0;
     if (n == 0)
         BIO_set_retry_read(bio);
     return n > 0 ? (int)n : -1;
@@ -109,6 +111,7 @@ int tg__stream_shake(tg__stream *s)
     if (!s->ssl || s->failed)
         return s->failed ? -1 : 1;
     ERR_clear_error();
+    s->shake_reads = SHAKE_READS;
     const int n = SSL_do_handshake(s->ssl);
     const int said = n == 1 ? begin_records(s) : ssl_says(s, n);
     const bool failed = s->failed;

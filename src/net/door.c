@@ -236,7 +236,7 @@ static tg__knock *next_knock(tg__door *d, const int *inside)
 }
 
 /* Begin handshakes with those who have greeted, as places allow. */
-static tg_status ask_in(tg__door *d)
+static void ask_in(tg__door *d)
 {
     int inside[TG__SOURCES] = {0};
     for (size_t i = 0; i < d->room; i++)
@@ -249,19 +249,21 @@ static tg_status ask_in(tg__door *d)
         if (k && !g)
             d->full_ns = now + FULL_NS; /* it waits */
         if (!g)
-            return TG_OK;
+            return;
         const int fd = k->fd;
         end_knock(d, k, false);
         inside[k->source]++; /* it has had its turn, even if it fails at once */
         *g = (tg__guest){.source = k->source, .since_ns = now};
         memcpy(g->host, k->host, sizeof g->host);
-        TG_TRY(tg__caller_accept(&g->caller, fd, d->tls, d->body_max, d->accepts, d->accepts_arg));
-        if (!tg__caller_step(&g->caller)) { /* before another one may take the place */
+        if (tg__caller_accept(&g->caller, fd, d->tls, d->body_max, d->accepts, d->accepts_arg) !=
+            TG_OK) { /* others may need less, or come later */
+            say_failed(d, g->host, NULL, "this rank is out of memory");
+            end_guest(g);
+        } else if (!tg__caller_step(&g->caller)) { /* before another one may take the place */
             say_failed(d, g->host, &g->caller, g->caller.why);
             end_guest(g);
         }
     }
-    return TG_OK;
 }
 
 /* No descriptor is left for those who come: put out one of those who only knock. */
@@ -303,7 +305,7 @@ static void let_in(tg__door *d)
     }
 }
 
-tg_status tg__door_step(tg__door *d)
+void tg__door_step(tg__door *d)
 {
     const int64_t now = tg_now_ns(tg_clock_monotonic());
     for (size_t i = 0; i < d->knocks; i++) {
@@ -316,7 +318,7 @@ tg_status tg__door_step(tg__door *d)
             hear_knock(d, k);
     }
     if (now >= d->full_ns)
-        TG_TRY(ask_in(d));
+        ask_in(d);
     if (d->polled[0].revents)
         let_in(d);
     for (size_t i = 0; i < d->room; i++) {
@@ -329,7 +331,6 @@ tg_status tg__door_step(tg__door *d)
         if (!ok || now > g->caller.until_ns || (g->caller.ends && tg__caller_has_said(&g->caller)))
             end_guest(g);
     }
-    return TG_OK;
 }
 
 const char *tg__files_text(char text[TG__FILES_TEXT])

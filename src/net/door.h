@@ -79,10 +79,9 @@ TG_NODISCARD tg_status tg__door_open(tg__door *d, int listener, tg__tls *tls, in
 size_t tg__door_watch_max(const tg__door *d);
 /* Write what to wait for. Returns how many; they must stay until tg__door_step. */
 size_t tg__door_watch(tg__door *d, struct pollfd *p);
-/* After poll(): let in who comes, and put out who fails or takes too long. Guests may have said
- * their message afterwards.
- * Errors  TG_E_NOMEM */
-TG_NODISCARD tg_status tg__door_step(tg__door *d);
+/* After poll(): let in who comes, and put out who fails, takes too long, or finds no memory. Guests
+ * may have said their message afterwards. */
+void tg__door_step(tg__door *d);
 /* "this process may open only 1024 files" */
 #define TG__FILES_TEXT 64
 const char *tg__files_text(char text[TG__FILES_TEXT]);

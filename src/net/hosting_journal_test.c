@@ -40,6 +40,15 @@ static long log_bytes(const char *folder)
     return stat(path, &info) == 0 ? (long)info.st_size : -1;
 }
 
+static struct tg__snapshot_work usual;
+
+static int set_back(void **state)
+{
+    (void)state;
+    tg__snapshot_work = usual;
+    return 0;
+}
+
 /* At any time, what is in the folder makes a server with the bits of the one that wrote it; also
  * when the folder was copied while that one ran. */
 static void test_journal(void **state)
@@ -58,7 +67,6 @@ static void test_journal(void **state)
                  {"async", topk, "adam:lr=0.01", BY_BYTES},
                  {"async:staleness=3", topk, "adam:lr=0.01", NEVER},
                  {"async", "qsgd:exchange=twoway", "sgd:lr=0.1,momentum=0.9", NEVER}};
-    const struct tg__snapshot_work usual = tg__snapshot_work;
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *method = cases[i].method;
@@ -71,7 +79,7 @@ static void test_journal(void **state)
         h->mode = cases[i].mode;
         h->optimizer = cases[i].optimizer;
         h->journal = folder;
-        h->journal_bytes = cases[i].snapshots == BY_BYTES ? 20000 : 0;
+        h->journal_bytes = cases[i].snapshots != BY_BYTES ? 0 : method == NULL ? 20000 : 3000;
         tg__snapshot_work =
             cases[i].snapshots == BY_WORK ? (struct tg__snapshot_work){0, 0} : usual;
         house_open(h);
@@ -84,9 +92,11 @@ static void test_journal(void **state)
         if (cases[i].snapshots ==
             NEVER) /* one that comes adds its records, not the model that it offers */
             assert_in_range(log_bytes(folder), before + 1, before + (long)(TOKENS * sizeof *w) / 2);
-        shell("cp -r '%s' '%s'", folder, copy); /* as if the machine had died now */
+        house_copy(folder, copy); /* as if the machine had died now */
         *after = (house){.shards = 1, .mode = h->mode, .optimizer = h->optimizer, .journal = copy};
         house_open(after);
+        for (int rank = 0; rank < SEATS; rank++) /* nobody will be back */
+            assert_null(after->server[0]->regions->rank[rank].sent);
         look(after, w + TOKENS);
         assert_memory_equal(w, w + TOKENS, TOKENS * sizeof *w);
         house_close(after);
@@ -103,6 +113,49 @@ static void test_journal(void **state)
         free(after);
         free(h);
     }
+}
+
+/* A worker that cannot come back, and is there when a snapshot is made, offers parameters again:
+ * it has made its steps for those who read the journal, too. */
+static void test_second_session(void **state)
+{
+    const tg_session_config config = {.struct_size = sizeof config,
+                                      .method = "dense:exchange=star",
+                                      .strategy = "server",
+                                      .optimizer = "sgd:lr=1,momentum=0"};
+    house *h = calloc(1, sizeof *h), *after = calloc(1, sizeof *after);
+    spender *p = calloc(1, sizeof *p);
+    tg_session *s;
+    uint32_t id;
+    char folder[] = "/tmp/tg-house-XXXXXX", copy[40];
+    (void)state;
+    assert_true(h && after && p && mkdtemp(folder));
+    snprintf(copy, sizeof copy, "%s.copy", folder);
+    *h = (house){.shards = 1,
+                 .mode = "sync",
+                 .optimizer = config.optimizer,
+                 .journal = folder,
+                 .journal_bytes = 3000};
+    house_open(h);
+    tg_transport *t = come(h);
+    assert_int_equal(tg_session_create(&config, t, &s), TG_OK);
+    assert_int_equal(spend(p, s), TG_OK);
+    tg_session_destroy(s);
+    assert_int_equal(tg_session_create(&config, t, &s), TG_OK);
+    assert_int_equal(one_tensor_begin(s, p->w, p->g, TOKENS, &id), TG_OK);
+    house_copy(folder, copy);
+    assert_int_equal(log_bytes(copy), -1); /* replaced by a snapshot */
+    *after = (house){.shards = 1, .mode = h->mode, .optimizer = h->optimizer, .journal = copy};
+    house_open(after);
+    assert_int_equal(after->server[0]->regions->rank[0].clock, TOKEN_STEPS);
+    house_close(after);
+    tg_session_destroy(s);
+    tg_transport_destroy(t);
+    house_close(h);
+    shell("rm -r '%s' '%s'", folder, copy);
+    free(p);
+    free(after);
+    free(h);
 }
 
 /* The journal cannot say what coded answers have led to, which compensation must know. */
@@ -157,7 +210,7 @@ static void test_stopped(void **state)
     house_open(h);
     spend_all(h, NULL, 0, 1);
     look(h, w);
-    shell("cp -r '%s' '%s'", folder, copy); /* as if it was killed now */
+    house_copy(folder, copy); /* as if it was killed now */
     long before = log_bytes(copy);
     tg_server_config c = {.struct_size = sizeof c,
                           .stop = &stop,
@@ -240,11 +293,13 @@ static void test_journal_in_locales(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_journal),
+        cmocka_unit_test_teardown(test_journal, set_back),
+        cmocka_unit_test(test_second_session),
         cmocka_unit_test(test_compensated),
         cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_journal_of_others),
         cmocka_unit_test(test_journal_in_locales),
     };
+    usual = tg__snapshot_work;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -236,7 +236,7 @@ static void test_journal(void **state)
     assert_int_equal(tg_session_steps(late->s), 3);
     step(late, 2);
     step(slow, 6);
-    shell("cp -r '%s' '%s'", folder, copy); /* as if the machine had died now */
+    house_copy(folder, copy); /* as if the machine had died now */
     open_house(after, 1, "async", copy);
     assert_int_equal(recovered(after), 23);
     worker *next = arrive(after, 0);

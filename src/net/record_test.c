@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -143,6 +144,39 @@ static void as_openssl(void **state)
     }
 }
 
+/* A greeting in records of one byte takes many steps: no stranger keeps others waiting by it. */
+static void greeting_in_crumbs(void **state)
+{
+    (void)state;
+    ends e = {.fd = -1};
+    int fd[2], left = 0, before = 0, steps = 0;
+    uint8_t *hello;
+    static uint8_t crumbs[6 * 4096];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+    assert_int_equal(tg_key_create(&e.key), TG_OK);
+    assert_int_equal(tg__tls_create(e.key, &e.tls), TG_OK);
+    assert_int_equal(tg__stream_begin(&e.s, never_blocks(fd[0]), e.tls, false, accepts, NULL),
+                     TG_OK);
+    e.ssl = SSL_new(e.tls->ctx);
+    assert_non_null(e.ssl);
+    SSL_set_bio(e.ssl, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
+    assert_int_equal(SSL_connect(e.ssl), -1);
+    const long len = BIO_get_mem_data(SSL_get_wbio(e.ssl), (char **)&hello) - 5;
+    assert_in_range(len, 100, 4096);
+    for (long i = 0; i < len; i++)
+        memcpy(crumbs + 6 * i, (uint8_t[]){22, 3, 1, 0, 1, hello[5 + i]}, 6);
+    e.fd = fd[1];
+    assert_int_equal(send(e.fd, crumbs, 6 * (size_t)len, 0), 6 * len);
+    assert_int_equal(ioctl(fd[0], FIONREAD, &before), 0);
+    for (; !tg__stream_has_greeted(&e.s); steps++, before = left) {
+        assert_int_equal(tg__stream_shake(&e.s), 0);
+        assert_int_equal(ioctl(fd[0], FIONREAD, &left), 0);
+        assert_in_range(before - left, 1, 6 * 16 + 5); /* 32 reads */
+    }
+    assert_true(steps > 6 * len / (6 * 16 + 5) && left == 0);
+    end(&e);
+}
+
 /* RFC 8448, section 3: the client's first record with application data. */
 static void as_in_rfc_8448(void **state)
 {
@@ -266,9 +300,8 @@ static void what_was_changed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_in_rfc_8448),
-        cmocka_unit_test(as_openssl),
-        cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(as_in_rfc_8448),     cmocka_unit_test(as_openssl),
+        cmocka_unit_test(greeting_in_crumbs), cmocka_unit_test(what_is_refused),
         cmocka_unit_test(what_was_changed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

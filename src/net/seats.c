@@ -181,7 +181,7 @@ static void refuse(tg__seats *s, tg__guest *g, tg_status status)
 }
 
 /* A guest has said its message. */
-static tg_status hear(tg__seats *s, tg__guest *g)
+static void hear(tg__seats *s, tg__guest *g)
 {
     tg__caller *c = &g->caller;
     uint8_t body[TG__SEAT_MAX];
@@ -190,17 +190,21 @@ static tg_status hear(tg__seats *s, tg__guest *g)
     const tg_status status = read_enter(s, g, &seat);
     if (status != TG_OK) {
         refuse(s, g, status);
-        return TG_OK;
+        return;
     }
     if (seat < 0)
-        return TG_OK; /* asked again when its seat is vacant */
+        return; /* asked again when its seat is vacant */
     g->rank = seat + 1;
     tg__caller_next(c);
     c->body_max = 0; /* what follows is of the transport */
     tg__pack_number(&p, 4, (uint64_t)seat);
     tg__pack_number(&p, 4, (uint64_t)s->n->size - 1);
     tg__pack_text(&p, s->about);
-    return tg__caller_say(c, TG__SAID_SEAT, body, (size_t)(p.at - body));
+    const tg_status said = tg__caller_say(c, TG__SAID_SEAT, body, (size_t)(p.at - body));
+    if (said != TG_OK) {
+        g->rank = 0;
+        refuse(s, g, said);
+    }
 }
 
 static const char *describe(const tg__seats *s, int seat, char text[200])
@@ -309,23 +313,23 @@ static void renew_list(tg__seats *s, int64_t now)
         s->config.allow = list;
 }
 
-tg_status tg__seats_step(tg__seats *s, void (*take)(void *arg, int seat), void *arg)
+void tg__seats_step(tg__seats *s, void (*take)(void *arg, int seat), void *arg)
 {
     const int64_t now = tg_now_ns(tg_clock_monotonic());
     renew_list(s, now);
     if (!s->knocked && (!s->busy || now - s->looked_ns < BUSY_NS))
-        return TG_OK;
+        return;
     s->looked_ns = now;
     s->knocked = false;
     const size_t count = tg__door_watch(&s->door, s->polled);
     (void)poll(s->polled, (nfds_t)count, 0);
-    TG_TRY(tg__door_step(&s->door));
+    tg__door_step(&s->door);
     s->busy = false;
     for (size_t i = 0; i < s->door.room; i++) {
         tg__guest *g = &s->door.guest[i];
         tg__caller *c = &g->caller;
         if (g->rank == 0 && c->arrived && !c->ends)
-            TG_TRY(hear(s, g));
+            hear(s, g);
         if (g->rank > 0 && tg__caller_step(c) && tg__caller_has_said(c)) {
             const int seat = g->rank - 1;
             take_seat(s, g);
@@ -341,7 +345,6 @@ tg_status tg__seats_step(tg__seats *s, void (*take)(void *arg, int seat), void *
             end_parting(p);
         s->busy |= p->stream != NULL;
     }
-    return TG_OK;
 }
 
 int64_t tg__seats_due_ns(const tg__seats *s, int64_t now)

@@ -41,9 +41,8 @@ struct tg__seats {
 };
 
 /* Check the door, without waiting. A new worker gets a seat: n->stream[seat] is then its
- * connection, and `take` is called.
- * Errors  TG_E_NOMEM */
-TG_NODISCARD tg_status tg__seats_step(tg__seats *s, void (*take)(void *arg, int seat), void *arg);
+ * connection, and `take` is called. */
+void tg__seats_step(tg__seats *s, void (*take)(void *arg, int seat), void *arg);
 /* Whether a worker's key is on the list. */
 bool tg__seats_allow(const tg__seats *s, int seat);
 /* Whether the worker that has this seat calls again, because it has lost its connection. */

@@ -259,7 +259,7 @@ static tg_status tcp_poll(tg_transport *base, int64_t deadline_ns)
         t->polls = false;
         int64_t look_ns = send_on(t, deadline_ns);
         if (t->net->hosts)
-            TG_TRY(tg__tcp_host(t, &look_ns));
+            tg__tcp_host(t, &look_ns);
         if (t->changed || woken) {
             t->changed = false;
             return TG_OK;

@@ -27,10 +27,10 @@ static void dismiss(tg__tcp *t, tg__peer *p, const char *why)
         tg__reason_insert(p, why);
 }
 
-tg_status tg__tcp_host(tg__tcp *t, int64_t *look_ns_p)
+void tg__tcp_host(tg__tcp *t, int64_t *look_ns_p)
 {
     tg__seats *s = t->net->hosts;
-    TG_TRY(tg__seats_step(s, take, t));
+    tg__seats_step(s, take, t);
     for (int seat = 0; (s->renewed || s->returns) && seat < t->base.size - 1; seat++) {
         tg__peer *p = &t->peer[seat];
         if (!p->stream || p->gone)
@@ -49,7 +49,6 @@ tg_status tg__tcp_host(tg__tcp *t, int64_t *look_ns_p)
     const int64_t due = tg__seats_due_ns(s, tg_now_ns(t->base.clock));
     if (due < *look_ns_p)
         *look_ns_p = due;
-    return TG_OK;
 }
 
 bool tg__tcp_drop(tg_transport *base, int peer)

@@ -227,8 +227,8 @@ bool tg__peer_take_local(tg__tcp *t, tg__peer *p, uint64_t number);
 bool tg__peer_move(tg__peer *p);
 
 /* The transport of a server (tcp_hosting.c): look who comes. *look_ns_p: when to look again, unless
- * it is sooner already. Errors TG_E_NOMEM */
-TG_NODISCARD tg_status tg__tcp_host(tg__tcp *t, int64_t *look_ns_p);
+ * it is sooner already. */
+void tg__tcp_host(tg__tcp *t, int64_t *look_ns_p);
 /* tg_transport_ops.renew (tcp_renew.c) */
 TG_NODISCARD tg_status tg__tcp_renew(tg_transport *t, int peer, bool *back_p);
 /* tg_transport_ops.moved_ns */

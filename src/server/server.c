@@ -307,8 +307,11 @@ static tg_status set_up(tg_server *s, tg_transport *t, int servers, const tg_ser
         s->stats.recovered += r->n;
     for (int rank = 0; rank < s->ranks; rank++) { /* no worker is connected */
         s->in[rank].heard_ns = tg_now_ns(t->clock);
-        for (tg__region *r = s->regions; r != NULL && !s->mode.gathers; r = r->next)
+        for (tg__region *r = s->regions; r != NULL && !s->mode.gathers; r = r->next) {
             r->rank[rank].counts = false;
+            if (s->in[rank].worker == 0) /* nor will this one be back */
+                tg__region_forget(r, rank);
+        }
     }
     const uint64_t step = tg__clocks_now(s);
     s->stats = (tg_server_stats){.recovered = s->stats.recovered, /* not of the replay */

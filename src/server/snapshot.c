@@ -125,8 +125,8 @@ static tg_status put_sent(const tg__sent *sent, size_t i, tg__ckpt_writer *w)
                               tg__coder_memory(&sent->coder) * sizeof *sent->coder.memory);
 }
 
-/* What each rank has: compensation needs it, and of the others, the codings of those who may be
- * back. */
+/* What each rank has: compensation needs it, and of the others, the codings of those who are there
+ * or may be back. */
 static tg_status put_own(const tg_server *s, const tg__region *r, size_t i, tg__ckpt_writer *w)
 {
     char name[64];
@@ -135,7 +135,7 @@ static tg_status put_own(const tg_server *s, const tg__region *r, size_t i, tg__
         if (sent != NULL && s->mode.compensate > 0)
             TG_TRY(tg__ckpt_put(w, section(name, "seen", i, (size_t)rank), sent->v,
                                 sent->n * sizeof *sent->v));
-        else if (sent != NULL && s->in[rank].worker != 0)
+        else if (sent != NULL)
             TG_TRY(put_told(sent, i, (size_t)rank, w));
     }
     return TG_OK;

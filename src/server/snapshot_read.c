@@ -147,7 +147,7 @@ static tg_status get_region(tg_server *s, tg__ckpt_reader *c, size_t i, const ui
     if (s->mode.gathers) {
         s->step = TG__MAX(s->step, r->began);
         for (int rank = 0; rank < s->ranks; rank++)
-            r->rank[rank].counts = s->in[rank].worker != 0;
+            r->rank[rank].counts = true; /* while the log is read: it says who comes and goes */
     }
     s->founded |= head[5] != 0;
     for (size_t k = 0; k < TG__REGION_SLICES; k++)
