@@ -104,8 +104,10 @@ if [ "$net" = net ]; then
     wait $third || ended=$?
     kill -CONT $server
     cat stopped
-    [ $ended = 1 ]
-    grep -q stopped stopped
+    if ! grep -q '^step 1000:' worker.3; then # it may have reached the last step before
+        [ $ended = 1 ]
+        grep -q stopped stopped
+    fi
     $work >worker.5 &
     fifth=$!
     for i in $(seq 200); do [ -s worker.5 ] && break; sleep 0.1; done
